@@ -1,0 +1,1 @@
+"""The process: shells around the pure packages."""

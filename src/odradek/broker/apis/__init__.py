@@ -1,0 +1,1 @@
+"""What each API does: one file for each, named as in wire/messages."""

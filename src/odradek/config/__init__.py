@@ -1,0 +1,1 @@
+"""Every option of broker and topic, declared once under Kafka's names."""

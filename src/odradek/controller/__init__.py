@@ -1,0 +1,1 @@
+"""The cluster's mind: pure state machines, events in, effects out."""

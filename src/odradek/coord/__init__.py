@@ -1,0 +1,1 @@
+"""The coordination store: one contract, Kafka's znodes in all implementations."""

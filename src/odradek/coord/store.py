@@ -1,0 +1,205 @@
+"""The contract of the coordination store: ZooKeeper's, under whatever name it runs.
+
+A tree of nodes, each with data and a version. What every implementation owes:
+
+* **Conditional writes.** `set_data` and `delete` take the version they were derived from
+  (ANY_VERSION: none); `multi` applies all of its operations or none.
+* **Ephemeral nodes** live as long as the session that created them.
+* **One-shot watches.** A watch fires once for the next change after the read that set it,
+  and is delivered before the reader can see the change by another read.
+* **A growing transaction id**: `Stat.created_id` (ZooKeeper: czxid) of a broker's
+  registration node is its broker epoch.
+* **Session expiry is an event**, told to `on_session_lost`; after it every call raises
+  `SessionExpiredError` until `open` made a new session.
+* **Connection loss leaves the outcome unknown**: `ConnectionLostError` says that the
+  operation may or may not have happened. Whoever writes reads again and compares.
+
+Paths are absolute and Kafka's (`odradek.coord.layout`). Everything runs on the broker's loop;
+implementations that need threads hand their results back to it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from odradek.model.errors import OdradekError, StoreConflictError
+
+ANY_VERSION: Final = -1
+
+
+class StoreError(OdradekError):
+    """An operation on the store failed; the text names the path."""
+
+
+class NoNodeError(StoreError):
+    """The node is not there."""
+
+
+class NodeExistsError(StoreError):
+    """The node is there already."""
+
+
+class NotEmptyError(StoreError):
+    """The node still has children."""
+
+
+class BadVersionError(StoreError, StoreConflictError):
+    """The node has another version than the one asked for."""
+
+
+class SessionExpiredError(StoreError):
+    """The session is over, and with it the ephemeral nodes."""
+
+
+class ConnectionLostError(StoreError):
+    """The store did not answer: the operation may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """What the store knows of a node besides its data."""
+
+    version: int
+    created_id: int  # czxid
+    modified_id: int  # mzxid
+    created_ms: int
+    modified_ms: int
+    ephemeral_owner: int  # session id, 0 if the node is persistent
+    data_length: int
+    children_count: int
+    children_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a node. A sequential node gets ten digits appended to its name."""
+
+    path: str
+    data: bytes | None = None
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Write a node's data if it has this version."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node without children if it has this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Do nothing, but fail the whole `multi` unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+# Of a Create: the path made; of a SetData: the node's new Stat; of the others: None.
+Result = str | Stat | None
+
+Watcher = Callable[[], None]
+
+
+class MultiError(StoreError):
+    """A `multi` was refused as a whole. `index` is the operation that failed, `cause` why."""
+
+    def __init__(self, index: int, cause: StoreError) -> None:
+        super().__init__(f"operation {index} of a multi: {cause}")
+        self.index = index
+        self.cause = cause
+
+
+class Store(Protocol):
+    """One broker's connection to the coordination store.
+
+    Every coroutine may raise `SessionExpiredError` and `ConnectionLostError` besides those named.
+    """
+
+    on_session_lost: Callable[[], None] | None
+
+    @property
+    def session_id(self) -> int:
+        """The present session; 0 before `open` and after its expiry."""
+
+    async def open(self) -> None:
+        """Connect and begin a session (again, after an expiry)."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go at once."""
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """A node's data. `watch` fires when the data changes or the node goes.
+
+        Raises:
+            NoNodeError: nothing is there; no watch is set.
+        """
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """Whether a node is there. `watch` fires when it comes, changes or goes."""
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names below a node, sorted. `watch` fires when one comes or goes, or the node goes.
+
+        Raises:
+            NoNodeError: nothing is there; no watch is set.
+        """
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Many nodes read in one pipelined step, None for those that are not there."""
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Make a node and return its path (with the number, if sequential).
+
+        Raises:
+            NodeExistsError: it is there already.
+            NoNodeError: its parent is not there (unless `make_parents`).
+        """
+
+    async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """Write a node's data.
+
+        Raises:
+            NoNodeError: it is not there.
+            BadVersionError: it has another version.
+        """
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node.
+
+        Raises:
+            NoNodeError: it is not there.
+            BadVersionError: it has another version.
+            NotEmptyError: it has children.
+        """
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """All of the operations, or none.
+
+        Raises:
+            MultiError: which operation was refused, and why.
+        """
+
+    async def multi_many(
+        self, batches: Sequence[Sequence[Operation]]
+    ) -> list[list[Result] | MultiError]:
+        """Many independent `multi`s in one pipelined step; each succeeds or fails on its own."""

@@ -1,0 +1,1 @@
+"""The supervisor: a cluster on one machine, one process a broker."""

@@ -1,0 +1,1 @@
+"""Nouns: values with the invariants that hold wherever they are seen."""

@@ -1,0 +1,1 @@
+"""What an operator sees: metrics under Kafka's names, the state-change log."""

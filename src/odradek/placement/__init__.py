@@ -1,0 +1,1 @@
+"""Which broker holds what: rules on values."""
