@@ -1,0 +1,197 @@
+"""Listeners: accept, within limits; drop who is silent for too long.
+
+Limits are Kafka's: `max.connections` for the broker, `max.connections.per.ip` with its
+overrides. A peer over the limit is closed at once and counted; the listener goes on.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from odradek.model.cluster import EndPoint
+from odradek.model.errors import StartupError
+from odradek.net.connection import Connection, FrameHandler
+
+
+class Network(Protocol):
+    """The part of the world that accepts connections: the real loop's, or the simulator's."""
+
+    async def listen(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> "ListeningSocket":
+        """Accept connections from now on.
+
+        Raises:
+            OSError: the address is not ours or is taken.
+        """
+
+
+class ListeningSocket(Protocol):
+    """An open listener."""
+
+    @property
+    def port(self) -> int:
+        """The port it got, where 0 was asked for."""
+
+    def close(self) -> None:
+        """Accept no more; connections already there stay."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many may come. All of them can be changed while the broker runs."""
+
+    connections_max: int = 2**31 - 1
+    per_ip_max: int = 2**31 - 1
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    idle_ms_max: int = 600_000
+    frame_bytes_max: int = 104_857_600
+    in_flight_max: int = 64  # of one connection; Java's clients have at most 5
+
+
+class Server:
+    """All listeners of one broker, and the connections that came by them."""
+
+    def __init__(
+        self,
+        network: Network,
+        handler: FrameHandler,
+        limits: ConnectionLimits,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.limits = limits
+        self.refused_connections = 0
+        self._network = network
+        self._handler = handler
+        self._now_ms = now_ms
+        self._listening: list[ListeningSocket] = []
+        self._connections: set[Connection] = set()
+        self._by_ip: Counter[str] = Counter()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    async def listen(self, end_point: EndPoint) -> int:
+        """Open one listener and return its port.
+
+        Raises:
+            StartupError: the address cannot be had.
+        """
+
+        def make_protocol() -> Connection:
+            return Connection(
+                self,
+                listener=end_point.listener,
+                frame_bytes_max=self.limits.frame_bytes_max,
+                in_flight_max=self.limits.in_flight_max,
+                now_ms=self._now_ms,
+            )
+
+        try:
+            listening = await self._network.listen(make_protocol, end_point.host, end_point.port)
+        except OSError as error:
+            raise StartupError(
+                f"cannot listen on {end_point.connection_string}: {error.strerror or error}; "
+                f"choose another address in `listeners`, or stop who has this one"
+            ) from None
+        self._listening.append(listening)
+        return listening.port
+
+    def stop_listening(self) -> None:
+        """Accept nobody any more."""
+        for listening in self._listening:
+            listening.close()
+        self._listening.clear()
+
+    def close_connections(self) -> None:
+        """Answer what can be answered and send everybody away."""
+        for connection in list(self._connections):
+            connection.close()
+
+    def abort_connections(self) -> None:
+        """Drop every connection as a dying process would."""
+        for connection in list(self._connections):
+            connection.abort()
+
+    def drop_idle(self) -> int:
+        """Close connections silent for too long that wait for nothing. Returns how many."""
+        oldest_ms = self._now_ms() - self.limits.idle_ms_max
+        idle = [c for c in self._connections if c.active_ms < oldest_ms and not c.in_flight]
+        for connection in idle:
+            connection.close()
+        return len(idle)
+
+    # ------------------------------------------- a FrameHandler before the real one
+
+    def connected(self, connection: Connection) -> None:
+        """Let a peer in, if there is room."""
+        ip = connection.peer_host
+        per_ip = self.limits.per_ip_overrides.get(ip, self.limits.per_ip_max)
+        if len(self._connections) >= self.limits.connections_max or self._by_ip[ip] >= per_ip:
+            self.refused_connections += 1
+            connection.abort()
+            return
+        self._connections.add(connection)
+        self._by_ip[ip] += 1
+        self._handler.connected(connection)
+
+    def frame(self, connection: Connection, frame: memoryview) -> None:
+        """Pass on."""
+        self._handler.frame(connection, frame)
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        """Pass on."""
+        self._handler.refused(connection, reason)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a peer."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self._by_ip[connection.peer_host] -= 1
+        if not self._by_ip[connection.peer_host]:
+            del self._by_ip[connection.peer_host]
+        self._handler.disconnected(connection)
+
+
+class RealNetwork:
+    """TCP on the running loop."""
+
+    def __init__(self, *, backlog: int = 50, send_bytes: int = -1, receive_bytes: int = -1) -> None:
+        self._backlog = backlog
+        self._buffers = ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes))
+
+    async def listen(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> ListeningSocket:
+        """Accept connections from now on; an empty host means all interfaces."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            for option, size in self._buffers:
+                if size > 0:  # accepted sockets inherit it
+                    listening.setsockopt(socket.SOL_SOCKET, option, size)
+            listening.bind((host, port))
+        except BaseException:
+            listening.close()
+            raise
+        server = await asyncio.get_running_loop().create_server(
+            make_protocol, sock=listening, backlog=self._backlog
+        )
+        return _RealListeningSocket(server, listening.getsockname()[1])
+
+
+class _RealListeningSocket:
+    def __init__(self, server: asyncio.Server, port: int) -> None:
+        self._server = server
+        self.port = port
+
+    def close(self) -> None:
+        self._server.close()

@@ -1,0 +1,96 @@
+"""Frames: the 4-byte length, and then as many bytes, that everything on a socket is.
+
+Bytes in, frames out; no socket here. A `FrameBuffer` belongs to one connection and lends its
+memory twice: to the socket, which writes into it (`writable`, `wrote`), and to the handler,
+which gets each frame as a view of it. So a record batch is copied once on its way from the
+kernel to the log: by the kernel.
+
+A view is good until the next call of `writable`. Whoever keeps something of a frame copies it.
+"""
+
+from typing import Final
+
+from odradek.model.errors import MalformedRequestError
+
+LENGTH_BYTES: Final = 4
+_SMALL_BYTES: Final = 16 * 1024
+# A buffer that has grown for large frames is given back after this many that were small.
+_SMALL_FRAMES_BEFORE_SHRINKING: Final = 64
+
+
+class FrameBuffer:
+    """Cuts a stream of bytes into frames, refusing those above a limit."""
+
+    __slots__ = ("_buffer", "_end", "_small_frames", "_start", "_view", "frame_bytes_max")
+
+    def __init__(self, *, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max  # raised once the peer is known
+        self._buffer = bytearray(_SMALL_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0  # of what is not yet consumed
+        self._end = 0  # of what the socket has written
+        self._small_frames = 0
+
+    def __len__(self) -> int:
+        """Bytes received and not yet consumed."""
+        return self._end - self._start
+
+    def writable(self) -> memoryview:
+        """Room for the socket to write into, at least one byte."""
+        if self._start == self._end:
+            self._start = self._end = 0
+            if (
+                len(self._buffer) > _SMALL_BYTES
+                and self._small_frames >= _SMALL_FRAMES_BEFORE_SHRINKING
+            ):
+                self._replace(_SMALL_BYTES)
+        elif self._end == len(self._buffer):
+            self._make_room()
+        return self._view[self._end :]
+
+    def wrote(self, count: int) -> None:
+        """The socket has written `count` bytes."""
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next complete frame without its length, or None.
+
+        Raises:
+            MalformedRequestError: the length is negative or above the limit. It is checked
+                before the body is awaited, so a peer cannot make us buffer 2 GiB.
+        """
+        body = self._start + LENGTH_BYTES
+        if self._end < body:
+            return None
+        length = int.from_bytes(self._view[self._start : body], "big", signed=True)
+        if not 0 <= length <= self.frame_bytes_max:
+            raise MalformedRequestError(
+                f"frame of {length} bytes; socket.request.max.bytes={self.frame_bytes_max}"
+            )
+        end = body + length
+        if self._end < end:
+            return None
+        self._start = end
+        self._small_frames = self._small_frames + 1 if length < _SMALL_BYTES // 2 else 0
+        return self._view[body:end]
+
+    def _make_room(self) -> None:
+        """Move what is left to the front, into twice the room if it needs it.
+
+        Memory follows the data that came, never the length that was promised: a peer that
+        promises 100 MiB and sends ten bytes has cost us ten bytes.
+        """
+        left = self._end - self._start
+        size = len(self._buffer)
+        if left > size // 2:
+            size *= 2
+        self._replace(size)
+
+    def _replace(self, size: int) -> None:
+        # A new one, for somebody may still look at the old; it goes when the last view goes.
+        kept = self._view[self._start : self._end]
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+        self._view[: len(kept)] = kept
+        self._start, self._end = 0, len(kept)
+        self._small_frames = 0
