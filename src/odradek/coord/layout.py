@@ -1,0 +1,441 @@
+"""Kafka's znodes: their paths, and the JSON in them, as Apache Kafka 3.9 writes it.
+
+For every kind of node a path and an `encode_*` / `decode_*` pair between bytes and values of
+`odradek.model`. Pure: who reads and writes is `registry` and the controller's shell. Configs
+are in `layout_config`, ACLs and delegation tokens in `layout_security`.
+
+The keys stand in the order in which Kafka's happen to come out; readers do not depend on it.
+Older versions of a node are read where Kafka reads them. What cannot be read raises
+`CorruptNodeError`, naming the path and the problem: an operator has to be able to mend it.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from odradek.coord.znode import CorruptNodeError, Fields, dump, parse, parse_int
+from odradek.model.cluster import Broker, EndPoint
+from odradek.model.ids import parse_uuid, uuid_text
+from odradek.model.partition import (
+    RECOVERED,
+    RECOVERING,
+    Assignment,
+    LeaderAndIsr,
+    TopicPartition,
+)
+
+# -------------------------------------------------------------------------------- paths
+
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURE: Final = "/feature"
+MIGRATION: Final = "/migration"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+
+# What every broker makes at its start if it is not there, in this order.
+TOP_LEVEL: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    "/config/changes",
+    DELETE_TOPICS,
+    BROKER_SEQUENCE_ID,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+
+
+def broker_path(broker: int) -> str:
+    """The ephemeral registration of a broker. Its creation id is the broker epoch."""
+    return f"{BROKER_IDS}/{broker}"
+
+
+def topic_path(topic: str) -> str:
+    """The assignment of a topic."""
+    return f"{TOPICS}/{topic}"
+
+
+def topic_partitions_path(topic: str) -> str:
+    """The parent of a topic's partitions; no data."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """The parent of a partition's state; no data."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
+
+
+def partition_state_path(partition: TopicPartition) -> str:
+    """Leader and ISR of a partition. Its data version is the partition epoch."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    """A request to delete a topic; no data."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def sequence_number(name: str, prefix: str) -> int | None:
+    """The number of a sequential node, None if the name is not of this kind."""
+    digits = name.removeprefix(prefix)
+    if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(digits)
+
+
+# -------------------------------------------------------------- the cluster, the controller
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """`/cluster/id`: the version is a string here, and only here."""
+    return dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    """The id that all brokers compare with their `meta.properties`."""
+    return parse(CLUSTER_ID, data).text("id")
+
+
+class ControllerNode(NamedTuple):
+    """`/controller`: who reigns, and since when."""
+
+    broker: int
+    timestamp_ms: int
+    kraft_controller_epoch: int = -1
+
+
+def encode_controller(node: ControllerNode) -> bytes:
+    """`/controller`, version 2."""
+    return dump(
+        {
+            "version": 2,
+            "brokerid": node.broker,
+            "timestamp": str(node.timestamp_ms),
+            "kraftControllerEpoch": node.kraft_controller_epoch,
+        }
+    )
+
+
+def decode_controller(data: bytes | None) -> ControllerNode:
+    """`/controller`, versions 1 and 2."""
+    fields = parse(CONTROLLER, data)
+    return ControllerNode(
+        broker=fields.integer("brokerid"),
+        timestamp_ms=fields.number_text("timestamp") if "timestamp" in fields else -1,
+        kraft_controller_epoch=fields.integer("kraftControllerEpoch", -1),
+    )
+
+
+def encode_controller_epoch(controller_epoch: int) -> bytes:
+    """`/controller_epoch`: the number alone, in text."""
+    return str(controller_epoch).encode()
+
+
+def decode_controller_epoch(data: bytes | None) -> int:
+    """How many controllers there have been."""
+    return parse_int(CONTROLLER_EPOCH, data)
+
+
+class FeatureNode(NamedTuple):
+    """`/feature`: the finalized features, if the feature system is enabled (IBP 2.7 and up)."""
+
+    enabled: bool
+    features: Mapping[str, int]
+
+
+def encode_feature(node: FeatureNode) -> bytes:
+    """`/feature`, version 2."""
+    return dump({"features": dict(node.features), "version": 2, "status": int(node.enabled)})
+
+
+def decode_feature(data: bytes | None) -> FeatureNode:
+    """`/feature`, version 2, and version 1 with its ranges of levels."""
+    fields = parse(FEATURE, data)
+    features = fields.inner("features")
+    if fields.integer("version") < 2:
+        levels = {name: features.inner(name).integer("max_version_level") for name in features}
+    else:
+        levels = {name: features.integer(name) for name in features}
+    return FeatureNode(enabled=fields.integer("status") == 1, features=levels)
+
+
+# ------------------------------------------------------------------------------ brokers
+
+_END_POINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> bytes:
+    """`/brokers/ids/N`, version 5."""
+    plaintext = next((e for e in broker.end_points if e.security_protocol == "PLAINTEXT"), None)
+    node: dict[str, object] = {
+        "features": {},
+        "listener_security_protocol_map": {
+            e.listener: e.security_protocol for e in broker.end_points
+        },
+        "endpoints": [e.connection_string for e in broker.end_points],
+    }
+    if broker.rack is not None:
+        node["rack"] = broker.rack
+    # For readers from before there were listeners: one that speaks plaintext, or none.
+    node |= {
+        "jmx_port": jmx_port,
+        "port": plaintext.port if plaintext else -1,
+        "host": plaintext.host if plaintext else None,
+        "version": 5,
+        "timestamp": str(timestamp_ms),
+    }
+    return dump(node)
+
+
+def decode_broker(broker: int, data: bytes | None, *, broker_epoch: int) -> Broker:
+    """`/brokers/ids/N`, versions 1 (host and port) to 5."""
+    fields = parse(broker_path(broker), data)
+    version = fields.integer("version")
+    if version < 1:
+        raise fields.wrong(f"version {version}, must be at least 1")
+    if version == 1:
+        end_points = [
+            EndPoint(
+                listener="PLAINTEXT",
+                security_protocol="PLAINTEXT",
+                host=fields.text("host"),
+                port=fields.integer("port"),
+            )
+        ]
+    else:
+        protocols = fields.text_map("listener_security_protocol_map")
+        end_points = [_end_point(fields, text, protocols) for text in fields.texts("endpoints")]
+    return Broker(
+        id=broker,
+        end_points=tuple(end_points),
+        rack=fields.text("rack") if "rack" in fields else None,
+        broker_epoch=broker_epoch,
+    )
+
+
+def _end_point(fields: Fields, text: str, protocols: Mapping[str, str]) -> EndPoint:
+    match = _END_POINT.fullmatch(text)
+    if match is None:
+        raise fields.wrong(f"endpoint {text!r}, must be NAME://host:port")
+    listener, host, port = match.groups()
+    # Before version 4 a listener's name was its security protocol.
+    protocol = protocols.get(listener) if protocols else listener
+    if protocol is None:
+        raise fields.wrong(f"endpoint {text!r} is not in listener_security_protocol_map")
+    return EndPoint(
+        listener=listener.upper(), security_protocol=protocol.upper(), host=host, port=int(port)
+    )
+
+
+# ---------------------------------------------------------------- topics and partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNode:
+    """`/brokers/topics/T`: who holds which partition."""
+
+    topic_id: UUID | None  # None in a node from before Kafka 2.8, or written by its tools
+    assignments: Mapping[int, Assignment]
+
+
+def encode_topic(node: TopicNode) -> bytes:
+    """`/brokers/topics/T`, version 3 (without an id if the topic has none yet)."""
+    ordered = sorted(node.assignments.items())
+    fields: dict[str, object] = {"partitions": {str(p): a.replicas for p, a in ordered}}
+    if node.topic_id is not None:
+        fields["topic_id"] = uuid_text(node.topic_id)
+    fields["adding_replicas"] = {str(p): a.adding for p, a in ordered if a.adding}
+    fields["removing_replicas"] = {str(p): a.removing for p, a in ordered if a.removing}
+    return dump(fields | {"version": 3})
+
+
+def decode_topic(topic: str, data: bytes | None) -> TopicNode:
+    """`/brokers/topics/T`, versions 1 (partitions alone) to 3."""
+    fields = parse(topic_path(topic), data)
+    topic_id = None
+    if "topic_id" in fields:
+        try:
+            topic_id = parse_uuid(fields.text("topic_id"))
+        except ValueError as error:
+            raise fields.wrong(f"topic_id: {error}") from None
+    replicas = _replicas_by_partition(fields, "partitions")
+    adding = _replicas_by_partition(fields, "adding_replicas")
+    removing = _replicas_by_partition(fields, "removing_replicas")
+    assignments = {}
+    for partition in sorted(replicas):
+        held, come, go = replicas[partition], adding.get(partition), removing.get(partition)
+        if not held or len(set(held)) < len(held) or min(held) < 0:
+            raise fields.wrong(f"partition {partition}: replicas {held}, must be distinct brokers")
+        if not {*(come or ()), *(go or ())} <= {*held}:
+            raise fields.wrong(
+                f"partition {partition}: adding {come} and removing {go}, must be among {held}"
+            )
+        assignments[partition] = Assignment(replicas=held, adding=come or (), removing=go or ())
+    return TopicNode(topic_id=topic_id, assignments=assignments)
+
+
+def _replicas_by_partition(fields: Fields, key: str) -> dict[int, tuple[int, ...]]:
+    inner = fields.inner(key)
+    for partition in inner:
+        if not (partition.isascii() and partition.isdigit()):
+            raise fields.wrong(f"{key}: {partition!r} is not a partition number")
+    return {int(partition): inner.integers(partition) for partition in inner}
+
+
+class PartitionState(NamedTuple):
+    """`/brokers/topics/T/partitions/P/state`: leader and ISR, and which controller wrote them."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """The state, without its version, which is the node's own."""
+    leader_and_isr = state.leader_and_isr
+    fields: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": leader_and_isr.leader,
+        "version": 1,
+    }
+    # Brokers from before KIP-704 do not know the key: it stands there only while it matters.
+    if leader_and_isr.leader_recovery_state != RECOVERED:
+        fields["leader_recovery_state"] = leader_and_isr.leader_recovery_state
+    return dump(fields | {"leader_epoch": leader_and_isr.leader_epoch, "isr": leader_and_isr.isr})
+
+
+def decode_partition_state(
+    partition: TopicPartition, data: bytes | None, *, store_version: int
+) -> PartitionState:
+    """The state of a partition as it stood at this version of its node."""
+    fields = parse(partition_state_path(partition), data)
+    leader = fields.integer("leader")
+    isr = fields.integers("isr")
+    recovery = fields.integer("leader_recovery_state", RECOVERED)
+    if not isr or len(set(isr)) < len(isr):
+        raise fields.wrong(f"isr {list(isr)}, must be distinct brokers and at least one")
+    if leader >= 0 and leader not in isr:
+        raise fields.wrong(f"leader {leader}, must be in the isr {list(isr)}")
+    if recovery not in (RECOVERED, RECOVERING):
+        raise fields.wrong(f"leader_recovery_state {recovery}, must be 0 or 1")
+    leader_and_isr = LeaderAndIsr(
+        leader=leader,
+        leader_epoch=fields.integer("leader_epoch"),
+        isr=isr,
+        store_version=store_version,
+        leader_recovery_state=recovery,
+    )
+    return PartitionState(leader_and_isr, fields.integer("controller_epoch"))
+
+
+# ---------------------------------------------------------------- requests by znode, notices
+
+
+def encode_reassign_partitions(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """`/admin/reassign_partitions`: what is still to be moved, and whereto."""
+    return dump(
+        {
+            "version": 1,
+            "partitions": [
+                {"topic": p.topic, "partition": p.partition, "replicas": list(replicas)}
+                for p, replicas in sorted(targets.items())
+            ],
+        }
+    )
+
+
+def decode_reassign_partitions(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """The moves that a tool asked for by writing the node."""
+    return {
+        _topic_partition(entry): entry.integers("replicas")
+        for entry in parse(REASSIGN_PARTITIONS, data).each("partitions")
+    }
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """The form of `/admin/preferred_replica_election` and of ISR change notices."""
+    return dump(
+        {
+            "version": 1,
+            "partitions": [
+                {"topic": p.topic, "partition": p.partition} for p in sorted(partitions)
+            ],
+        }
+    )
+
+
+def decode_partitions(path: str, data: bytes | None) -> Collection[TopicPartition]:
+    """The partitions named in such a node, in its order, each once."""
+    return list(dict.fromkeys(map(_topic_partition, parse(path, data).each("partitions"))))
+
+
+def _topic_partition(entry: Fields) -> TopicPartition:
+    return TopicPartition(entry.text("topic"), entry.integer("partition"))
+
+
+def encode_log_dir_event(broker: int) -> bytes:
+    """A notice that a disk of this broker failed."""
+    return dump({"version": 1, "broker": broker, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes | None) -> int:
+    """The broker whose disk failed."""
+    return parse(path, data).integer("broker")
+
+
+# -------------------------------------------------------------------------- producer ids
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+
+
+class ProducerIdBlock(NamedTuple):
+    """`/latest_producer_id_block`: the block of ids that was given out last, and to whom."""
+
+    broker: int
+    first_producer_id: int
+    end_producer_id: int  # exclusive; Kafka writes the last one that is in the block
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """`/latest_producer_id_block`."""
+    return dump(
+        {
+            "version": 1,
+            "broker": block.broker,
+            "block_start": str(block.first_producer_id),
+            "block_end": str(block.end_producer_id - 1),
+        }
+    )
+
+
+def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
+    """`/latest_producer_id_block`; None if no id was ever given out."""
+    if not data:
+        return None
+    fields = parse(PRODUCER_ID_BLOCK, data)
+    block = ProducerIdBlock(
+        broker=fields.integer("broker"),
+        first_producer_id=fields.number_text("block_start"),
+        end_producer_id=fields.number_text("block_end") + 1,
+    )
+    if not 0 <= block.first_producer_id < block.end_producer_id:
+        raise CorruptNodeError(PRODUCER_ID_BLOCK, f"{block}, must not end before it begins")
+    return block

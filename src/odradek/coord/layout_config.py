@@ -1,0 +1,103 @@
+"""Kafka's znodes for configuration: of topics, brokers, users, clients and addresses.
+
+An entity's overrides stand in `/config/<entity path>`, where the entity path is
+`topics/T`, `brokers/1`, `brokers/<default>`, `users/U`, `users/U/clients/C`, `clients/C` or
+`ips/I`. After writing one, a sequential notice below `/config/changes` names it, and every broker
+reads the entity again. Names are URL-encoded, for a user or client may be called anything.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from odradek.coord.znode import dump, parse
+
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "config_change_"
+
+_DEFAULT_NODE: Final = "<default>"
+
+
+def sanitize(name: str) -> str:
+    """A name as it stands in a path: URL-encoded, as Kafka's `Sanitizer` does."""
+    return quote(name, safe="")
+
+
+class ConfigEntity(NamedTuple):
+    """Whose configuration: type and name, from the outside in. A name of None is the default.
+
+    `ConfigEntity((("users", "alice"), ("clients", None)))` is what every client of alice gets.
+    """
+
+    levels: tuple[tuple[str, str | None], ...]
+
+    @property
+    def entity_path(self) -> str:
+        """As it stands in a change notice: `users/alice/clients/<default>`."""
+        return "/".join(
+            f"{kind}/{_DEFAULT_NODE if name is None else sanitize(name)}"
+            for kind, name in self.levels
+        )
+
+    @property
+    def path(self) -> str:
+        """The znode that holds its overrides."""
+        return f"/config/{self.entity_path}"
+
+
+def topic_entity(topic: str) -> ConfigEntity:
+    """A topic."""
+    return ConfigEntity((("topics", topic),))
+
+
+def broker_entity(broker: int | None) -> ConfigEntity:
+    """A broker; None: the cluster-wide default."""
+    return ConfigEntity((("brokers", None if broker is None else str(broker)),))
+
+
+def parse_entity_path(entity_path: str) -> ConfigEntity:
+    """The inverse of `ConfigEntity.entity_path`.
+
+    Raises:
+        ValueError: the path is not made of pairs of type and name.
+    """
+    parts = entity_path.split("/")
+    if len(parts) not in (2, 4) or not all(parts):
+        raise ValueError(f"entity path {entity_path!r}, must be type/name or type/name/type/name")
+    return ConfigEntity(
+        tuple(
+            (kind, None if name == _DEFAULT_NODE else unquote(name))
+            for kind, name in zip(parts[::2], parts[1::2], strict=True)
+        )
+    )
+
+
+def encode_config(overrides: Mapping[str, str]) -> bytes:
+    """The overrides of one entity."""
+    return dump({"version": 1, "config": dict(overrides)})
+
+
+def decode_config(path: str, data: bytes | None) -> dict[str, str]:
+    """The overrides of one entity; a node without data, a mere parent, has none."""
+    return parse(path, data).text_map("config") if data else {}
+
+
+def encode_config_change(entity: ConfigEntity) -> bytes:
+    """A notice that this entity's overrides have changed, version 2."""
+    return dump({"version": 2, "entity_path": entity.entity_path})
+
+
+def decode_config_change(path: str, data: bytes | None) -> ConfigEntity:
+    """Whose overrides have changed; versions 1 (type and name) and 2."""
+    fields = parse(path, data)
+    version = fields.integer("version")
+    if version == 1:
+        entity_path = f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+    elif version == 2:
+        entity_path = fields.text("entity_path")
+    else:
+        raise fields.wrong(f"version {version}, must be 1 or 2")
+    try:
+        return parse_entity_path(entity_path)
+    except ValueError as error:
+        raise fields.wrong(str(error)) from None
