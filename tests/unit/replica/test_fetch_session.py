@@ -1,0 +1,101 @@
+"""Fetch sessions: what is named once is remembered, what changed is ready, epochs fence."""
+
+from odradek.model.errors import ErrorCode
+from odradek.replica.fetch_session import FetchSession, FetchSessionCache, Wanted
+
+HOUR_MS = 3_600_000
+
+
+def session(*names, now_ms=0, privileged=False):
+    new = FetchSession(session_id=0, by_topic_id=False, privileged=privileged, now_ms=now_ms)
+    new.want([wanted(name) for name in names])
+    return new
+
+
+def wanted(name, offset=0):
+    return Wanted((name, 0), offset, 1000, -1, -1, -1)
+
+
+def test_what_was_just_named_is_ready_and_what_was_answered_is_not():
+    fetcher = session("a", "b")
+    fetcher.answered(fetcher.partitions["a", 0])
+
+    assert list(fetcher.ready) == [("b", 0)]
+
+
+def test_whoever_is_named_again_queues_up_behind_the_others():
+    fetcher = session("a", "b", "c")
+    fetcher.want([wanted("a", offset=5)])
+
+    assert [name for name, _ in fetcher.ready] == ["b", "c", "a"]
+    assert fetcher.partitions["a", 0].fetch_offset == 5
+
+
+def test_a_forgotten_partition_is_not_ready_any_more():
+    fetcher = session("a", "b")
+
+    assert [gone.key for gone in fetcher.forget([("a", 0), ("never", 1)])] == [("a", 0)]
+    assert list(fetcher.ready) == [("b", 0)]
+
+
+def test_the_epochs_of_a_session_have_to_follow_each_other():
+    cache = FetchSessionCache(slots=2)
+    fetcher = session("a")
+    cache.admit(fetcher, session_id=7, now_ms=0)
+
+    def resume(session_id, epoch, *, by_topic_id=False):
+        return cache.resume(session_id, epoch, by_topic_id=by_topic_id, now_ms=1)
+
+    assert resume(8, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert resume(7, 2) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert resume(7, 1, by_topic_id=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert resume(7, 1) is fetcher
+    assert resume(7, 1) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert resume(7, 2) is fetcher
+
+
+def test_the_epoch_after_the_last_is_the_first():
+    cache = FetchSessionCache(slots=1)
+    fetcher = session("a")
+    cache.admit(fetcher, session_id=7, now_ms=0)
+    fetcher.epoch = 2**31 - 1
+
+    assert cache.resume(7, 2**31 - 1, by_topic_id=False, now_ms=1) is fetcher
+    assert fetcher.epoch == 1
+
+
+def test_a_full_cache_gives_no_session_while_all_are_young():
+    cache = FetchSessionCache(slots=1)
+    cache.admit(session("a"), session_id=7, now_ms=0)
+    late = session("b", now_ms=1000)
+
+    assert cache.admit(late, session_id=8, now_ms=1000) is None
+    assert late.id == 0
+
+
+def test_the_longest_unused_session_goes_first():
+    cache = FetchSessionCache(slots=1)
+    old = session("a")
+    cache.admit(old, session_id=7, now_ms=0)
+    new = session("b", now_ms=HOUR_MS)
+
+    assert cache.admit(new, session_id=8, now_ms=HOUR_MS) is old
+    assert new.id == 8
+    assert cache.evictions == 1
+
+
+def test_a_follower_takes_the_place_of_a_consumer():
+    cache = FetchSessionCache(slots=1)
+    consumer = session("a")
+    cache.admit(consumer, session_id=7, now_ms=0)
+
+    assert cache.admit(session("b", privileged=True), session_id=8, now_ms=1) is consumer
+
+
+def test_an_id_that_is_taken_is_not_given_twice():
+    cache = FetchSessionCache(slots=2)
+    first, second = session("a"), session("b")
+    cache.admit(first, session_id=7, now_ms=0)
+    cache.admit(second, session_id=7, now_ms=0)
+
+    assert {first.id, second.id} == {7, 8}

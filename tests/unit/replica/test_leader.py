@@ -1,0 +1,75 @@
+"""Rules of the ISR and the high watermark which were once learnt the hard way."""
+
+from odradek.replica.leader import Follower, LeaderReplica
+
+LAG_MS = 30_000
+
+
+def leader(*, leo=0, isr=(2, 3), isr_min=1):
+    followers = {2: Follower(leo, caught_up_ms=0), 3: Follower(leo, caught_up_ms=0)}
+    return LeaderReplica(
+        leo=leo,
+        high_watermark=leo,
+        followers=followers,
+        isr=frozenset(isr),
+        isr_min=isr_min,
+        lag_ms_max=LAG_MS,
+    )
+
+
+def test_the_high_watermark_waits_for_the_slowest_in_sync():
+    replica = leader()
+    replica.appended(10, now_ms=1)
+    replica.fetched(2, offset=10, now_ms=2)
+
+    assert replica.fetched(3, offset=7, now_ms=2) == 7
+
+
+def test_a_follower_without_its_tail_does_not_take_the_high_watermark_back():
+    replica = leader(leo=10)
+
+    assert replica.fetched(2, offset=6, now_ms=1) == 10
+
+
+def test_steady_appends_do_not_expel_a_follower_that_keeps_pace():
+    replica = leader()
+    for second in range(1, 120):
+        replica.appended(replica.leo + 100, now_ms=second * 1000)
+        for follower in (2, 3):  # each fetch asks for what was the end one second ago
+            replica.fetched(follower, offset=(second - 1) * 100, now_ms=second * 1000)
+
+    assert replica.fallen_behind(now_ms=120_000) == frozenset()
+
+
+def test_a_silent_follower_falls_behind():
+    replica = leader()
+    replica.appended(1, now_ms=1)
+
+    assert replica.fallen_behind(now_ms=LAG_MS) == frozenset()
+    assert replica.fallen_behind(now_ms=LAG_MS + 1) == {2, 3}
+
+
+def test_a_follower_about_to_join_holds_the_high_watermark():
+    replica = leader(leo=10, isr=(2,))
+    replica.fetched(3, offset=10, now_ms=1)
+    replica.appended(20, now_ms=2)
+
+    assert replica.fetched(2, offset=20, now_ms=3) == 10
+    assert replica.fetched(3, offset=20, now_ms=4) == 20
+
+
+def test_too_few_in_sync_freeze_the_high_watermark():
+    replica = leader(isr=(), isr_min=2)
+    assert replica.is_under_min_isr
+
+    assert replica.appended(5, now_ms=LAG_MS + 2) == 0
+    assert replica.isr_min_changed(1, now_ms=LAG_MS + 2) == 5
+
+
+def test_a_topic_does_not_need_more_in_sync_than_it_has_replicas():
+    alone = LeaderReplica(
+        leo=0, high_watermark=0, followers={}, isr=frozenset(), isr_min=2, lag_ms_max=LAG_MS
+    )
+
+    assert not alone.is_under_min_isr
+    assert alone.appended(3, now_ms=1) == 3
