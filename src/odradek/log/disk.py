@@ -1,0 +1,646 @@
+"""The disk: what the log asks of the operating system, and the real one.
+
+This is the only module of `log` that meets the operating system. By its contract:
+
+* Calls that end in the page cache are plain calls: open, write, read, truncate, rename, list.
+* Calls that may take as long as the device likes end in a callback: `flush`,
+  `replace_later`, `read_later`, `remove`. They run in a few threads that do nothing but wait
+  in system calls (no Python-heavy work beside the loop), and `done` comes back through the
+  `call_soon` given at construction. Their `_now` forms are for start and stop.
+* `File.read` never waits for the device: it returns None when the data is not in memory.
+* Whatever goes wrong is a `StorageError`, which names path and cause, so that the log dir
+  around the path can be taken offline.
+
+Thousands of partitions must not hold thousands of descriptors: a `File` is only a name. Its
+descriptor is opened on first use; above the limit those not used lately are closed again
+(second chance: a use costs one attribute, not a list operation).
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from odradek.model.errors import OdradekError
+
+Data: TypeAlias = bytes | bytearray | memoryview
+THREADS: Final = 4
+# What filesystems answer that know no RWF_NOWAIT (tmpfs, some network filesystems). On them
+# a read may wait for the device.
+_NOWAIT_UNKNOWN: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class StorageError(OdradekError):
+    """The disk refused. The log dir that holds `path` cannot be trusted any longer."""
+
+    def __init__(self, path: str, error_number: int) -> None:
+        super().__init__(f"{path}: {os.strerror(error_number)} (errno {error_number})")
+        self.path = path
+        self.errno = error_number
+
+
+Done: TypeAlias = Callable[[StorageError | None], None]
+ReadDone: TypeAlias = Callable[[Data | StorageError], None]
+
+
+class Entry(NamedTuple):
+    """What stands in a directory."""
+
+    name: str
+    is_dir: bool
+    size: int
+    mtime_ms: int
+
+
+class File(Protocol):
+    """An existing file. `path` is set anew by whoever renames the file or its directory."""
+
+    path: str
+
+    def write(self, position: int, buffers: Sequence[Data]) -> None:
+        """Write all buffers one after the other, in one system call; at most 1,000."""
+
+    def read(self, position: int, length: int) -> Data | None:
+        """What stands there, or None if the device would have to be asked.
+
+        Shorter than `length` only at the end of the file.
+        """
+
+    def read_now(self, position: int, length: int) -> Data:
+        """The same, however long it takes."""
+
+    def read_later(self, position: int, length: int, done: ReadDone) -> None:
+        """The same, without waiting."""
+
+    def size(self) -> int:
+        """Bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or let it grow by zeros."""
+
+    def pin(self) -> int:
+        """The descriptor (-1 where there is none), kept open until `unpin`."""
+
+    def unpin(self) -> None:
+        """The descriptor may be closed again."""
+
+    def rest(self) -> None:
+        """Give back the descriptor; the next use opens the file again."""
+
+
+class Lock(Protocol):
+    """A lock on a file, held while the process lives."""
+
+    def release(self) -> None:
+        """Give it up."""
+
+
+class Disk(Protocol):
+    """A filesystem, or a simulated one."""
+
+    def file(self, path: str) -> File:
+        """A file that exists. Nothing is opened yet."""
+
+    def create(self, path: str) -> File:
+        """A new file; one that stands there is emptied."""
+
+    def read_file(self, path: str) -> bytes | None:
+        """All of a small file, None if there is none."""
+
+    def replace_now(self, path: str, data: bytes) -> None:
+        """Replace a small file atomically and durably."""
+
+    def replace_later(self, path: str, data: bytes, done: Done) -> None:
+        """Replace a small file atomically and durably, without waiting.
+
+        Replacements of one path take effect in the order in which they were asked for.
+        """
+
+    def list(self, path: str) -> list[Entry]:
+        """What stands in a directory, sorted by name."""
+
+    def exists(self, path: str) -> bool:
+        """Whether anything stands there."""
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory, and those above it; it may stand there already."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory within its directory; a file at `new` is replaced."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, if it is there."""
+
+    def remove(self, paths: Sequence[str], done: Done) -> None:
+        """Remove files and whole directories, without waiting; absent ones are no error."""
+
+    def flush(self, targets: Sequence[File | str], done: Done) -> None:
+        """Make durable what was written to these files, or entered in these directories."""
+
+    def flush_now(self, targets: Sequence[File | str]) -> None:
+        """The same, waiting."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Take the lock of that file; None if another process holds it."""
+
+    def usable_bytes(self, path: str) -> int:
+        """How much may still be written where `path` is."""
+
+    def total_bytes(self, path: str) -> int:
+        """How much the filesystem of `path` holds."""
+
+
+# ----------------------------------------------------------------------------- the real one
+
+
+class RealFile:
+    """A file of the operating system, open or not."""
+
+    __slots__ = ("_disk", "_fd", "_pins", "_used", "path")
+
+    def __init__(self, disk: "RealDisk", path: str, fd: int = -1) -> None:
+        self.path = path
+        self._disk = disk
+        self._fd = fd
+        self._used = True
+        self._pins = 0
+
+    def write(self, position: int, buffers: Sequence[Data]) -> None:
+        """See `File`."""
+        self._used = True
+        try:
+            written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
+            if written != sum(map(len, buffers)):
+                self._write_rest(position + written, b"".join(buffers)[written:])
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def _write_rest(self, position: int, rest: bytes) -> None:
+        # A write is cut short by a full disk (the next one then says so) and by 2 GiB.
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            position += written
+            rest = rest[written:]
+
+    def read(self, position: int, length: int) -> Data | None:
+        """See `File`."""
+        self._used = True
+        if self._disk.nowait_unknown:
+            return self.read_now(position, length)
+        buffer = bytearray(length)
+        try:
+            fd = self._fd if self._fd >= 0 else self._open()
+            got = os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOWAIT_UNKNOWN:
+                raise _storage_error(self.path, error) from error
+            self._disk.nowait_unknown = True
+            return self.read_now(position, length)
+        if got == length:
+            return buffer
+        if position + got >= self.size():
+            del buffer[got:]
+            return buffer
+        return None
+
+    def read_now(self, position: int, length: int) -> bytes:
+        """See `File`."""
+        self._used = True
+        try:
+            return _read_fully(self._fd if self._fd >= 0 else self._open(), position, length)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def read_later(self, position: int, length: int, done: ReadDone) -> None:
+        """See `File`."""
+        try:
+            fd = self.pin()
+        except StorageError as error:
+            self._disk.call_soon(done, error)
+            return
+
+        def finish(result: Data | StorageError) -> None:
+            self.unpin()
+            done(result)
+
+        self._disk.run_later(lambda: _read_fully(fd, position, length), self.path, finish)
+
+    def size(self) -> int:
+        """See `File`."""
+        try:
+            return os.fstat(self._fd if self._fd >= 0 else self._open()).st_size
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def truncate(self, size: int) -> None:
+        """See `File`."""
+        self._used = True
+        try:
+            os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
+        except OSError as error:
+            raise _storage_error(self.path, error) from error
+
+    def pin(self) -> int:
+        """See `File`."""
+        if self._fd < 0:
+            try:
+                self._open()
+            except OSError as error:
+                raise _storage_error(self.path, error) from error
+        self._pins += 1
+        return self._fd
+
+    def unpin(self) -> None:
+        """See `File`."""
+        self._pins -= 1
+        assert self._pins >= 0, self.path
+
+    def rest(self) -> None:
+        """See `File`. One that is pinned keeps its descriptor until it is unpinned and old."""
+        if self._fd >= 0 and not self._pins:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor."""
+        return self._fd >= 0
+
+    def has_rested(self) -> bool:
+        """Whether nobody used it since the last time this was asked."""
+        if self._used or self._pins:
+            self._used = False
+            return False
+        return True
+
+    def _open(self) -> int:
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._disk.opened(self)
+        return self._fd
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealLock:
+    """A POSIX record lock, which Kafka's Java lock also is, so that each sees the other's.
+
+    And a flock, for a record lock does not keep apart two brokers in one process.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """See `Lock`."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The operating system's filesystems."""
+
+    def __init__(
+        self,
+        call_soon: Callable[..., object],
+        *,
+        descriptors_max: int | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        """`call_soon(callback, *arguments)` is called from threads."""
+        self.call_soon = call_soon
+        self.nowait_unknown = False
+        self._descriptors_max = descriptors_max or _descriptors_allowed()
+        self._open: deque[RealFile] = deque()
+        self._replacing: dict[str, _Replacement] = {}
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads_wanted = threads
+        self._threads: list[threading.Thread] = []
+
+    def close(self) -> None:
+        """Finish what was asked for, and end the threads."""
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    # ---- files
+
+    def file(self, path: str) -> RealFile:
+        """See `Disk`."""
+        return RealFile(self, path)
+
+    def create(self, path: str) -> RealFile:
+        """See `Disk`."""
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            file = RealFile(self, path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        self.opened(file)
+        return file
+
+    def opened(self, file: RealFile) -> None:
+        """A file got a descriptor: one that rests may have to give up its own."""
+        self._open.append(file)
+        if len(self._open) <= self._descriptors_max:
+            return
+        for _ in range(2 * len(self._open)):
+            candidate = self._open.popleft()
+            if not candidate.is_open:
+                continue
+            if candidate is not file and candidate.has_rested():
+                candidate.rest()
+                if len(self._open) <= self._descriptors_max:
+                    return
+            else:
+                self._open.append(candidate)
+
+    @property
+    def descriptors(self) -> int:
+        """How many descriptors are held now."""
+        return sum(file.is_open for file in self._open)
+
+    def read_file(self, path: str) -> bytes | None:
+        """See `Disk`."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        try:
+            return _read_fully(fd, 0, os.fstat(fd).st_size)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        finally:
+            os.close(fd)
+
+    def replace_now(self, path: str, data: bytes) -> None:
+        """See `Disk`."""
+        running = self._replacing.get(path)
+        try:
+            if running is None:
+                _replace(path, data)
+            else:
+                running.overtake(path, data)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def replace_later(self, path: str, data: bytes, done: Done) -> None:
+        """See `Disk`."""
+        running = self._replacing.get(path)
+        if running is None:
+            self._start_replacing(path, data, [done])
+        else:
+            running.next_data = data
+            running.next_done.append(done)
+
+    def _start_replacing(self, path: str, data: bytes, dones: list[Done]) -> None:
+        running = self._replacing[path] = _Replacement()
+
+        def finish(result: StorageError | None) -> None:
+            del self._replacing[path]
+            if running.next_done:
+                self._start_replacing(path, running.next_data, running.next_done)
+            for done in dones:
+                done(result)
+
+        self.run_later(lambda: running.run(path, data), path, finish)
+
+    # ---- directories
+
+    def list(self, path: str) -> list[Entry]:
+        """See `Disk`."""
+        try:
+            with os.scandir(path) as entries:
+                return sorted(filter(None, map(_entry, entries)))
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """See `Disk`."""
+        return os.path.lexists(path)
+
+    def mkdir(self, path: str) -> None:
+        """See `Disk`."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Disk`."""
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            raise _storage_error(old, error) from error
+
+    def unlink(self, path: str) -> None:
+        """See `Disk`."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
+    def remove(self, paths: Sequence[str], done: Done) -> None:
+        """See `Disk`."""
+        self.run_later(lambda: _remove(paths), paths[0] if paths else "", done)
+
+    # ---- durability
+
+    def flush(self, targets: Sequence[File | str], done: Done) -> None:
+        """See `Disk`."""
+        pinned: list[RealFile] = []
+        work: list[int | str] = []
+        try:
+            for target in targets:
+                if isinstance(target, RealFile):
+                    work.append(target.pin())
+                    pinned.append(target)
+                else:
+                    assert isinstance(target, str), target
+                    work.append(target)
+        except StorageError as error:
+            for file in pinned:
+                file.unpin()
+            self.call_soon(done, error)
+            return
+
+        def finish(result: StorageError | None) -> None:
+            for file in pinned:
+                file.unpin()
+            done(result)
+
+        first = targets[0] if targets else ""
+        path = first if isinstance(first, str) else first.path
+        self.run_later(lambda: _flush(work), path, finish)
+
+    def flush_now(self, targets: Sequence[File | str]) -> None:
+        """See `Disk`."""
+        for target in targets:
+            try:
+                if isinstance(target, str):
+                    _flush([target])
+                else:
+                    _flush([target.pin()])
+                    target.unpin()
+            except OSError as error:
+                path = target if isinstance(target, str) else target.path
+                raise _storage_error(path, error) from error
+
+    # ---- the rest
+
+    def lock(self, path: str) -> RealLock | None:
+        """See `Disk`."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise _storage_error(path, error) from error
+        return RealLock(fd)
+
+    def usable_bytes(self, path: str) -> int:
+        """See `Disk`."""
+        return self._statvfs(path, "f_bavail")
+
+    def total_bytes(self, path: str) -> int:
+        """See `Disk`."""
+        return self._statvfs(path, "f_blocks")
+
+    def _statvfs(self, path: str, field: str) -> int:
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise _storage_error(path, error) from error
+        blocks: int = getattr(found, field)
+        return blocks * found.f_frsize
+
+    # ---- threads
+
+    def run_later(self, job: Callable[[], Any], path: str, done: Callable[[Any], None]) -> None:
+        """Run `job` in a thread; `done` gets what it returns, or a StorageError."""
+
+        def run() -> None:
+            try:
+                result = job()
+            except OSError as error:
+                result = _storage_error(path, error)
+            self.call_soon(done, result)
+
+        if len(self._threads) < self._threads_wanted:
+            # Daemons: a disk that hangs for ever does not keep the process from ending.
+            thread = threading.Thread(target=self._serve, name="disk", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._work.put(run)
+
+    def _serve(self) -> None:
+        while (run := self._work.get()) is not None:
+            run()
+
+
+class _Replacement:
+    """One file being replaced by a thread; of those asked for meanwhile only the last is made."""
+
+    def __init__(self) -> None:
+        self.next_data = b""
+        self.next_done: list[Done] = []
+        self._overtaken = False
+        self._lock = threading.Lock()
+
+    def run(self, path: str, data: bytes) -> None:
+        with self._lock:
+            if not self._overtaken:
+                _replace(path, data)
+
+    def overtake(self, path: str, data: bytes) -> None:
+        """Write at once; what is under way, or waits, must not undo it."""
+        self._overtaken = True
+        self.next_data = data
+        with self._lock:
+            _replace(path, data)
+
+
+def _storage_error(path: str, error: OSError) -> StorageError:
+    return StorageError(path, error.errno or errno.EIO)
+
+
+def _entry(found: "os.DirEntry[str]") -> Entry | None:
+    try:
+        stat = found.stat()
+    except FileNotFoundError:  # a thread has just removed it
+        return None
+    return Entry(found.name, found.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+
+def _descriptors_allowed() -> int:
+    # Half of what the process may have: the other half is for sockets.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 50_000 if soft == resource.RLIM_INFINITY else max(64, soft // 2)
+
+
+def _read_fully(fd: int, position: int, length: int) -> bytes:
+    data = os.pread(fd, length, position)
+    while len(data) < length:
+        more = os.pread(fd, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _replace(path: str, data: bytes) -> None:
+    temporary = f"{path}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)
+    _flush([os.path.dirname(path)])
+
+
+def _flush(targets: Sequence[int | str]) -> None:
+    for target in targets:
+        if isinstance(target, int):
+            os.fdatasync(target)
+            continue
+        fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except IsADirectoryError:
+            shutil.rmtree(path)
