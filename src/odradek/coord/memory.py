@@ -1,0 +1,419 @@
+"""The store in memory: an ensemble for tests and the simulator, with faults to order.
+
+A `MemoryTree` is the ensemble: nodes and sessions. A `MemoryStore` is one broker's connection to
+it. Requests travel to the tree and answers come back, each after a delay of its own; answers and
+watch events arrive in the order in which the tree sent them, as over one TCP connection.
+
+Nothing here reads a clock or draws a number: delays and losses come from `fate`, which is asked
+once for each request and each event; timers are the loop's, so that a run on virtual time
+is repeated exactly. What can be ordered besides:
+
+    store.cut()             the way to the ensemble is cut: requests are lost, the session
+                            expires at the tree when its time-out has passed
+    store.restore()         ... and is open again
+    store.crash()           the process is gone; nothing is ever delivered again
+    tree.expire(session)    the ensemble gives a session up
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, TypeVar
+
+from odradek.coord.store import (
+    ANY_VERSION,
+    ConnectionLostError,
+    Create,
+    Delete,
+    MultiError,
+    NoNodeError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    SetData,
+    Stat,
+    StoreError,
+    Watcher,
+)
+from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, Draft, Node, check_path, name_of, parent_of
+from odradek.coord.watches import Watches
+
+T = TypeVar("T")
+
+
+class Loss(Enum):
+    """What becomes of a request when its connection breaks. The caller cannot tell the two."""
+
+    NONE = 0
+    BEFORE = 1  # it never arrived
+    AFTER = 2  # it was carried out, and the answer was lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What happens to one request on its way, or to one watch event (its answer's delay)."""
+
+    request_delay_ms: int = 0
+    answer_delay_ms: int = 0
+    loss: Loss = Loss.NONE
+
+
+SMOOTH: Final = Fate()
+
+
+class MemoryTree:
+    """The ensemble."""
+
+    def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
+        self._wall_ms = wall_ms
+        self._nodes: dict[str, Node] = {ROOT: EMPTY_ROOT}
+        self._names: dict[str, set[str]] = {}  # of the children, by parent
+        self._sessions: dict[int, MemoryStore] = {}
+        self._last_transaction_id = 0
+        self._last_session = 0
+
+    def begin_session(self, store: "MemoryStore") -> int:
+        """A session for this connection."""
+        self._last_session += 1
+        self._sessions[self._last_session] = store
+        return self._last_session
+
+    def lives(self, session: int) -> bool:
+        """Whether a session is known and not over."""
+        return session in self._sessions
+
+    def expire(self, session: int) -> None:
+        """End a session: its ephemeral nodes go, and its owner is told."""
+        store = self._sessions.pop(session, None)
+        if store is None:
+            return
+        owned = sorted(path for path, node in self._nodes.items() if node.owner == session)
+        self.write(lambda draft: draft.expire(owned))
+        store.expired(session)
+
+    def find(self, path: str) -> Node | None:
+        """A node, if it is there."""
+        check_path(path)
+        return self._nodes.get(path)
+
+    def names(self, path: str) -> list[str]:
+        """The names below a node, sorted."""
+        return sorted(self._names.get(path, ()))
+
+    def write(self, change: Callable[[Draft], T]) -> T:
+        """Carry out a change as one transaction, and tell whoever watches."""
+        draft = Draft(
+            self._nodes.get,
+            last_transaction_id=self._last_transaction_id,
+            now_ms=self._wall_ms(),
+        )
+        result = change(draft)
+        self._last_transaction_id = draft.last_transaction_id
+        for path, node in draft.nodes.items():
+            if node is None:
+                self._nodes.pop(path, None)
+                self._names.get(parent_of(path), set()).discard(name_of(path))
+            else:
+                self._nodes[path] = node
+                if path != ROOT:
+                    self._names.setdefault(parent_of(path), set()).add(name_of(path))
+        for session in sorted(self._sessions):
+            self._sessions[session].changed(draft.changes)
+        return result
+
+
+class _Parcel(NamedTuple):
+    """An answer or an event on its way to the broker."""
+
+    due: float
+    deliver: Callable[[], None]
+    lose: Callable[[], None] | None  # None: an event, which waits for the connection to return
+
+
+class MemoryStore:
+    """One broker's connection; see `odradek.coord.store.Store` for the contract."""
+
+    def __init__(
+        self,
+        tree: MemoryTree,
+        *,
+        session_timeout_ms: int = 18_000,
+        fate: Callable[[str], Fate] = lambda _: SMOOTH,
+    ) -> None:
+        self.on_session_lost: Callable[[], None] | None = None
+        self._tree = tree
+        self._session_timeout_ms = session_timeout_ms
+        self._fate = fate
+        self._session = 0
+        self._is_over = False  # as far as this side has heard
+        self._is_cut = False
+        self._watches = Watches()
+        self._arriving: deque[_Parcel] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def session_id(self) -> int:
+        """The present session; 0 before `open` and after its expiry."""
+        return 0 if self._is_over else self._session
+
+    async def open(self) -> None:
+        """Begin a session."""
+        assert not self.session_id, "the session is still open"
+        self._is_over = False
+        self._session = 0
+        self._watches.clear()
+        await self._travel("open")
+        self._session = self._tree.begin_session(self)
+
+    async def close(self) -> None:
+        """End the session."""
+        session, self._session = self._session, 0
+        self._watches.clear()
+        if not self._is_cut:  # else the tree finds out by the time-out
+            self._tree.expire(session)
+
+    # -------------------------------------------------------------------------- faults
+
+    def cut(self) -> None:
+        """Lose the way to the ensemble until `restore`: answers on their way are lost."""
+        if self._is_cut:
+            return
+        self._is_cut = True
+        self._expire_after(self._session_timeout_ms)
+        arriving, self._arriving = self._arriving, deque()
+        for parcel in arriving:
+            if parcel.lose is not None:
+                parcel.lose()
+            else:
+                self._arriving.append(parcel)
+
+    def restore(self) -> None:
+        """Find the way again: hear what was missed, be it that the session is over."""
+        self._is_cut = False
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._schedule()
+
+    def crash(self, noticed_after_ms: int | None = None) -> None:
+        """Be the connection of a process that was killed: hear nothing any more.
+
+        The ensemble notices by the session's time-out, or earlier if told so (SQLite).
+        """
+        self._is_cut = True
+        self._expire_after(
+            self._session_timeout_ms if noticed_after_ms is None else noticed_after_ms
+        )
+        self.on_session_lost = None
+        self._watches.clear()
+        self._arriving.clear()
+
+    def _expire_after(self, delay_ms: int) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        loop = asyncio.get_running_loop()
+        self._expiry = loop.call_later(delay_ms / 1000, self._tree.expire, self._session)
+
+    # ------------------------------------------------------------- what the tree tells us
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """The tree has changed: events leave for whoever watches here."""
+        fired = self._watches.fired_by(changes)
+        if fired:
+            self._send(self._fate("watch"), lambda: _call_all(fired))
+
+    def expired(self, session: int) -> None:
+        """The tree has ended our session. We learn it when the news arrives."""
+        if session == self._session:
+            self._send(self._fate("expiry"), self._lost)
+
+    def _lost(self) -> None:
+        self._is_over = True
+        self._watches.clear()
+        if self.on_session_lost is not None:
+            self.on_session_lost()
+
+    # --------------------------------------------------------------------------- travel
+
+    def _send(
+        self, fate: Fate, deliver: Callable[[], None], lose: Callable[[], None] | None = None
+    ) -> None:
+        due = asyncio.get_running_loop().time() + fate.answer_delay_ms / 1000
+        if self._arriving:  # nothing overtakes what was sent before
+            due = max(due, self._arriving[-1].due)
+        self._arriving.append(_Parcel(due, deliver, lose))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is None and self._arriving and not self._is_cut:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._arriving[0].due, self._deliver)
+
+    def _deliver(self) -> None:
+        self._timer = None
+        # The clock's granularity: a timer may fire a little before the time it names.
+        now = asyncio.get_running_loop().time() + 1e-6
+        while self._arriving and self._arriving[0].due <= now and not self._is_cut:
+            self._arriving.popleft().deliver()
+        self._schedule()
+
+    async def _travel(self, operation: str) -> Fate:
+        """The way of a request to the tree.
+
+        Raises:
+            ConnectionLostError: it does not get there.
+        """
+        fate = self._fate(operation)
+        if fate.request_delay_ms:
+            await asyncio.sleep(fate.request_delay_ms / 1000)
+        if self._is_cut or fate.loss is Loss.BEFORE:
+            raise ConnectionLostError(f"{operation}: the connection to the store was lost")
+        return fate
+
+    async def _request(self, operation: str, serve: Callable[[], T]) -> T:
+        session = self._session
+        if self._is_over or not session:
+            raise SessionExpiredError(f"session {session} is over" if session else "not open")
+        fate = await self._travel(operation)
+        arrived: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        lost = ConnectionLostError(f"{operation}: the connection to the store was lost")
+        try:
+            if not self._tree.lives(session):
+                raise SessionExpiredError(f"session {session} is over")
+            result = serve()
+        except StoreError as error:
+            answer: T | StoreError = error
+        else:
+            answer = lost if fate.loss is Loss.AFTER else result
+        self._send(fate, lambda: _settle(arrived, answer), lambda: _settle(arrived, lost))
+        return await arrived
+
+    # ---------------------------------------------------------------------------- reads
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """A node's data."""
+
+        def serve() -> tuple[bytes | None, Stat]:
+            node = self._tree.find(path)
+            if node is None:
+                raise NoNodeError(f"{path} does not exist")
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return node.data, node.stat()
+
+        return await self._request("get", serve)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """Whether a node is there."""
+
+        def serve() -> Stat | None:
+            node = self._tree.find(path)
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return node.stat() if node else None
+
+        return await self._request("exists", serve)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names below a node."""
+
+        def serve() -> list[str]:
+            if self._tree.find(path) is None:
+                raise NoNodeError(f"{path} does not exist")
+            if watch is not None:
+                self._watches.watch_children(path, watch)
+            return self._tree.names(path)
+
+        return await self._request("children", serve)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Many nodes."""
+
+        def serve() -> list[tuple[bytes | None, Stat] | None]:
+            nodes = map(self._tree.find, paths)
+            return [(node.data, node.stat()) if node else None for node in nodes]
+
+        return await self._request("get_many", serve)
+
+    # --------------------------------------------------------------------------- writes
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Make a node."""
+        operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
+
+        def change(draft: Draft) -> str:
+            if make_parents:
+                return draft.create_with_parents(operation, session=self._session)
+            made = draft.single(operation, session=self._session)
+            assert isinstance(made, str)
+            return made
+
+        return await self._request("create", lambda: self._tree.write(change))
+
+    async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """Write a node's data."""
+        stat = await self._single("set_data", SetData(path, data, version))
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node."""
+        await self._single("delete", Delete(path, version))
+
+    async def _single(self, name: str, operation: Operation) -> Result:
+        def change(draft: Draft) -> Result:
+            return draft.single(operation, session=self._session)
+
+        return await self._request(name, lambda: self._tree.write(change))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """All or none."""
+
+        def change(draft: Draft) -> list[Result]:
+            return draft.multi(operations, session=self._session)
+
+        return await self._request("multi", lambda: self._tree.write(change))
+
+    async def multi_many(
+        self, batches: Sequence[Sequence[Operation]]
+    ) -> list[list[Result] | MultiError]:
+        """Many multis."""
+
+        def serve() -> list[list[Result] | MultiError]:
+            outcomes: list[list[Result] | MultiError] = []
+            for operations in batches:
+                try:
+                    outcomes.append(self._tree.write(_multi(operations, self._session)))
+                except MultiError as error:
+                    outcomes.append(error)
+            return outcomes
+
+        return await self._request("multi_many", serve)
+
+
+def _multi(operations: Sequence[Operation], session: int) -> Callable[[Draft], list[Result]]:
+    return lambda draft: draft.multi(operations, session=session)
+
+
+def _call_all(watchers: Sequence[Watcher]) -> None:
+    for watcher in watchers:
+        watcher()
+
+
+def _settle(arrived: asyncio.Future[T], answer: T | StoreError) -> None:
+    if arrived.done():  # who asked was cancelled
+        return
+    if isinstance(answer, StoreError):
+        arrived.set_exception(answer)
+    else:
+        arrived.set_result(answer)

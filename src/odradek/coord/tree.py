@@ -1,0 +1,262 @@
+"""The rules of the tree: what an operation does to its nodes, wherever these are kept.
+
+Pure. The stores in memory and in SQLite differ in where nodes rest and how changes travel; what a
+create, a write, a delete, a check or a multi means is decided here once, as ZooKeeper does:
+
+* every successful multi has a transaction id of its own, which all its operations share;
+* a node's version counts its writes, beginning with 0;
+* a sequential node is named by the number of children its parent has ever had;
+* an ephemeral node belongs to a session and has no children.
+
+A `Draft` gathers changes over nodes that it only reads. A multi that fails leaves no trace in it.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, assert_never
+
+from odradek.coord.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Result,
+    SetData,
+    Stat,
+    StoreError,
+)
+
+ROOT: Final = "/"
+
+
+class Node(NamedTuple):
+    """One node. Replaced as a whole, never changed: a draft may hold another for the path."""
+
+    data: bytes | None
+    version: int
+    created_id: int
+    modified_id: int
+    created_ms: int
+    modified_ms: int
+    owner: int  # session id, 0 if the node is persistent
+    children_count: int
+    creations: int  # how many children there have ever been
+
+    def stat(self) -> Stat:
+        """What a reader is told besides the data."""
+        return Stat(
+            version=self.version,
+            created_id=self.created_id,
+            modified_id=self.modified_id,
+            created_ms=self.created_ms,
+            modified_ms=self.modified_ms,
+            ephemeral_owner=self.owner,
+            data_length=len(self.data or b""),
+            children_count=self.children_count,
+            # Every creation and every deletion counts.
+            children_version=2 * self.creations - self.children_count,
+        )
+
+
+EMPTY_ROOT: Final = Node(b"", 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class ChangeKind(IntEnum):
+    """What happened to a node."""
+
+    CREATED = 0
+    WRITTEN = 1
+    DELETED = 2
+
+
+class Change(NamedTuple):
+    """One thing that happened, for the watches."""
+
+    path: str
+    kind: ChangeKind
+
+
+def parent_of(path: str) -> str:
+    """The path one level up."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def name_of(path: str) -> str:
+    """The last part of a path."""
+    return path.rpartition("/")[2]
+
+
+def check_path(path: str) -> None:
+    """Refuse what is no absolute path.
+
+    Raises:
+        StoreError: naming the path and the rule.
+    """
+    if path == ROOT:
+        return
+    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise StoreError(f"path {path!r}: must be absolute, without empty, '.' or '..' parts")
+
+
+class Draft:
+    """Changes to be made together: what several multis do to the nodes that `find` knows."""
+
+    def __init__(
+        self, find: Callable[[str], Node | None], *, last_transaction_id: int, now_ms: int
+    ) -> None:
+        self._find = find
+        self._now_ms = now_ms
+        self.last_transaction_id = last_transaction_id
+        self.nodes: dict[str, Node | None] = {}  # None: deleted
+        self.changes: list[Change] = []
+
+    def multi(self, operations: Sequence[Operation], *, session: int) -> list[Result]:
+        """Do all of the operations.
+
+        Raises:
+            MultiError: one cannot be done, and none was.
+        """
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
+        results: list[Result] = []
+        for index, operation in enumerate(operations):
+            try:
+                results.append(step.apply(operation))
+            except StoreError as error:
+                raise MultiError(index, error) from error
+        self._accept(step)
+        return results
+
+    def single(self, operation: Operation, *, session: int) -> Result:
+        """Do one operation.
+
+        Raises:
+            StoreError: it cannot be done.
+        """
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
+        result = step.apply(operation)
+        self._accept(step)
+        return result
+
+    def create_with_parents(self, operation: Create, *, session: int) -> str:
+        """Make a node and whatever is missing above it."""
+        missing = []
+        parent = parent_of(operation.path)
+        while self._find_drafted(parent) is None:
+            missing.append(parent)
+            parent = parent_of(parent)
+        creates = [Create(path) for path in reversed(missing)]
+        try:
+            result = self.multi([*creates, operation], session=session)[-1]
+        except MultiError as error:
+            raise error.cause from None
+        assert isinstance(result, str)
+        return result
+
+    def expire(self, ephemerals: Sequence[str]) -> None:
+        """Remove the nodes of a session that is over."""
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, 0)
+        for path in ephemerals:
+            step.apply(Delete(path))
+        self._accept(step)
+
+    def _find_drafted(self, path: str) -> Node | None:
+        return self.nodes[path] if path in self.nodes else self._find(path)
+
+    def _accept(self, step: "_Step") -> None:
+        if step.changes:  # a multi of checks alone is no transaction
+            self.last_transaction_id += 1
+        self.nodes |= step.nodes
+        self.changes += step.changes
+
+
+class _Step:
+    """One multi in the making."""
+
+    def __init__(
+        self, find: Callable[[str], Node | None], transaction_id: int, now_ms: int, session: int
+    ) -> None:
+        self._find = find
+        self._transaction_id = transaction_id
+        self._now_ms = now_ms
+        self._session = session
+        self.nodes: dict[str, Node | None] = {}
+        self.changes: list[Change] = []
+
+    def apply(self, operation: Operation) -> Result:
+        check_path(operation.path)
+        match operation:
+            case Create():
+                return self._create(operation)
+            case SetData(path, data, version):
+                node = self._expect(path, version)._replace(
+                    data=data, modified_id=self._transaction_id, modified_ms=self._now_ms
+                )
+                node = node._replace(version=node.version + 1)
+                self._put(path, node, ChangeKind.WRITTEN)
+                return node.stat()
+            case Delete(path, version):
+                self._delete(path, version)
+                return None
+            case Check(path, version):
+                self._expect(path, version)
+                return None
+            case _:
+                assert_never(operation)
+
+    def _create(self, operation: Create) -> str:
+        path = operation.path
+        parent_path = parent_of(path)
+        parent = self._get(parent_path)
+        if parent is None:
+            raise NoNodeError(f"{path}: its parent {parent_path} does not exist")
+        if parent.owner:
+            raise StoreError(f"{path}: its parent is ephemeral, and can have no children")
+        if operation.sequential:
+            path = f"{path}{parent.creations:010d}"
+        if self._get(path) is not None:
+            raise NodeExistsError(f"{path} exists already")
+        self.nodes[parent_path] = parent._replace(
+            children_count=parent.children_count + 1, creations=parent.creations + 1
+        )
+        node = EMPTY_ROOT._replace(
+            data=operation.data,
+            created_id=self._transaction_id,
+            modified_id=self._transaction_id,
+            created_ms=self._now_ms,
+            modified_ms=self._now_ms,
+            owner=self._session if operation.ephemeral else 0,
+        )
+        self._put(path, node, ChangeKind.CREATED)
+        return path
+
+    def _delete(self, path: str, version: int) -> None:
+        if path == ROOT:
+            raise StoreError("/ cannot be deleted")
+        node = self._expect(path, version)
+        if node.children_count:
+            raise NotEmptyError(f"{path} has {node.children_count} children")
+        parent = self._get(parent_of(path))
+        assert parent is not None, path
+        self.nodes[parent_of(path)] = parent._replace(children_count=parent.children_count - 1)
+        self._put(path, None, ChangeKind.DELETED)
+
+    def _expect(self, path: str, version: int) -> Node:
+        node = self._get(path)
+        if node is None:
+            raise NoNodeError(f"{path} does not exist")
+        if version not in (ANY_VERSION, node.version):
+            raise BadVersionError(f"{path} has version {node.version}, not {version}")
+        return node
+
+    def _get(self, path: str) -> Node | None:
+        return self.nodes[path] if path in self.nodes else self._find(path)
+
+    def _put(self, path: str, node: Node | None, kind: ChangeKind) -> None:
+        self.nodes[path] = node
+        self.changes.append(Change(path, kind))
