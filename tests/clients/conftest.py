@@ -1,0 +1,59 @@
+"""A cluster for the client tests, and what is skipped where a language is not at hand.
+
+    ODRADEK_BOOTSTRAP=host:port   test that Kafka instead of a broker of ours (the tests
+                                  themselves are proved by running them on Apache Kafka)
+    ODRADEK_CLIENTS=1             also run what needs Java, Go or node; `./run clients` sets it
+
+The folder itself is on the import path, for its modules (fetch, rounds) are shared by
+tests, client programs and benchmarks without being a package of the product.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from harness import Cluster, odradek
+
+LANGUAGES = {
+    "jvm": ("java", "mvn"),
+    "go": ("go",),
+    "node": ("node", "npm"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, tools in LANGUAGES.items():
+        config.addinivalue_line("markers", f"{name}: needs {' and '.join(tools)}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, tools in LANGUAGES.items():
+        if item.get_closest_marker(name) is None:
+            continue
+        if os.environ.get("ODRADEK_CLIENTS") != "1":
+            pytest.skip(f"needs {' and '.join(tools)}: run by `./run clients`")
+        missing = [tool for tool in tools if shutil.which(tool) is None]
+        if missing:
+            pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker of ours for the whole session, or the Kafka that the environment names."""
+    if given := os.environ.get("ODRADEK_BOOTSTRAP"):
+        yield Cluster(given, ours=False)
+        return
+    data = tmp_path_factory.mktemp("cluster")
+    odradek("up", "--dir", str(data), "--detach")
+    try:
+        status = json.loads(odradek("status", "--dir", str(data), "--json"))
+        yield Cluster(status["bootstrap"], ours=True)
+    finally:
+        odradek("down", "--dir", str(data))

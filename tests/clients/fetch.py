@@ -1,0 +1,130 @@
+"""Gets what client tests and benchmarks need beside Python: jars, Go programs, node packages.
+
+Everything lands in `.cache/` of the checkout, in a folder named after a digest of what it
+was made from: a changed pom or source is fetched anew, an unchanged one never again. The
+package managers are asked in their ordinary ways (`mvn`, `go`, `npm`), so mirrors and
+proxies are theirs to know. Nothing is fetched when this module is imported.
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+
+HERE = pathlib.Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / ".cache"
+KAFKA_LINES = ("3.9", "4")
+
+
+class UnavailableError(Exception):
+    """A tool is missing, or could not get what was asked of it."""
+
+
+def jars(line: str) -> pathlib.Path:
+    """The folder with Apache Kafka's jars, of line "3.9" or "4"."""
+    pom = HERE / "java" / f"kafka-{line}.xml"
+
+    def make(into: pathlib.Path) -> None:
+        command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        _call([*command, f"-DoutputDirectory={into}"], cwd=into)
+
+    return _made("jars", [pom], make)
+
+
+def kafka_version(line: str) -> str:
+    """The full version behind a line, as the jars say."""
+    (clients,) = jars(line).glob("kafka-clients-*.jar")
+    return clients.stem.removeprefix("kafka-clients-")
+
+
+def java(line: str, *main_and_arguments: str, heap: str = "256M", level: str = "WARN") -> list[str]:
+    """The command that runs a class out of the jars (or a class compiled by `java_class`)."""
+    log = {
+        "3.9": [
+            f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
+            f"-Dodradek.log.level={level}",
+        ],
+        "4": [f"-Dlog4j2.configurationFile={HERE / 'java' / 'log4j2.properties'}"],
+    }
+    # Kafka's start scripts use these collector options; heap sizes are the caller's.
+    collector = ["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
+    flags = ["-server", f"-Xmx{heap}", *collector, "-Djava.awt.headless=true", *log[line]]
+    return ["java", *flags, "-cp", f"{jars(line)}/*", *main_and_arguments]
+
+
+def java_class(line: str, source: pathlib.Path, *arguments: str, heap: str = "256M") -> list[str]:
+    """The command that runs a single-file Java program, compiled once against the jars."""
+
+    def make(into: pathlib.Path) -> None:
+        _call(["javac", "-cp", f"{jars(line)}/*", "-d", str(into), str(source)], cwd=into)
+
+    classes = _made("classes", [source, HERE / "java" / f"kafka-{line}.xml"], make)
+    command = java(line, source.stem, *arguments, heap=heap)
+    command[command.index("-cp") + 1] += f":{classes}"
+    return command
+
+
+def go_program(source: pathlib.Path) -> pathlib.Path:
+    """The program built from a folder with a Go module."""
+
+    def make(into: pathlib.Path) -> None:
+        _call(["go", "build", "-o", str(into / source.name), "."], cwd=source)
+
+    files = [source / "go.mod", source / "go.sum", *sorted(source.glob("*.go"))]
+    return _made("go", files, make) / source.name
+
+
+def node_modules(source: pathlib.Path) -> pathlib.Path:
+    """The `node_modules` that a folder's package.json asks for."""
+
+    def make(into: pathlib.Path) -> None:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, into)
+        _call(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=into)
+
+    return _made("node", [source / "package.json", source / "package-lock.json"], make) / (
+        "node_modules"
+    )
+
+
+def _made(
+    kind: str, sources: Iterable[pathlib.Path], make: Callable[[pathlib.Path], None]
+) -> pathlib.Path:
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    place = CACHE / kind / digest.hexdigest()[:16]
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        making = pathlib.Path(tempfile.mkdtemp(dir=place.parent, prefix="making-"))
+        try:
+            make(making)
+            # Renamed when complete: an interrupted fetch is never taken for a finished one.
+            making.rename(place)
+        except OSError:
+            if not place.exists():  # else somebody else was faster: theirs is as good
+                raise
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    return place
+
+
+def _call(command: list[str], *, cwd: pathlib.Path, timeout_s: float = 900.0) -> None:
+    if shutil.which(command[0]) is None:
+        raise UnavailableError(f"{command[0]} is not installed")
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=os.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[-2000:]
+        raise UnavailableError(f"{' '.join(command)} failed with {done.returncode}:\n{said}")

@@ -1,0 +1,172 @@
+// franz-go, told what to do by a plan; see rounds.py.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+type record struct {
+	Partition int32    `json:"partition"`
+	Offset    int64    `json:"offset"`
+	Timestamp int64    `json:"timestamp"`
+	Key       []byte   `json:"key"`
+	Value     []byte   `json:"value"`
+	Headers   [][2]any `json:"headers"`
+}
+
+type round struct {
+	Topic      string   `json:"topic"`
+	Partitions int32    `json:"partitions"`
+	Codec      string   `json:"codec"`
+	Acks       string   `json:"acks"`
+	Idempotent bool     `json:"idempotent"`
+	Records    []record `json:"records"`
+}
+
+type report struct {
+	Topic string           `json:"topic"`
+	Sent  [][2]any         `json:"sent"`
+	Read  []record         `json:"read"`
+	Ends  map[string]int64 `json:"ends"`
+}
+
+func main() {
+	bootstrap, scenario := os.Args[1], os.Args[2]
+	text, err := os.ReadFile(os.Args[3])
+	check(err)
+	out := map[string]any{"client": "franz-go " + version("github.com/twmb/franz-go")}
+	switch scenario {
+	case "round_trips":
+		var plan struct{ Rounds []round }
+		check(json.Unmarshal(text, &plan))
+		reports := []report{}
+		for _, asked := range plan.Rounds {
+			reports = append(reports, roundTrip(bootstrap, asked))
+		}
+		out["rounds"] = reports
+	default:
+		panic("no scenario " + scenario)
+	}
+	check(json.NewEncoder(os.Stdout).Encode(out))
+}
+
+func roundTrip(bootstrap string, asked round) report {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	seen := report{Topic: asked.Topic, Ends: map[string]int64{}}
+	client, err := kgo.NewClient(append(producerOptions(asked), kgo.SeedBrokers(bootstrap))...)
+	check(err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	_, err = admin.CreateTopic(ctx, asked.Partitions, 1, nil, asked.Topic)
+	check(err)
+	seen.Sent = produce(ctx, client, asked)
+	seen.Read = consume(ctx, bootstrap, asked)
+	ends, err := admin.ListEndOffsets(ctx, asked.Topic)
+	check(err)
+	ends.Each(func(o kadm.ListedOffset) { check(o.Err); seen.Ends[strconv.Itoa(int(o.Partition))] = o.Offset })
+	return seen
+}
+
+func producerOptions(asked round) []kgo.Opt {
+	codec := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}[asked.Codec]
+	acks := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}[asked.Acks]
+	options := []kgo.Opt{
+		kgo.ProducerBatchCompression(codec), kgo.RequiredAcks(acks), kgo.ProducerLinger(5 * time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	}
+	if !asked.Idempotent {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	return options
+}
+
+func produce(ctx context.Context, client *kgo.Client, asked round) [][2]any {
+	sent := make([][2]any, len(asked.Records))
+	for n, r := range asked.Records {
+		out := &kgo.Record{
+			Topic: asked.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Timestamp: time.UnixMilli(r.Timestamp),
+		}
+		for _, h := range r.Headers {
+			out.Headers = append(out.Headers, kgo.RecordHeader{Key: h[0].(string), Value: headerBytes(h[1])})
+		}
+		client.Produce(ctx, out, func(done *kgo.Record, err error) {
+			check(err)
+			sent[n] = [2]any{done.Partition, done.Offset}
+			if asked.Acks == "0" {
+				sent[n][1] = nil
+			}
+		})
+	}
+	check(client.Flush(ctx))
+	return sent
+}
+
+func consume(ctx context.Context, bootstrap string, asked round) []record {
+	offsets := map[int32]kgo.Offset{}
+	for p := int32(0); p < asked.Partitions; p++ {
+		offsets[p] = kgo.NewOffset().AtStart()
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: offsets}),
+	)
+	check(err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	read := []record{}
+	for len(read) < len(asked.Records) && ctx.Err() == nil {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		check(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			item := record{r.Partition, r.Offset, r.Timestamp.UnixMilli(), r.Key, r.Value, [][2]any{}}
+			for _, h := range r.Headers {
+				item.Headers = append(item.Headers, [2]any{h.Key, h.Value})
+			}
+			read = append(read, item)
+		})
+	}
+	return read
+}
+
+func headerBytes(value any) []byte {
+	if value == nil {
+		return nil
+	}
+	text, _ := json.Marshal(value)
+	var data []byte
+	check(json.Unmarshal(text, &data))
+	return data
+}
+
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, dependency := range info.Deps {
+		if dependency.Path == module {
+			return dependency.Version
+		}
+	}
+	return "?"
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		panic(err)
+	}
+}

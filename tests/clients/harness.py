@@ -1,0 +1,45 @@
+"""What the client tests share: a Kafka to be tested, and how programs are run and heard."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+
+class Cluster(NamedTuple):
+    """A Kafka to be tested."""
+
+    bootstrap: str
+    ours: bool
+
+
+def odradek(*arguments: str) -> str:
+    """What one of our commands printed; its failure is the test's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"odradek {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run_program(command: list[str], *, timeout_s: float, **environment: str) -> dict[str, Any]:
+    """The report of a client program: the one JSON line it prints."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    said = (done.stdout[-500:] + done.stderr)[-4000:]
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}: {said}"
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report

@@ -1,0 +1,149 @@
+// kafkajs, told what to do by a plan; see rounds.py. NODE_PATH says where the packages are.
+"use strict";
+
+const fs = require("fs");
+const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkajs");
+const SnappyCodec = require("kafkajs-snappy");
+const lz4 = require("lz4js");
+const { hash: xxh32 } = require("lz4js/xxh32");
+const { ZstdCodec } = require("zstd-codec");
+
+const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"));
+const text = (data) => (data === null || data === undefined ? null : Buffer.from(data).toString("base64"));
+const ACKS = { 0: 0, 1: 1, all: -1 };
+
+async function codecs() {
+  const zstd = await new Promise((resolve) => ZstdCodec.run(resolve));
+  const simple = new zstd.Simple();
+  CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec;
+  CompressionCodecs[CompressionTypes.LZ4] = () => ({
+    compress: async (encoder) => independent(lz4.compress(encoder.buffer)),
+    decompress: async (buffer) => Buffer.from(lz4.decompress(buffer)),
+  });
+  CompressionCodecs[CompressionTypes.ZSTD] = () => ({
+    compress: async (encoder) => Buffer.from(simple.compress(encoder.buffer)),
+    decompress: async (buffer) => Buffer.from(simple.decompress(buffer)),
+  });
+}
+
+// Java refuses frames of dependent blocks, which is what lz4js declares. Up to 4 MiB there is
+// only one block and it depends on nothing: the flag can say so.
+function independent(frame) {
+  frame[4] |= 0x20;
+  frame[6] = xxh32(0, frame, 4, 2) >> 8;
+  return Buffer.from(frame);
+}
+
+async function roundTrip(kafka, asked) {
+  const admin = kafka.admin();
+  await admin.connect();
+  await admin.createTopics({
+    topics: [{ topic: asked.topic, numPartitions: asked.partitions, replicationFactor: 1 }],
+  });
+  const sent = await produce(kafka, asked);
+  const read = await consume(kafka, asked);
+  const ends = {};
+  for (const { partition, high } of await admin.fetchTopicOffsets(asked.topic)) ends[partition] = Number(high);
+  await admin.disconnect();
+  return { topic: asked.topic, sent, read, ends };
+}
+
+async function produce(kafka, asked) {
+  const producer = kafka.producer({ idempotent: asked.idempotent, maxInFlightRequests: 1 });
+  await producer.connect();
+  const type = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 }[asked.codec];
+  const sent = [];
+  const next = {};
+  // send() batches what it is given, so give it several records at a time.
+  for (let at = 0; at < asked.records.length; at += 20) {
+    const some = asked.records.slice(at, at + 20);
+    const answers = await producer.send({
+      topic: asked.topic,
+      acks: ACKS[asked.acks],
+      compression: type,
+      messages: some.map((r) => ({
+        partition: r.partition,
+        timestamp: String(r.timestamp),
+        key: bytes(r.key),
+        value: bytes(r.value),
+        headers: headers(r.headers),
+      })),
+    });
+    for (const { partition, baseOffset } of answers || []) next[partition] = Number(baseOffset);
+    for (const r of some) sent.push([r.partition, asked.acks === "0" ? null : next[r.partition]++]);
+  }
+  await producer.disconnect();
+  return sent;
+}
+
+// A header is a property here, so one that comes twice is a list.
+function headers(pairs) {
+  const all = {};
+  for (const [name, value] of pairs) {
+    if (name in all) all[name] = [].concat(all[name], [bytes(value)]);
+    else all[name] = bytes(value);
+  }
+  return all;
+}
+
+// kafkajs has no consumer outside a group, so this reads as its own runner does, from the
+// brokers of its cluster, which a Kafka object makes under a private symbol.
+async function consume(kafka, asked) {
+  const symbol = Object.getOwnPropertySymbols(kafka).find((s) => String(s).includes("createCluster"));
+  const cluster = kafka[symbol]({ isolationLevel: 0 });
+  await cluster.connect();
+  await cluster.addTargetTopic(asked.topic);
+  const next = Array.from({ length: asked.partitions }, () => 0);
+  const read = [];
+  const deadline = Date.now() + 30000;
+  while (read.length < asked.records.length && Date.now() < deadline) {
+    const leaders = cluster.findLeaderForPartitions(asked.topic, [...next.keys()]);
+    for (const [nodeId, partitions] of Object.entries(leaders)) {
+      const broker = await cluster.findBroker({ nodeId });
+      const wanted = partitions.map((p) => ({ partition: p, fetchOffset: String(next[p]), maxBytes: 1048576 }));
+      const topics = [{ topic: asked.topic, partitions: wanted }];
+      const answer = await broker.fetch({ replicaId: -1, isolationLevel: 0, maxWaitTime: 500, topics });
+      for (const { partition, messages } of answer.responses.flatMap((r) => r.partitions)) {
+        // A batch comes whole, also when the offset asked for lies within it.
+        for (const m of messages.filter((m) => Number(m.offset) >= next[partition])) {
+          read.push(seen(partition, m));
+          next[partition] = Number(m.offset) + 1;
+        }
+      }
+    }
+  }
+  await cluster.disconnect();
+  return read;
+}
+
+function seen(partition, m) {
+  const pairs = Object.entries(m.headers).flatMap(([name, value]) => [].concat(value).map((v) => [name, text(v)]));
+  return {
+    partition,
+    offset: Number(m.offset),
+    timestamp: Number(m.timestamp),
+    key: text(m.key),
+    value: text(m.value),
+    headers: pairs,
+  };
+}
+
+async function main() {
+  const [bootstrap, scenario, file] = process.argv.slice(2);
+  const plan = JSON.parse(fs.readFileSync(file));
+  await codecs();
+  const kafka = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
+  const report = { client: `kafkajs ${require("kafkajs/package.json").version}`, rounds: [] };
+  if (scenario !== "round_trips") throw new Error(`no scenario ${scenario}`);
+  for (const asked of plan.rounds) report.rounds.push(await roundTrip(kafka, asked));
+  // Awaited, for process.exit() does not wait for a pipe.
+  await new Promise((resolve) => process.stdout.write(JSON.stringify(report) + "\n", resolve));
+}
+
+main().then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error);
+    process.exit(1);
+  },
+);

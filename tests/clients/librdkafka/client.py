@@ -1,0 +1,89 @@
+"""librdkafka, through confluent-kafka, told what to do by a plan; see rounds.py."""
+
+import pathlib
+import sys
+import time
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from program import headers_in, main, record_out, to_bytes
+
+
+def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    return {"rounds": [round_trip(bootstrap, each) for each in plan["rounds"]]}
+
+
+def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
+    topic, partitions = asked["topic"], asked["partitions"]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result(30)
+    sent = produce(bootstrap, asked)
+    return {"topic": topic, "sent": sent, **consume(bootstrap, topic, partitions, len(sent))}
+
+
+def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.codec": asked["codec"],
+            "acks": asked["acks"],
+            "enable.idempotence": asked["idempotent"],
+            "linger.ms": 5,
+        }
+    )
+    records = asked["records"]
+    sent: list[list[int | None]] = [[] for _ in records]
+    for n, record in enumerate(records):
+
+        def delivered(error: Any, message: Message, n: int = n) -> None:
+            if error is not None:
+                raise RuntimeError(f"record {n}: {error}")
+            offset = message.offset()
+            sent[n] = [message.partition(), None if asked["acks"] == "0" else offset]
+
+        producer.produce(
+            asked["topic"],
+            to_bytes(record["value"]),
+            to_bytes(record["key"]),
+            partition=record["partition"],
+            on_delivery=delivered,
+            timestamp=record["timestamp"],
+            headers=headers_in(record),
+        )
+    if left := producer.flush(30):
+        raise RuntimeError(f"{left} records were not delivered")
+    return sent
+
+
+def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:
+    # A group id is asked for even by those who never join: assign() and no commits.
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
+    )
+    assigned = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
+    consumer.assign(assigned)
+    read: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 30
+    while len(read) < count and time.monotonic() < deadline:
+        for message in consumer.consume(500, 0.5):
+            if message.error():
+                raise RuntimeError(str(message.error()))
+            place = message.partition(), message.offset()
+            _, timestamp_ms = message.timestamp()
+            read.append(
+                record_out(place, timestamp_ms, message.key(), message.value(), message.headers())
+            )
+    ends = {p.partition: consumer.get_watermark_offsets(p, 10)[1] for p in assigned}
+    consumer.close()
+    return {"read": read, "ends": ends}
+
+
+if __name__ == "__main__":
+    main(f"librdkafka {confluent_kafka.libversion()[0]}", {"round_trips": round_trips})

@@ -1,0 +1,197 @@
+// sarama, told what to do by a plan; see rounds.py.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+type record struct {
+	Partition int32    `json:"partition"`
+	Offset    int64    `json:"offset"`
+	Timestamp int64    `json:"timestamp"`
+	Key       []byte   `json:"key"`
+	Value     []byte   `json:"value"`
+	Headers   [][2]any `json:"headers"`
+}
+
+type round struct {
+	Topic      string   `json:"topic"`
+	Partitions int32    `json:"partitions"`
+	Codec      string   `json:"codec"`
+	Acks       string   `json:"acks"`
+	Idempotent bool     `json:"idempotent"`
+	Records    []record `json:"records"`
+}
+
+type report struct {
+	Topic string           `json:"topic"`
+	Sent  [][2]any         `json:"sent"`
+	Read  []record         `json:"read"`
+	Ends  map[string]int64 `json:"ends"`
+}
+
+func main() {
+	bootstrap, scenario := os.Args[1], os.Args[2]
+	text, err := os.ReadFile(os.Args[3])
+	check(err)
+	out := map[string]any{"client": "sarama " + version("github.com/IBM/sarama")}
+	switch scenario {
+	case "round_trips":
+		var plan struct{ Rounds []round }
+		check(json.Unmarshal(text, &plan))
+		reports := []report{}
+		for _, asked := range plan.Rounds {
+			reports = append(reports, roundTrip(bootstrap, asked))
+		}
+		out["rounds"] = reports
+	default:
+		panic("no scenario " + scenario)
+	}
+	check(json.NewEncoder(os.Stdout).Encode(out))
+}
+
+func roundTrip(bootstrap string, asked round) report {
+	seen := report{Topic: asked.Topic, Ends: map[string]int64{}}
+	client, err := sarama.NewClient([]string{bootstrap}, config(asked))
+	check(err)
+	defer client.Close()
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	check(err)
+	check(admin.CreateTopic(asked.Topic, &sarama.TopicDetail{NumPartitions: asked.Partitions, ReplicationFactor: 1}, false))
+	check(client.RefreshMetadata(asked.Topic))
+	seen.Sent = produce(client, asked)
+	seen.Read = consume(client, asked)
+	for p := int32(0); p < asked.Partitions; p++ {
+		end, err := client.GetOffset(asked.Topic, p, sarama.OffsetNewest)
+		check(err)
+		seen.Ends[strconv.Itoa(int(p))] = end
+	}
+	return seen
+}
+
+func config(asked round) *sarama.Config {
+	c := sarama.NewConfig()
+	c.Version = sarama.V3_9_0_0
+	check(c.Producer.Compression.UnmarshalText([]byte(asked.Codec)))
+	c.Producer.RequiredAcks = map[string]sarama.RequiredAcks{
+		"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll,
+	}[asked.Acks]
+	c.Producer.Return.Successes = true
+	c.Producer.Partitioner = sarama.NewManualPartitioner
+	c.Producer.Flush.Frequency = 5 * time.Millisecond
+	c.Consumer.MaxWaitTime = 100 * time.Millisecond // closing a partition waits for its fetch
+	if asked.Idempotent {
+		c.Producer.Idempotent = true
+		c.Net.MaxOpenRequests = 1
+	}
+	return c
+}
+
+func produce(client sarama.Client, asked round) [][2]any {
+	producer, err := sarama.NewAsyncProducerFromClient(client)
+	check(err)
+	go func() {
+		for n, r := range asked.Records {
+			out := &sarama.ProducerMessage{
+				Topic: asked.Topic, Partition: r.Partition, Timestamp: time.UnixMilli(r.Timestamp), Metadata: n,
+			}
+			if r.Key != nil {
+				out.Key = sarama.ByteEncoder(r.Key)
+			}
+			if r.Value != nil {
+				out.Value = sarama.ByteEncoder(r.Value)
+			}
+			for _, h := range r.Headers {
+				out.Headers = append(out.Headers, sarama.RecordHeader{Key: []byte(h[0].(string)), Value: headerBytes(h[1])})
+			}
+			producer.Input() <- out
+		}
+	}()
+	sent := make([][2]any, len(asked.Records))
+	for range asked.Records {
+		select {
+		case done := <-producer.Successes():
+			n := done.Metadata.(int)
+			sent[n] = [2]any{done.Partition, done.Offset}
+			if asked.Acks == "0" {
+				sent[n][1] = nil
+			}
+		case failed := <-producer.Errors():
+			check(failed)
+		case <-time.After(30 * time.Second):
+			panic("records were not delivered")
+		}
+	}
+	check(producer.Close())
+	return sent
+}
+
+func consume(client sarama.Client, asked round) []record {
+	consumer, err := sarama.NewConsumerFromClient(client)
+	check(err)
+	messages := make(chan *sarama.ConsumerMessage)
+	done := make(chan struct{})
+	for p := int32(0); p < asked.Partitions; p++ {
+		partition, err := consumer.ConsumePartition(asked.Topic, p, sarama.OffsetOldest)
+		check(err)
+		defer partition.Close()
+		go func() {
+			for m := range partition.Messages() {
+				select {
+				case messages <- m:
+				case <-done:
+				}
+			}
+		}()
+	}
+	defer close(done)
+	read := []record{}
+	timeout := time.After(30 * time.Second)
+	for len(read) < len(asked.Records) {
+		select {
+		case m := <-messages:
+			item := record{m.Partition, m.Offset, m.Timestamp.UnixMilli(), m.Key, m.Value, [][2]any{}}
+			for _, h := range m.Headers {
+				item.Headers = append(item.Headers, [2]any{string(h.Key), h.Value})
+			}
+			read = append(read, item)
+		case <-timeout:
+			return read
+		}
+	}
+	return read
+}
+
+func headerBytes(value any) []byte {
+	if value == nil {
+		return nil
+	}
+	text, _ := json.Marshal(value)
+	var data []byte
+	check(json.Unmarshal(text, &data))
+	return data
+}
+
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, dependency := range info.Deps {
+		if dependency.Path == module {
+			return dependency.Version
+		}
+	}
+	return "?"
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		panic(err)
+	}
+}
