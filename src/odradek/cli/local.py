@@ -1,0 +1,75 @@
+"""`odradek start|stop|restart|kill|pause|resume|down|status`: verbs for a cluster that is there.
+
+Each is one method of the supervisor; what is shared is how its directory is named.
+"""
+
+import json
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from odradek.local.directory import ClusterDirectory
+from odradek.local.supervisor import Supervisor
+
+DEFAULT_DIR: Final = "odradek-data"
+
+
+def say(message: str) -> None:
+    """Tell the user what happens."""
+    print(message, file=sys.stderr, flush=True)
+
+
+dir_option = click.option(
+    "--dir",
+    "path",
+    type=click.Path(path_type=pathlib.Path),
+    default=DEFAULT_DIR,
+    show_default=True,
+    help="The cluster's directory.",
+)
+
+
+def _verb(name: str, act: Callable[[Supervisor, int], None], text: str) -> click.Command:
+    @click.command(name, help=text)
+    @click.argument("broker_id", metavar="ID", type=int)
+    @dir_option
+    def command(broker_id: int, path: pathlib.Path) -> None:
+        act(Supervisor(ClusterDirectory(path), say=say), broker_id)
+
+    return command
+
+
+start = _verb("start", Supervisor.start, "Start broker ID and wait until it serves.")
+stop = _verb("stop", Supervisor.stop, "Stop broker ID cleanly (SIGTERM) and wait for its end.")
+restart = _verb("restart", Supervisor.restart, "Stop broker ID cleanly, if it runs, and start it.")
+kill = _verb("kill", Supervisor.kill, "Kill broker ID where it stands (kill -9).")
+pause = _verb("pause", Supervisor.pause, "Freeze broker ID (SIGSTOP): it answers nobody.")
+resume = _verb("resume", Supervisor.resume, "Let a frozen broker ID go on (SIGCONT).")
+
+
+@click.command
+@dir_option
+def down(path: pathlib.Path) -> None:
+    """Stop all brokers of the cluster cleanly. Its data stays."""
+    Supervisor(ClusterDirectory(path), say=say).down()
+
+
+@click.command
+@dir_option
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def status(path: pathlib.Path, *, as_json: bool) -> None:
+    """Say which brokers run, and where to connect."""
+    report = Supervisor(ClusterDirectory(path), say=say).status()
+    if as_json:
+        print(json.dumps(report))
+        return
+    for broker in report["brokers"]:
+        where = ", ".join(broker["listeners"]) or "-"
+        pid = f"pid {broker['pid']}" if broker["pid"] else ""
+        print(f"broker {broker['id']:<4} {broker['state']:<9} {pid:<12} {where}")
+    if report["http"]:
+        print(f"metrics     {report['http']}/metrics")
+    print(f"connect to  {report['bootstrap'] or '- (never started)'}")

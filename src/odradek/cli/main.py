@@ -1,0 +1,82 @@
+"""The `odradek` command: one table of subcommands, each imported only when it is used.
+
+So `odradek --help` is fast, and a broker's process loads none of the tools. Rules for all of them:
+results go to stdout, everything else to stderr; what cannot be done is said in one message that
+names the thing, the value and the rule, and the exit code is 1.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from odradek import __version__
+from odradek.model.errors import OdradekError
+
+
+class Command(NamedTuple):
+    """Where a subcommand lives, and what the list of subcommands says of it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "up": Command("odradek.cli.up", "up", "Start a cluster on this machine."),
+    "down": Command("odradek.cli.local", "down", "Stop it."),
+    "status": Command("odradek.cli.local", "status", "Say what runs, and where to connect."),
+    "start": Command("odradek.cli.local", "start", "Start one broker."),
+    "stop": Command("odradek.cli.local", "stop", "Stop one broker cleanly."),
+    "restart": Command("odradek.cli.local", "restart", "Stop one broker cleanly and start it."),
+    "kill": Command("odradek.cli.local", "kill", "Kill one broker (kill -9)."),
+    "pause": Command("odradek.cli.local", "pause", "Freeze one broker (SIGSTOP)."),
+    "resume": Command("odradek.cli.local", "resume", "Let a frozen broker go on."),
+    "server-start": Command("odradek.cli.server_start", "server_start", "Run one broker here."),
+    "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its subcommands' names and summaries without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """All names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the one that is asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        entry = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(entry.module), entry.attribute)
+        assert isinstance(command, click.Command), entry
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of subcommands, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="odradek")
+def odradek() -> None:
+    """Apache Kafka of the ZooKeeper era, in Python."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line. Returns the exit code."""
+    try:
+        code = odradek.main(list(arguments), prog_name="odradek", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return 1
+    except (OdradekError, OSError) as error:
+        print(f"odradek: {error}", file=sys.stderr)
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,38 @@
+"""`odradek server-start FILE`: one broker in this process, configured as Apache Kafka's is.
+
+odradek server-start server.properties --override broker.id=3
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import click
+
+from odradek.broker.main import run
+from odradek.config.option import InvalidConfigError
+from odradek.config.properties import parse, parse_overrides
+from odradek.local.ready import tell
+
+
+@click.command("server-start")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path))
+@click.option("--override", multiple=True, metavar="KEY=VALUE", help="Set or replace one option.")
+@click.option(
+    "--ready-fd",
+    type=int,
+    metavar="FD",
+    help="Tell there, in one line of JSON, when the broker serves.",
+)
+def server_start(file: pathlib.Path, override: Sequence[str], ready_fd: int | None) -> int:
+    """Run one broker until SIGTERM or SIGINT, with the options of a properties file."""
+    try:
+        properties = parse(file.read_text())
+    except InvalidConfigError as error:
+        raise InvalidConfigError(f"{file}: {error}") from None
+    properties |= parse_overrides(override)
+
+    def serves(listeners: Sequence[str], http: str | None) -> None:
+        if ready_fd is not None:
+            tell(ready_fd, listeners=listeners, http=http)
+
+    return run(properties, str(file), on_ready=serves)

@@ -1,0 +1,183 @@
+"""What stands in the properties files that `odradek up` writes.
+
+A new cluster's files get the options below. A file that is there already stays as its owner left
+it: only what is asked for in so many words is changed in it.
+
+    broker.id                                   0, 1, 2 ...
+    listeners                                   PLAINTEXT on --host, --port + id or a free port
+    odradek.http.listener                       likewise, for metrics and health
+    log.dirs                                    D/broker-N/data
+    odradek.coordination                        sqlite:D/coordination.db, one for all brokers
+    offsets.topic.replication.factor            min(3, brokers)
+    transaction.state.log.replication.factor    min(3, brokers)
+    transaction.state.log.min.isr               min(2, brokers)
+"""
+
+import errno
+import pathlib
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.config.properties import parse, render
+from odradek.local.directory import ClusterDirectory, LocalError, replace_text
+
+BROKERS_MAX: Final = 100
+HTTP: Final = "odradek.http.listener"
+_OWN_KEYS: Final = {
+    "broker.id": "brokers are numbered from 0 by --brokers",
+    "listeners": "use --host and --port",
+    "odradek.coordination": "it lies in --dir",
+    HTTP: "use --http-port",
+}
+# Below the range from which the system takes ports for outgoing connections. In that range a
+# client that keeps trying to reach a dead broker can end up connected to itself, and the broker
+# then finds its port taken.
+_PORTS: Final = range(20_000, 32_000)
+_HEADER: Final = (
+    "# Written by `odradek up`, which from now on changes only what it is told to change.\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user of `odradek up` asks for; None: as it is, or the default."""
+
+    brokers: int | None = None
+    host: str | None = None
+    port: int | None = None
+    http_port: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            LocalError: naming the wish, its value and the rule.
+        """
+        brokers = 1 if self.brokers is None else self.brokers
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise LocalError(f"--brokers {brokers}: must be from 1 to {BROKERS_MAX}")
+        for name, port in (("--port", self.port), ("--http-port", self.http_port)):
+            if port is not None and not 1 <= port <= 65_536 - brokers:
+                raise LocalError(f"{name} {port}: must be from 1 to {65_536 - brokers}")
+        if self.port and self.http_port and abs(self.port - self.http_port) < brokers:
+            raise LocalError(
+                f"--port {self.port} and --http-port {self.http_port}: "
+                f"must be at least {brokers} apart, each broker takes the next"
+            )
+        if self.host in {"", "0.0.0.0", "::"}:
+            raise LocalError(
+                f"--host {self.host!r}: must be an address that clients can connect to"
+            )
+        for key in self.properties:
+            if key in _OWN_KEYS:
+                raise LocalError(f"{key}: not to be set here, {_OWN_KEYS[key]}")
+
+
+def write_options(directory: ClusterDirectory, wishes: Wishes, *, brokers: int) -> None:
+    """Write or amend the properties file of each broker."""
+    host = wishes.host or "127.0.0.1"
+    ports = free_ports(host, 2 * brokers)
+    for broker_id in range(brokers):
+        file = directory.properties_file(broker_id)
+        is_new = not file.exists()
+        options = _first(directory, broker_id, brokers) if is_new else {}
+        if is_new or wishes.port or wishes.host:
+            port = wishes.port + broker_id if wishes.port else ports[2 * broker_id]
+            options["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
+        if is_new or wishes.http_port or wishes.host:
+            port = wishes.http_port + broker_id if wishes.http_port else ports[2 * broker_id + 1]
+            options[HTTP] = f"{_bracketed(host)}:{port}"
+        options |= wishes.properties
+        if "log.dirs" in wishes.properties:
+            options["log.dirs"] = _log_dirs(
+                wishes.properties["log.dirs"], directory.broker(broker_id), brokers=brokers
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(file, amend(_HEADER if is_new else file.read_text(), options))
+
+
+def read_log_dirs(directory: ClusterDirectory, broker_id: int) -> list[str]:
+    """The log directories of a broker, as its properties file names them."""
+    options = parse(directory.properties_file(broker_id).read_text())
+    return [entry.strip() for entry in options.get("log.dirs", "").split(",") if entry.strip()]
+
+
+def amend(text: str, changes: Mapping[str, str]) -> str:
+    """A properties file with some options set; every other line, comments too, stays as it is."""
+    for key, value in changes.items():
+        if parse(text).get(key) == value:
+            continue
+        line = f"{key}={value}"
+        if parse(line) != {key: value}:
+            line = render({key: value}).rstrip("\n")
+        lines = text.splitlines()
+        there = [n for n, old in enumerate(lines) if old.partition("=")[0].strip() == key]
+        replaced = "\n".join([line if n in there else old for n, old in enumerate(lines)])
+        # A line that continues another, or is continued, cannot be replaced alone. Then the
+        # option is set once more: of several lines for one option the last holds.
+        if there and parse(replaced) == parse(text) | {key: value}:
+            text = replaced + "\n"
+        else:
+            text = "\n".join([*lines, *([""] if text.rstrip().endswith("\\") else []), line, ""])
+    return text
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports on which nobody listens at this moment, all different.
+
+    Raises:
+        LocalError: the host is not one of this machine's, or there are too few.
+    """
+    found: list[int] = []
+    for port in random.sample(_PORTS, k=len(_PORTS)):
+        if len(found) == count:
+            break
+        if _is_free(host, port):
+            found.append(port)
+    if len(found) < count:
+        raise LocalError(f"fewer than {count} ports from {_PORTS[0]} to {_PORTS[-1]} are free")
+    return found
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise LocalError(f"--host {host}: {error.strerror}") from None
+    with socket.socket(family, kind) as probe:
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise LocalError(f"--host {host}: is no address of this machine") from None
+            return False
+    return True
+
+
+def _first(directory: ClusterDirectory, broker_id: int, brokers: int) -> dict[str, str]:
+    return {
+        "broker.id": str(broker_id),
+        "log.dirs": str(directory.broker(broker_id) / "data"),
+        "odradek.coordination": f"sqlite:{directory.coordination}",
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+    }
+
+
+def _log_dirs(wished: str, home: pathlib.Path, *, brokers: int) -> str:
+    dirs = [pathlib.Path(entry.strip()) for entry in wished.split(",")]
+    if brokers > 1 and any(entry.is_absolute() for entry in dirs):
+        raise LocalError(
+            f"log.dirs={wished}: must be relative (to each broker's directory), "
+            f"for {brokers} brokers cannot share one"
+        )
+    return ",".join(str(home / entry) for entry in dirs)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

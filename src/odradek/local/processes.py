@@ -1,0 +1,140 @@
+"""Processes that outlive whoever started them, known by more than their number.
+
+The system gives a pid away again once its process is gone. So a process is known by its pid *and*
+by its birth, the moment of its start as the kernel keeps it; and nothing is signalled whose birth
+is not the recorded one. On Linux the birth stands in /proc and a pid descriptor keeps the number
+from being given away between the look and the signal; elsewhere `ps` tells the birth.
+
+A child that has ended but was not waited for (a zombie) counts as gone, and is waited for.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+PROC: Final = pathlib.Path("/proc")
+_LOOK_AGAIN_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process, and never another one that came to its number later."""
+
+    pid: int
+    born: str
+
+
+class _Seen(NamedTuple):
+    born: str
+    state: str  # as /proc and ps write it: R, S, D, T (stopped by a signal), Z (zombie) ...
+
+
+def start(command: Sequence[str], *, log: pathlib.Path, inherited_fd: int) -> ProcessId:
+    """Start a program in a session of its own: no terminal's Ctrl-C and no hang-up reaches it.
+
+    It gets an empty input, `log` as its output, and `inherited_fd` under the same number.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=(inherited_fd,),
+            start_new_session=True,
+        )
+    # Not Popen's to wait for: the process may outlive us, and `_look` collects it if it does not.
+    process.returncode = 0
+    seen = _look(process.pid)
+    return ProcessId(process.pid, seen.born if seen else "")
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Whether this very process runs, be it paused."""
+    return _state(process) is not None
+
+
+def is_paused(process: ProcessId) -> bool:
+    """Whether it was stopped by SIGSTOP and waits for SIGCONT."""
+    return _state(process) == "T"
+
+
+def send(process: ProcessId, number: signal.Signals) -> bool:
+    """Signal this very process. False if it is gone."""
+    descriptor = _hold(process.pid)
+    try:
+        # Looked at only now: while the descriptor is open it names the process we look at.
+        if not is_alive(process):
+            return False
+        if descriptor is None:
+            os.kill(process.pid, number)
+        else:
+            signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+    return True
+
+
+def wait_until_gone(process: ProcessId, *, timeout_s: float) -> bool:
+    """Wait for its end. False if it still runs when the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while is_alive(process):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(_LOOK_AGAIN_S)
+    return True
+
+
+def _hold(pid: int) -> int | None:
+    """A descriptor of the process that has this pid now, where the system has such a thing."""
+    if hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def _state(process: ProcessId) -> str | None:
+    seen = _look(process.pid)
+    return seen.state if seen is not None and seen.born == process.born else None
+
+
+def _look(pid: int) -> _Seen | None:
+    seen = _look_in_proc(pid) if (PROC / "self" / "stat").exists() else _look_with_ps(pid)
+    if seen is not None and seen.state.startswith(("Z", "X")):
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        return None
+    return seen
+
+
+def _look_in_proc(pid: int) -> _Seen | None:
+    try:
+        stat = (PROC / str(pid) / "stat").read_text()
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses, which may itself hold spaces and ")".
+    fields = stat[stat.rindex(")") + 2 :].split()
+    # Ticks since the boot: only together with the boot do they name a moment.
+    return _Seen(f"{boot}:{fields[19]}", fields[0])
+
+
+def _look_with_ps(pid: int) -> _Seen | None:
+    answer = subprocess.run(
+        ["ps", "-o", "state=,lstart=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    state, _, born = answer.stdout.strip().partition(" ")
+    return _Seen(born.strip(), state[:1]) if born else None

@@ -1,0 +1,73 @@
+"""How a broker tells its supervisor that it serves: one line of JSON through an inherited pipe.
+
+    {"listeners": ["PLAINTEXT://127.0.0.1:20123"], "http": "http://127.0.0.1:20124"}
+
+`http` is null for a broker without one. The pipe closes without a line when the broker dies, so
+the supervisor learns of either at once and polls nothing.
+"""
+
+import json
+import os
+import selectors
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+_LINE_BYTES_MAX: Final = 65_536
+_PROGRESS_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a broker that serves tells of itself."""
+
+    listeners: tuple[str, ...]
+    http: str | None
+
+
+def tell(fd: int, *, listeners: Sequence[str], http: str | None) -> None:
+    """Say that this broker serves, and close the pipe. Nobody has to listen any longer."""
+    line = json.dumps({"listeners": list(listeners), "http": http}) + "\n"
+    with suppress(BrokenPipeError):
+        os.write(fd, line.encode())
+    os.close(fd)
+
+
+def listen(
+    pipes: Mapping[int, int], *, timeout_s: float, progress: Callable[[list[int]], None]
+) -> Iterator[tuple[int, Ready | None]]:
+    """Yield each broker with what it told, or with None if it went without a word.
+
+    `pipes` has a reading end for each broker id; they are closed. `progress` is called now and
+    then with those that have not told yet. Those that have not when the time is over are not
+    yielded.
+    """
+    heard = dict.fromkeys(pipes, b"")
+    deadline_s = time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        for broker_id, fd in pipes.items():
+            selector.register(fd, selectors.EVENT_READ, broker_id)
+        try:
+            while heard and (left_s := deadline_s - time.monotonic()) > 0:
+                events = selector.select(min(left_s, _PROGRESS_S))
+                if not events:
+                    progress(sorted(heard))
+                for key, _ in events:
+                    data = os.read(key.fd, _LINE_BYTES_MAX)
+                    heard[key.data] += data
+                    if not data or b"\n" in data or len(heard[key.data]) > _LINE_BYTES_MAX:
+                        selector.unregister(key.fd)
+                        yield key.data, _parse(heard.pop(key.data))
+        finally:
+            for fd in pipes.values():
+                os.close(fd)
+
+
+def _parse(line: bytes) -> Ready | None:
+    try:
+        told = json.loads(line)
+        return Ready(tuple(map(str, told["listeners"])), told["http"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,229 @@
+"""The supervisor over real processes. A program that starts in no time plays the brokers."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from odradek.local import processes
+from odradek.local.directory import ClusterDirectory, LocalError
+from odradek.local.options import Wishes
+from odradek.local.supervisor import Supervisor
+
+FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A supervisor of fake brokers; nothing of it lives on after the test."""
+    said: list[str] = []
+    made = Supervisor(
+        ClusterDirectory(tmp_path / "D"),
+        say=said.append,
+        program=FAKE,
+        start_timeout_s=20.0,
+        stop_timeout_s=20.0,
+    )
+    made.said = said
+    yield made
+    with contextlib.suppress(LocalError):
+        made.kill_all()
+
+
+def states(cluster):
+    return [broker["state"] for broker in cluster.status()["brokers"]]
+
+
+def pids(cluster):
+    return [broker["pid"] for broker in cluster.status()["brokers"]]
+
+
+def test_up_starts_every_broker_and_down_stops_them(cluster):
+    cluster.up(Wishes(brokers=3))
+    report = cluster.status()
+
+    assert [broker["state"] for broker in report["brokers"]] == ["running"] * 3
+    assert report["bootstrap"].count(",") == 2
+    assert f"PLAINTEXT://{report['bootstrap'].split(',')[2]}" in report["brokers"][2]["listeners"]
+    assert report["http"].startswith("http://127.0.0.1:")
+    pid = report["brokers"][0]["pid"]
+
+    cluster.down()
+
+    assert states(cluster) == ["stopped"] * 3
+    assert pids(cluster) == [None] * 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_cluster_that_comes_up_again_keeps_its_ports(cluster):
+    cluster.up(Wishes(brokers=2))
+    bootstrap = cluster.status()["bootstrap"]
+    cluster.down()
+    cluster.up(Wishes())
+
+    assert cluster.status()["bootstrap"] == bootstrap
+    assert states(cluster) == ["running", "running"]
+
+
+def test_a_second_up_in_one_directory_is_refused(cluster):
+    cluster.up(Wishes())
+    before = pids(cluster)
+
+    with pytest.raises(LocalError, match=f"broker 0 is pid {before[0]}.*odradek down"):
+        cluster.up(Wishes())
+    assert pids(cluster) == before
+
+
+def test_two_ups_at_once_make_one_cluster(cluster, tmp_path):
+    other = Supervisor(ClusterDirectory(tmp_path / "D"), say=print, program=FAKE)
+    outcomes = []
+
+    def up(supervisor):
+        try:
+            supervisor.up(Wishes())
+            outcomes.append("up")
+        except LocalError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=up, args=(s,)) for s in (cluster, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    outcomes.sort(key=len)
+    assert outcomes[0] == "up"
+    assert "a cluster runs in" in outcomes[1]
+
+
+def test_a_killed_broker_is_started_again_where_it_was(cluster):
+    cluster.up(Wishes(brokers=2))
+    before = cluster.status()["brokers"]
+    cluster.kill(0)
+
+    assert states(cluster) == ["killed", "running"]
+
+    cluster.start(0)
+    after = cluster.status()["brokers"]
+
+    assert states(cluster) == ["running", "running"]
+    assert after[0]["listeners"] == before[0]["listeners"]
+    assert after[0]["pid"] != before[0]["pid"]
+    assert after[1] == before[1]
+
+
+def test_a_paused_broker_goes_on_when_resumed(cluster):
+    cluster.up(Wishes())
+    cluster.pause(0)
+    assert states(cluster) == ["paused"]
+
+    cluster.resume(0)
+    assert states(cluster) == ["running"]
+
+
+def test_a_paused_broker_can_be_stopped(cluster):
+    cluster.up(Wishes())
+    cluster.pause(0)
+    cluster.stop(0)
+
+    assert states(cluster) == ["stopped"]
+
+
+def test_restart_gives_a_new_process(cluster):
+    cluster.up(Wishes())
+    before = pids(cluster)
+    cluster.restart(0)
+
+    assert states(cluster) == ["running"]
+    assert pids(cluster) != before
+
+
+def test_a_broker_that_dies_at_start_is_quoted_and_the_others_are_stopped(cluster):
+    with pytest.raises(LocalError, match=r"(?s)broker \d died while.*says hello.*no space left"):
+        cluster.up(Wishes(brokers=2, properties={"fake.dies": "no space left"}))
+
+    assert pids(cluster) == [None, None]
+
+
+def test_a_broker_that_never_serves_is_given_up(cluster):
+    cluster._start_timeout_s = 0.3
+    with pytest.raises(LocalError, match=r"broker 0 did not serve within 0 s: see .*broker-0.log"):
+        cluster.up(Wishes(properties={"fake.mute": "true"}))
+
+    assert pids(cluster) == [None]
+
+
+def test_a_broker_that_will_not_stop_is_killed_by_down_and_named(cluster):
+    cluster.up(Wishes(properties={"fake.stubborn": "true"}))
+    cluster._stop_timeout_s = 0.1
+    with pytest.raises(LocalError, match=r"did not stop.*odradek kill 0"):
+        cluster.stop(0)
+    cluster.down()
+
+    assert cluster.said == ["broker 0 did not stop in 0 s: killed"]
+    assert pids(cluster) == [None]
+
+
+def test_a_pid_that_was_given_to_another_process_is_not_signalled(cluster, tmp_path):
+    cluster.up(Wishes())
+    cluster.kill(0)
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        file = tmp_path / "D" / "cluster.json"
+        state = json.loads(file.read_text())
+        state["brokers"]["0"]["pid"] = stranger.pid
+        file.write_text(json.dumps(state))
+
+        for act in (cluster.kill, cluster.stop, cluster.pause, cluster.resume):
+            with pytest.raises(LocalError, match="broker 0 does not run"):
+                act(0)
+        cluster.down()
+        cluster.kill_all()
+
+        assert stranger.poll() is None
+        assert not processes.is_paused(processes.ProcessId(stranger.pid, ""))
+        stranger.kill()
+
+
+def test_watch_tells_of_a_crash_with_the_log_and_ends_when_all_are_gone(cluster):
+    cluster.up(Wishes())
+    os.kill(pids(cluster)[0], signal.SIGKILL)
+
+    with pytest.raises(LocalError, match="no broker is left"):
+        cluster.watch()
+    assert "broker 0 died" in cluster.said[0]
+    assert "broker 0 says hello" in cluster.said[0]
+    assert states(cluster) == ["crashed"]
+
+
+def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
+    cluster.up(Wishes(brokers=2))
+    watcher = threading.Thread(target=cluster.watch)
+    watcher.start()
+    cluster.kill(1)  # wanted: no crash, nothing to tell
+    cluster.down()
+    watcher.join(20)
+
+    assert not watcher.is_alive()
+    assert cluster.said == []
+
+
+def test_what_is_not_there_is_named(cluster, tmp_path):
+    with pytest.raises(LocalError, match=r"there is no cluster in .*/D: odradek up makes one"):
+        cluster.status()
+    assert not (tmp_path / "D").exists()
+
+    cluster.up(Wishes(brokers=2))
+    with pytest.raises(LocalError, match=r"there is no broker 7 in .*/D: 0, 1"):
+        cluster.kill(7)
+    with pytest.raises(LocalError, match="broker 1 runs already"):
+        cluster.start(1)
+    cluster.down()
+    with pytest.raises(LocalError, match="--brokers 3: the cluster in this directory has 2"):
+        cluster.up(Wishes(brokers=3))

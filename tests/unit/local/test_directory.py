@@ -1,0 +1,75 @@
+"""The cluster's directory: written in one step, read back, refused when it is somebody else's."""
+
+import pytest
+
+from odradek.local import directory as directory_module
+from odradek.local.directory import (
+    BrokerRecord,
+    ClusterDirectory,
+    ClusterState,
+    LocalError,
+    Wanted,
+)
+from odradek.local.processes import ProcessId
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    state = ClusterState(
+        up=True,
+        brokers={
+            0: BrokerRecord(
+                wanted=Wanted.RUNNING,
+                process=ProcessId(17, "boot:123"),
+                ready=True,
+                listeners=["PLAINTEXT://127.0.0.1:20000"],
+                http="http://127.0.0.1:20001",
+            ),
+            1: BrokerRecord(),
+        },
+    )
+    directory = ClusterDirectory(tmp_path / "a" / "b")
+    directory.save(state)
+
+    assert directory.load() == state
+    assert [file.name for file in directory.path.iterdir()] == ["cluster.json"]
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path):
+    assert ClusterDirectory(tmp_path / "none").load() is None
+    assert ClusterDirectory(tmp_path).load() is None
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(LocalError, match="is not empty and holds no cluster: choose another --dir"):
+        ClusterDirectory(tmp_path).load()
+    with pytest.raises(LocalError, match="is not a directory"):
+        ClusterDirectory(tmp_path / "thesis.tex").load()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2, "up": true, "brokers": {}}'])
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(LocalError, match=r"cluster\.json is damaged"):
+        ClusterDirectory(tmp_path).load()
+
+
+def test_two_at_once_do_not_get_the_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory_module, "_LOCK_WAIT_S", 0.05)
+    directory = ClusterDirectory(tmp_path)
+    other = ClusterDirectory(tmp_path)
+    with directory.locked(), pytest.raises(LocalError, match="another odradek command"):
+        other.locked().__enter__()
+    with other.locked():
+        pass
+
+
+def test_a_large_log_is_begun_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory_module, "LOG_BYTES_MAX", 10)
+    directory = ClusterDirectory(tmp_path)
+    directory.open_log(0).write_text("0123456789")
+    assert directory.open_log(0).read_text() == "0123456789"
+
+    directory.log(0).write_text("0123456789 and more")
+    assert not directory.open_log(0).exists()
+    assert (tmp_path / "logs" / "broker-0.log.1").read_text() == "0123456789 and more"
