@@ -1,0 +1,113 @@
+"""Checkpoint files: small texts that say, for each partition or epoch, an offset.
+
+    0                    version of the format
+    2                    how many lines follow
+    orders 0 1500        topic, partition, offset     (recovery point, log start, high watermark
+    orders 1 1322                                      and cleaner checkpoints of a log directory)
+
+    0
+    1
+    4 0                  leader epoch, start offset   (`leader-epoch-checkpoint` of a partition)
+
+Bytes to values and back; who reads and writes the files does so by temporary file and rename.
+A file that does not say what it should is refused as a whole: half a checkpoint is none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
+
+_VERSION: Final = "0"
+
+
+class CheckpointError(OdradekError):
+    """A checkpoint file does not say what it should. Names the line and the rule."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The text of an offset checkpoint."""
+    return _encode([f"{topic} {number} {offset}" for (topic, number), offset in offsets.items()])
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The offsets in an offset checkpoint; an empty file has none.
+
+    Raises:
+        CheckpointError: another version, another number of lines, a malformed or double line.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for number, line in _lines(data):
+        match line.split():
+            case [topic, partition_text, offset_text]:
+                partition = TopicPartition(topic, _integer(partition_text, number, line))
+                offset = _integer(offset_text, number, line)
+            case _:
+                raise CheckpointError(f"line {number}: {line!r} is not `topic partition offset`")
+        if partition in offsets:
+            raise CheckpointError(f"line {number}: {partition} is there twice")
+        offsets[partition] = offset
+    return offsets
+
+
+def encode_epochs(starts: Iterable[tuple[int, int]]) -> bytes:
+    """The text of a leader epoch checkpoint, from epochs with their start offsets."""
+    return _encode([f"{epoch} {start_offset}" for epoch, start_offset in starts])
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    """Leader epochs with their start offsets, both rising.
+
+    Raises:
+        CheckpointError: another version, another number of lines, a malformed line, or one
+            that does not rise.
+    """
+    starts: list[tuple[int, int]] = []
+    for number, line in _lines(data):
+        match line.split():
+            case [epoch_text, offset_text]:
+                epoch = _integer(epoch_text, number, line)
+                start_offset = _integer(offset_text, number, line)
+            case _:
+                raise CheckpointError(f"line {number}: {line!r} is not `epoch start-offset`")
+        if starts and (epoch <= starts[-1][0] or start_offset <= starts[-1][1]):
+            raise CheckpointError(f"line {number}: {line!r} does not rise above {starts[-1]}")
+        starts.append((epoch, start_offset))
+    return starts
+
+
+def _encode(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode()
+
+
+def _lines(data: bytes) -> list[tuple[int, str]]:
+    """What follows the head of the file, each line with its number."""
+    if not data:
+        return []
+    try:
+        version, *rest = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"not UTF-8: {error}") from None
+    if version.strip() != _VERSION:
+        raise CheckpointError(f"line 1: version {version!r}, not {_VERSION}")
+    if not rest:
+        raise CheckpointError("line 2: the number of lines is missing")
+    count = _integer(rest[0], 2, rest[0])
+    lines = rest[1:]
+    if count != len(lines):
+        raise CheckpointError(f"line 2: {count} lines are announced, {len(lines)} are there")
+    return list(enumerate(lines, start=3))
+
+
+def _integer(text: str, number: int, line: str) -> int:
+    # Not what int() takes besides: signs, blanks, underscores, digits of other scripts.
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise CheckpointError(f"line {number}: {text!r} in {line!r} is no number from 0 on")
+    return int(text)
