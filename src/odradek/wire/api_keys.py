@@ -1,0 +1,204 @@
+"""The APIs: key, name, versions, first flexible version; and where their messages are.
+
+    served        what a broker of ours answers: on every listener, or, for those that only
+                  brokers send each other (`inter_broker`), on the inter-broker listener
+    kafka         what a broker of Apache Kafka 3.9 answers in its ZooKeeper mode
+    decodable     from the first we serve to the last of Kafka 3.9: what our messages declare,
+                  for brokers of both kinds may stand in one cluster
+    flexible_from the first version in the later encoding; None: there is none
+
+Served versions begin where Kafka 4.0's do (what Kafka 2.1 spoke). Produce begins at 0 all
+the same: librdkafka of old turns compression off when it does not. Kafka's AddPartitionsToTxn
+4-5 is for brokers, whose versions follow from `inter.broker.protocol.version` and not from
+what is advertised.
+
+Message modules are imported when they are first asked for: a broker uses a few of them in
+its first second, a tool two or three in its life.
+"""
+
+from enum import IntEnum
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from odradek.wire.schema import Message, Versions
+
+
+class ApiKey(IntEnum):
+    """The number of an API, as it stands in a request's header."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+
+
+class Api(NamedTuple):
+    """One API."""
+
+    key: ApiKey
+    name: str  # as Kafka writes it
+    served: Versions
+    kafka: Versions
+    flexible_from: int | None
+    inter_broker: bool
+
+    @property
+    def decodable(self) -> Versions:
+        """The versions that our messages declare."""
+        return Versions(self.served.first, self.kafka.last)
+
+    @property
+    def module(self) -> str:
+        """The name of its module in `odradek.wire.messages`."""
+        return self.key.name.lower()
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether a version has compact lengths and tagged fields."""
+        return self.flexible_from is not None and version >= self.flexible_from
+
+
+_CLIENTS = False
+_BROKERS = True
+
+# fmt: off
+_ROWS: Final = (
+    # key, name, served, Kafka 3.9, flexible from, who sends it
+    (0, "Produce", (0, 11), (0, 11), 9, _CLIENTS),
+    (1, "Fetch", (4, 17), (0, 17), 12, _CLIENTS),
+    (2, "ListOffsets", (1, 9), (0, 9), 6, _CLIENTS),
+    (3, "Metadata", (0, 12), (0, 12), 9, _CLIENTS),
+    (4, "LeaderAndIsr", (0, 7), (0, 7), 4, _BROKERS),
+    (5, "StopReplica", (0, 4), (0, 4), 2, _BROKERS),
+    (6, "UpdateMetadata", (0, 8), (0, 8), 6, _BROKERS),
+    (7, "ControlledShutdown", (0, 3), (0, 3), 3, _BROKERS),
+    (8, "OffsetCommit", (2, 9), (0, 9), 8, _CLIENTS),
+    (9, "OffsetFetch", (1, 9), (0, 9), 6, _CLIENTS),
+    (10, "FindCoordinator", (0, 6), (0, 6), 3, _CLIENTS),
+    (11, "JoinGroup", (0, 9), (0, 9), 6, _CLIENTS),
+    (12, "Heartbeat", (0, 4), (0, 4), 4, _CLIENTS),
+    (13, "LeaveGroup", (0, 5), (0, 5), 4, _CLIENTS),
+    (14, "SyncGroup", (0, 5), (0, 5), 4, _CLIENTS),
+    (15, "DescribeGroups", (0, 5), (0, 5), 5, _CLIENTS),
+    (16, "ListGroups", (0, 5), (0, 5), 3, _CLIENTS),
+    (17, "SaslHandshake", (0, 1), (0, 1), None, _CLIENTS),
+    (18, "ApiVersions", (0, 4), (0, 4), 3, _CLIENTS),
+    (19, "CreateTopics", (2, 7), (0, 7), 5, _CLIENTS),
+    (20, "DeleteTopics", (1, 6), (0, 6), 4, _CLIENTS),
+    (21, "DeleteRecords", (0, 2), (0, 2), 2, _CLIENTS),
+    (22, "InitProducerId", (0, 5), (0, 5), 2, _CLIENTS),
+    (23, "OffsetForLeaderEpoch", (2, 4), (0, 4), 4, _CLIENTS),
+    (24, "AddPartitionsToTxn", (0, 3), (0, 5), 3, _CLIENTS),
+    (25, "AddOffsetsToTxn", (0, 4), (0, 4), 3, _CLIENTS),
+    (26, "EndTxn", (0, 4), (0, 4), 3, _CLIENTS),
+    (27, "WriteTxnMarkers", (0, 1), (0, 1), 1, _CLIENTS),
+    (28, "TxnOffsetCommit", (0, 4), (0, 4), 3, _CLIENTS),
+    (29, "DescribeAcls", (1, 3), (0, 3), 2, _CLIENTS),
+    (30, "CreateAcls", (1, 3), (0, 3), 2, _CLIENTS),
+    (31, "DeleteAcls", (1, 3), (0, 3), 2, _CLIENTS),
+    (32, "DescribeConfigs", (1, 4), (0, 4), 4, _CLIENTS),
+    (33, "AlterConfigs", (0, 2), (0, 2), 2, _CLIENTS),
+    (34, "AlterReplicaLogDirs", (1, 2), (0, 2), 2, _CLIENTS),
+    (35, "DescribeLogDirs", (1, 4), (0, 4), 2, _CLIENTS),
+    (36, "SaslAuthenticate", (0, 2), (0, 2), 2, _CLIENTS),
+    (37, "CreatePartitions", (0, 3), (0, 3), 2, _CLIENTS),
+    (38, "CreateDelegationToken", (1, 3), (0, 3), 2, _CLIENTS),
+    (39, "RenewDelegationToken", (1, 2), (0, 2), 2, _CLIENTS),
+    (40, "ExpireDelegationToken", (1, 2), (0, 2), 2, _CLIENTS),
+    (41, "DescribeDelegationToken", (1, 3), (0, 3), 2, _CLIENTS),
+    (42, "DeleteGroups", (0, 2), (0, 2), 2, _CLIENTS),
+    (43, "ElectLeaders", (0, 2), (0, 2), 2, _CLIENTS),
+    (44, "IncrementalAlterConfigs", (0, 1), (0, 1), 1, _CLIENTS),
+    (45, "AlterPartitionReassignments", (0, 0), (0, 0), 0, _CLIENTS),
+    (46, "ListPartitionReassignments", (0, 0), (0, 0), 0, _CLIENTS),
+    (47, "OffsetDelete", (0, 0), (0, 0), None, _CLIENTS),
+    (48, "DescribeClientQuotas", (0, 1), (0, 1), 1, _CLIENTS),
+    (49, "AlterClientQuotas", (0, 1), (0, 1), 1, _CLIENTS),
+    (50, "DescribeUserScramCredentials", (0, 0), (0, 0), 0, _CLIENTS),
+    (51, "AlterUserScramCredentials", (0, 0), (0, 0), 0, _CLIENTS),
+    (56, "AlterPartition", (0, 3), (0, 3), 0, _BROKERS),
+    (57, "UpdateFeatures", (0, 1), (0, 1), 0, _CLIENTS),
+    (58, "Envelope", (0, 0), (0, 0), 0, _BROKERS),
+    (60, "DescribeCluster", (0, 1), (0, 1), 0, _CLIENTS),
+    (61, "DescribeProducers", (0, 0), (0, 0), 0, _CLIENTS),
+    (65, "DescribeTransactions", (0, 0), (0, 0), 0, _CLIENTS),
+    (66, "ListTransactions", (0, 1), (0, 1), 0, _CLIENTS),
+    (67, "AllocateProducerIds", (0, 0), (0, 0), 0, _BROKERS),
+)
+# fmt: on
+
+APIS: Final[dict[int, Api]] = {
+    key: Api(ApiKey(key), name, Versions(*served), Versions(*kafka), flexible_from, inter_broker)
+    for key, name, served, kafka, flexible_from, inter_broker in _ROWS
+}
+
+
+def request_class(key: int) -> type[Message]:
+    """The class of an API's request."""
+    return _message_class(APIS[key], "Request")
+
+
+def response_class(key: int) -> type[Message]:
+    """The class of an API's response."""
+    return _message_class(APIS[key], "Response")
+
+
+def _message_class(api: Api, side: str) -> type[Message]:
+    module = import_module(f"odradek.wire.messages.{api.module}")
+    found: type[Message] = getattr(module, api.name + side)
+    return found

@@ -1,0 +1,74 @@
+"""From a declared message to functions: `decoder(cls, version)`, `encoder(cls, version)`.
+
+    decode = decoder(FetchRequest, 12)
+    request, end = decode(view, position)
+    encode = encoder(FetchResponse, 12)
+    body = encode(response)
+
+The functions are written and compiled at their first use and kept on the class. What they
+do is in `odradek.wire.decoder_source` and `odradek.wire.encoder_source`.
+
+A decoder raises `MalformedRequestError` and nothing else, whatever the bytes are. Besides
+the bounds of the frame it minds a budget of array elements, for a byte of an array can
+become a hundred bytes of objects.
+"""
+
+from typing import Final, Protocol, TypeVar
+
+from odradek.wire.decoder_source import DecoderSource
+from odradek.wire.encoder_source import EncoderSource
+from odradek.wire.schema import Message
+
+ELEMENTS_MAX: Final = 1 << 20
+
+M = TypeVar("M", bound=Message)
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+M_contra = TypeVar("M_contra", bound=Message, contravariant=True)
+
+
+class Decoder(Protocol[M_co]):
+    """Reads a message at a position; returns it and the position after it."""
+
+    def __call__(
+        self, view: memoryview, position: int, elements_max: int = ELEMENTS_MAX, /
+    ) -> tuple[M_co, int]:
+        """Decode.
+
+        Raises:
+            MalformedRequestError: the bytes are no such message, or one with more than
+                `elements_max` array elements.
+        """
+
+
+class Encoder(Protocol[M_contra]):
+    """Writes a message."""
+
+    def __call__(self, message: M_contra, /) -> bytes:
+        """Encode.
+
+        Raises:
+            UnsupportedFieldError: a field says something that this version cannot.
+            UnencodableError: a field holds a value that it cannot hold.
+        """
+
+
+def decoder(message: type[M], version: int) -> Decoder[M]:
+    """The decoder of a message class in one version, compiled at its first use."""
+    schema = message.SCHEMA
+    made = schema.decoders.get(version)
+    if made is None:
+        assert version in schema.versions, f"{schema.name} v{version}: not in {schema.versions}"
+        made = DecoderSource(message, version).compile(ELEMENTS_MAX)
+        schema.decoders[version] = made
+    return made
+
+
+def encoder(message: type[M], version: int) -> Encoder[M]:
+    """The encoder of a message class in one version, compiled at its first use."""
+    schema = message.SCHEMA
+    made = schema.encoders.get(version)
+    if made is None:
+        assert version in schema.versions, f"{schema.name} v{version}: not in {schema.versions}"
+        made = EncoderSource(message, version).compile()
+        schema.encoders[version] = made
+    return made

@@ -1,0 +1,136 @@
+"""The headers of requests and responses.
+
+A request says which API, in which version, and who asks:
+
+    v0   key, version, correlation id: only ControlledShutdown v0 has it
+    v1   and the client id
+    v2   and a tagged section: with every flexible version of an API
+
+The client id stays a plain nullable string in v2, so that a broker can read the header of
+an ApiVersions request that is newer than itself.
+
+A response repeats the correlation id (v0), with flexible versions followed by a tagged
+section (v1). ApiVersions answers in v0 always: the client does not know yet what we speak.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from odradek.model.errors import MalformedRequestError
+from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.primitives import skip_tags
+
+_KEY_TO_CLIENT_ID: Final = Struct(">hhih")
+_KEY_TO_CORRELATION: Final = Struct(">hhi")
+_CORRELATION: Final = Struct(">i")
+_CORRELATION_AND_TAGS: Final = Struct(">ix")
+_NEVER: Final = 1 << 15
+_FLEXIBLE_FROM: Final = {
+    int(key): _NEVER if api.flexible_from is None else api.flexible_from
+    for key, api in APIS.items()
+}
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request_header(view: memoryview, position: int = 0) -> tuple[RequestHeader, int]:
+    """Read a request's header. Returns it and where the body begins.
+
+    Raises:
+        MalformedRequestError: it is no header, or of an API that we do not know. A version
+            that we do not know is left to the caller: ApiVersions is answered even then.
+    """
+    if len(view) - position < _KEY_TO_CLIENT_ID.size:
+        return _decode_short(view, position)
+    api_key, api_version, correlation_id, length = _KEY_TO_CLIENT_ID.unpack_from(view, position)
+    flexible_from = _FLEXIBLE_FROM.get(api_key)
+    if flexible_from is None:
+        raise MalformedRequestError(f"request header: api key {api_key}; no such API here")
+    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        return _decode_short(view, position)
+    position += _KEY_TO_CLIENT_ID.size
+    client_id = None
+    if length >= 0:
+        end = position + length
+        if end > len(view):
+            raise MalformedRequestError(
+                f"request header: client id of {length} bytes; {len(view) - position} are left"
+            )
+        client_id = _decode_client_id(view[position:end])
+        position = end
+    elif length != -1:
+        raise MalformedRequestError(f"request header: client id of {length} bytes")
+    if api_version >= flexible_from:
+        if position >= len(view):
+            raise MalformedRequestError("request header: the bytes end before its tagged fields")
+        count = view[position]
+        position += 1
+        if count:
+            position = skip_tags(view, position, count, "request header")
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def _decode_short(view: memoryview, position: int) -> tuple[RequestHeader, int]:
+    """Header v0, or too few bytes for any other."""
+    if len(view) - position >= _KEY_TO_CORRELATION.size:
+        api_key, api_version, correlation_id = _KEY_TO_CORRELATION.unpack_from(view, position)
+        if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+            header = RequestHeader(api_key, api_version, correlation_id, None)
+            return header, position + _KEY_TO_CORRELATION.size
+    raise MalformedRequestError(f"request header: only {len(view) - position} bytes")
+
+
+def _decode_client_id(data: memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise MalformedRequestError(
+            f"request header: client id {bytes(data)[:40]!r}; must be UTF-8"
+        ) from None
+
+
+def encode_request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Write a request's header, in the version that goes with the API's version."""
+    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        return _KEY_TO_CORRELATION.pack(api_key, api_version, correlation_id)
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    tags = b"\0" if api_version >= _FLEXIBLE_FROM[api_key] else b""
+    return _KEY_TO_CLIENT_ID.pack(api_key, api_version, correlation_id, length) + name + tags
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """Write a response's header, in the version that goes with the API's version."""
+    if _response_has_tags(api_key, api_version):
+        return _CORRELATION_AND_TAGS.pack(correlation_id)
+    return _CORRELATION.pack(correlation_id)
+
+
+def decode_response_header(
+    view: memoryview, position: int, api_key: int, api_version: int
+) -> tuple[int, int]:
+    """Read a response's header. Returns the correlation id and where the body begins."""
+    has_tags = _response_has_tags(api_key, api_version)
+    if len(view) - position < _CORRELATION.size + has_tags:
+        raise MalformedRequestError(f"response header: only {len(view) - position} bytes")
+    (correlation_id,) = _CORRELATION.unpack_from(view, position)
+    position += _CORRELATION.size
+    if has_tags:
+        count = view[position]
+        position += 1
+        if count:
+            position = skip_tags(view, position, count, "response header")
+    return correlation_id, position
+
+
+def _response_has_tags(api_key: int, api_version: int) -> bool:
+    return api_version >= _FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS

@@ -1,0 +1,40 @@
+"""DeleteTopics (20): topics go, by name or id.
+
+Versions:
+    v4  flexible
+    v5  error messages
+    v6  by id
+"""
+
+from odradek.wire.schema import Message, array, int16, int32, string, string_array, uuid
+
+
+class DeleteTopicState(Message):
+    """In `topics`."""
+
+    name: str | None = string("6+", nullable="6+", default=None)
+    topic_id: bytes = uuid("6+")
+
+
+class DeleteTopicsRequest(Message, api_key=20, versions="1-6", flexible="4+"):
+    """The request."""
+
+    topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
+    topic_names: list[str] = string_array("0-5", ignorable=True)
+    timeout_ms: int = int32()
+
+
+class DeletableTopicResult(Message):
+    """In `responses`."""
+
+    name: str | None = string(nullable="6+")
+    topic_id: bytes = uuid("6+", ignorable=True)
+    error_code: int = int16()
+    error_message: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+
+
+class DeleteTopicsResponse(Message, api_key=20, versions="1-6", flexible="4+"):
+    """The response."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    responses: list[DeletableTopicResult] = array(DeletableTopicResult)

@@ -1,0 +1,23 @@
+"""EndTxn (26): commit or abort.
+
+Versions:
+    v3  flexible
+"""
+
+from odradek.wire.schema import Message, bool_, int16, int32, int64, string
+
+
+class EndTxnRequest(Message, api_key=26, versions="0-4", flexible="3+"):
+    """The request."""
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = bool_()
+
+
+class EndTxnResponse(Message, api_key=26, versions="0-4", flexible="3+"):
+    """The response."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()

@@ -1,0 +1,24 @@
+"""Heartbeat (12): a member is alive, and learns whether its group rebalances.
+
+Versions:
+    v3  static members
+    v4  flexible
+"""
+
+from odradek.wire.schema import Message, int16, int32, string
+
+
+class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+    """The request."""
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
+    """The response."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()

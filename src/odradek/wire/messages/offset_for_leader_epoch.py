@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch (23): where did a leader epoch end?
+
+Followers truncate to the answer before v12 of Fetch took that over; consumers detect
+truncation with it.
+
+Versions:
+    v2  the asker's leader epoch
+    v3  the asker's replica id; -1 is a consumer
+    v4  flexible
+"""
+
+from odradek.wire.schema import Message, array, int16, int32, int64, string
+
+
+class OffsetForLeaderPartition(Message):
+    """In `topics.partitions`."""
+
+    partition: int = int32()
+    current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
+    leader_epoch: int = int32()
+
+
+class OffsetForLeaderTopic(Message):
+    """In `topics`."""
+
+    topic: str = string()
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
+
+
+class OffsetForLeaderEpochRequest(Message, api_key=23, versions="2-4", flexible="4+"):
+    """The request."""
+
+    replica_id: int = int32("3+", default=-2, ignorable=True)
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
+
+
+class EpochEndOffset(Message):
+    """In `topics.partitions`."""
+
+    error_code: int = int16()
+    partition: int = int32()
+    leader_epoch: int = int32("1+", default=-1, ignorable=True)
+    end_offset: int = int64(default=-1)
+
+
+class OffsetForLeaderTopicResult(Message):
+    """In `topics`."""
+
+    topic: str = string()
+    partitions: list[EpochEndOffset] = array(EpochEndOffset)
+
+
+class OffsetForLeaderEpochResponse(Message, api_key=23, versions="2-4", flexible="4+"):
+    """The response."""
+
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,0 +1,186 @@
+"""What all messages are made of: varints, tagged sections, UUIDs, and how they are refused.
+
+The generated code of `odradek.wire.codec` does the common case inline (a length below 128
+is one byte) and calls here for the rest. Every function takes a view and a position and
+returns what it read and the position after it.
+
+Limits, all checked before memory is spent:
+
+    * a varint has at most 5 bytes and fits in 32 bits;
+    * a length or count never exceeds what is left of the frame;
+    * unknown tagged fields are skipped, not stored; tags must rise.
+"""
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from odradek.model.errors import MalformedRequestError, OdradekError
+
+# What generated decoders catch, and `refused_bytes` puts into words.
+STUMBLES: Final = (IndexError, struct.error, UnicodeDecodeError)
+# What generated encoders catch, and `refused_value` puts into words.
+ENCODING_STUMBLES: Final = (
+    AttributeError, IndexError, TypeError, UnicodeEncodeError, ValueError, struct.error,
+)  # fmt: skip
+# Lists of these are read and written by one call of `struct`.
+LIST_CODES: Final[dict[Any, str]] = {"int8": "b", "int32": "i", "int64": "q"}
+SHORT_LIST: Final = 16  # lists below this length have a Struct of their own
+ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
+_VARINT_32_BYTES: Final = 5
+
+
+class UnsupportedFieldError(OdradekError):
+    """A message says something that its version has no words for."""
+
+
+class UnencodableError(OdradekError):
+    """A message holds a value that its field cannot: a mistake of ours, never a peer's."""
+
+
+def unsigned_varint(view: memoryview, position: int, field: str) -> tuple[int, int]:
+    """Read an unsigned varint of up to 32 bits."""
+    value = shift = 0
+    for byte in view[position : position + _VARINT_32_BYTES]:
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                raise MalformedRequestError(f"{field}: varint {value}; must fit in 32 bits")
+            return value, position
+        shift += 7
+    if shift < 7 * _VARINT_32_BYTES:
+        raise MalformedRequestError(f"{field}: the bytes end within a varint")
+    raise MalformedRequestError(f"{field}: varint of more than {_VARINT_32_BYTES} bytes")
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """Write an unsigned varint."""
+    if value < 0x80:
+        return ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(view: memoryview, position: int, count: int, field: str) -> int:
+    """Skip a tagged section of which this version knows no tag. Returns the end."""
+    if count > 0x7F:
+        count, position = unsigned_varint(view, position - 1, field)
+    previous = -1
+    for _ in range(count):  # each turn consumes two bytes or raises: bounded by the frame
+        previous, size, position = tag_header(view, position, previous, field)
+        position += size
+    return position
+
+
+def tag_header(view: memoryview, position: int, previous: int, field: str) -> tuple[int, int, int]:
+    """Read the tag and the size of one tagged field. Returns both, and where it begins."""
+    tag, position = unsigned_varint(view, position, field)
+    size, position = unsigned_varint(view, position, field)
+    if tag <= previous:
+        raise MalformedRequestError(f"{field}: tag {tag} after tag {previous}; tags must rise")
+    if size > len(view) - position:
+        raise MalformedRequestError(
+            f"{field}: tag {tag} of {size} bytes; {len(view) - position} are left"
+        )
+    return tag, size, position
+
+
+# --------------------------------------------------------------------- refusing to decode
+
+
+def refused_length(field: str, length: int, left: int) -> MalformedRequestError:
+    """A length or count that cannot be."""
+    if length == -1:
+        return MalformedRequestError(f"{field}: null; this version does not allow it")
+    if length < 0:
+        return MalformedRequestError(f"{field}: length {length}; must not be negative")
+    return MalformedRequestError(f"{field}: length {length}; {left} bytes are left")
+
+
+def refused_count(field: str, count: int, limits: tuple[int, int, int]) -> MalformedRequestError:
+    """An array that cannot be, or would cost too much. `limits`: bytes left, of one, budget."""
+    left, item_bytes, budget = limits
+    if count == -1:
+        return MalformedRequestError(f"{field}: null; this version does not allow it")
+    if count < 0:
+        return MalformedRequestError(f"{field}: {count} elements; must not be negative")
+    if count * item_bytes > left:
+        return MalformedRequestError(
+            f"{field}: {count} elements of at least {item_bytes} bytes; {left} bytes are left"
+        )
+    return MalformedRequestError(
+        f"{field}: {count} elements; the request has {budget} left of its element budget"
+    )
+
+
+def refused_tag_size(field: str, said: int, used: int) -> MalformedRequestError:
+    """A known tagged field that is not as long as it says."""
+    return MalformedRequestError(f"{field}: tagged field of {said} bytes that fills {used}")
+
+
+def refused_bytes(field: str, error: Exception, position: int, view: memoryview) -> Exception:
+    """What a decoder stumbled over, in our words."""
+    if isinstance(error, UnicodeDecodeError):
+        return MalformedRequestError(f"{field}: {bytes(error.object)[:40]!r}; must be UTF-8")
+    assert isinstance(error, IndexError | struct.error), error
+    return MalformedRequestError(
+        f"{field}: the bytes end here: {max(0, len(view) - position)} left at {position}"
+    )
+
+
+# --------------------------------------------------------------------- refusing to encode
+
+
+def unsupported(field: str, value: object, versions: str) -> UnsupportedFieldError:
+    """A field that differs from its default in a version without it."""
+    return UnsupportedFieldError(f"{field}: {value!r}; only versions {versions} can say it")
+
+
+def refused_value(field: str, error: Exception) -> UnencodableError:
+    """A value of another type, out of range, or None where no null is."""
+    return UnencodableError(f"{field}: {error}")
+
+
+# ---------------------------------------------------------------------------- number lists
+
+
+def list_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """`unpack_from` for lists of fewer than SHORT_LIST numbers."""
+    return tuple(struct.Struct(f">{n}{code}").unpack_from for n in range(SHORT_LIST))
+
+
+def list_packers(code: str) -> tuple[Callable[..., bytes], ...]:
+    """`pack` for lists of fewer than SHORT_LIST numbers."""
+    return tuple(struct.Struct(f">{n}{code}").pack for n in range(SHORT_LIST))
+
+
+# ----------------------------------------------------------------------------------- UUIDs
+
+
+def uuid_to_string(uuid: bytes) -> str:
+    """As Kafka writes a UUID in znodes and tools: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(uuid)[:22].decode()
+
+
+def uuid_from_string(text: str) -> bytes:
+    """Read what `uuid_to_string` wrote.
+
+    Raises:
+        ValueError: it is no UUID in Kafka's notation.
+    """
+    try:
+        uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        uuid = b""
+    if len(uuid) != 16:
+        raise ValueError(f"uuid {text!r}: must be 16 bytes as 22 characters of base64url")
+    return uuid
