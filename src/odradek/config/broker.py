@@ -1,0 +1,385 @@
+"""Broker configuration: what `server.properties` and the changes made since amount to.
+
+Every option is declared once, in the tables `BROKER_OPTIONS` is made of; from them come the
+parser, DescribeConfigs, the check of AlterConfigs and the page of the documentation.
+
+An option has the first of these values that is set:
+
+    dynamic for this broker > dynamic for all > server.properties > default
+
+A name that is not known is kept and reported, never fatal: it may be a plug-in's, or another
+version's. `listener.name.<listener>.<option>` is the option for that listener alone.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.config import (
+    table_cluster,
+    table_coordination,
+    table_extra,
+    table_inert,
+    table_security,
+    table_storage,
+)
+from odradek.config.listeners import (
+    advertised,
+    check_ports,
+    parse_connection_limits,
+    parse_listeners,
+    parse_protocol_map,
+)
+from odradek.config.option import ConfigConflictError, InvalidConfigError, Option, Value, table
+from odradek.config.topic import TopicConfig, inherited
+from odradek.model.cluster import EndPoint
+
+BROKER_OPTIONS: Final = table(
+    (
+        *table_cluster.OPTIONS,
+        *table_storage.OPTIONS,
+        *table_coordination.OPTIONS,
+        *table_security.OPTIONS,
+        *table_inert.OPTIONS,
+        *table_extra.OPTIONS,
+    )
+)
+_DEFAULTS: Final = {name: option.default for name, option in BROKER_OPTIONS.items()}
+
+
+class BrokerOptions:
+    """The options that code asks for. Each is the option of that name, dots for underscores."""
+
+    broker_id: int
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
+    broker_rack: str | None
+    zookeeper_connect: str | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_max_in_flight_requests: int
+    inter_broker_protocol_version: str
+
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    queued_max_request_bytes: int
+    request_timeout_ms: int
+
+    log_retention_check_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_backoff_ms: int
+    log_validate_records: str
+
+    num_partitions: int
+    default_replication_factor: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    replica_lag_time_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    replica_socket_receive_buffer_bytes: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_selector_class: str | None
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+    odradek_store_path: str | None
+    odradek_http_host: str
+    odradek_http_port: int
+    odradek_http_allowed_hosts: tuple[str, ...]
+    odradek_flush_before_ack: bool
+
+
+ATTRIBUTES: Final = tuple((name, name.replace("_", ".")) for name in BrokerOptions.__annotations__)
+
+
+class BrokerConfig(BrokerOptions):
+    """One picture of a broker's configuration. A change makes a new one: `with_dynamic`."""
+
+    # What was set, as text, by where it was set.
+    static: Mapping[str, str]
+    dynamic: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    # The value of every option, and of every option for one listener.
+    values: Mapping[str, Value]
+
+    # What follows from more than one option.
+    listeners: tuple[EndPoint, ...]
+    advertised_listeners: tuple[EndPoint, ...]
+    inter_broker_listener: str
+    log_dirs: tuple[str, ...]
+    max_connections_per_ip_overrides: Mapping[str, int]
+    zookeeper_connection_timeout_ms: int
+    topic_defaults: TopicConfig
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        *,
+        host_name: str,
+        dynamic: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+    ) -> None:
+        """Read and check it all. `host_name` is what to call a listener on every interface.
+
+        Raises:
+            InvalidConfigError: an option does not take its value.
+            ConfigConflictError: options do not go together.
+        """
+        static = _with_node_id(static)
+        dynamic, dynamic_default = dynamic or {}, dynamic_default or {}
+        values = {**_DEFAULTS, **parse({**static, **dynamic_default, **dynamic})}
+        self.__dict__.update(
+            {name: values[key] for name, key in ATTRIBUTES},
+            static=static,
+            dynamic=dynamic,
+            dynamic_default=dynamic_default,
+            values=values,
+            _host_name=host_name,
+            **_network(values, host_name),
+            log_dirs=_log_dirs(values),
+            zookeeper_connection_timeout_ms=_first(
+                values, "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"
+            ),
+            topic_defaults=inherited(values),
+        )
+        _check_together(self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a configuration is replaced, not changed")
+
+    def with_dynamic(
+        self, *, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]
+    ) -> "BrokerConfig":
+        """The configuration with what the coordination store says now.
+
+        Raises:
+            InvalidConfigError: an option does not take its value.
+            ConfigConflictError: options do not go together.
+        """
+        return BrokerConfig(
+            self.static,
+            host_name=self.__dict__["_host_name"],
+            dynamic=dynamic,
+            dynamic_default=dynamic_default,
+        )
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> "BrokerConfig":
+        """The configuration with other values in the place of those in `server.properties`.
+
+        Raises:
+            InvalidConfigError: an option does not take its value.
+            ConfigConflictError: options do not go together.
+        """
+        return BrokerConfig(
+            {**self.static, **overrides},
+            host_name=self.__dict__["_host_name"],
+            dynamic=self.dynamic,
+            dynamic_default=self.dynamic_default,
+        )
+
+    def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The configuration of a topic with these options of its own.
+
+        Raises:
+            InvalidConfigError: an option does not take its value.
+        """
+        return self.topic_defaults.with_overrides(overrides)
+
+    def for_listener(self, listener: str, name: str) -> Value:
+        """The value of an option for one listener: its own, or else the general one."""
+        return self.values.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}", self.values[name])
+
+    def unknown(self) -> list[str]:
+        """The names that are set and mean nothing to anybody here."""
+        return sorted(name for name in self._set_names() if find(name) is None)
+
+    def without_effect(self) -> list[str]:
+        """The options that are set to something, and do nothing here."""
+        return sorted(
+            name
+            for name in self._set_names()
+            if (option := find(name)) is not None
+            and not option.effect
+            and self.values[name] != option.default
+            and name != "node.id"  # says what `broker.id` says
+        )
+
+    def _set_names(self) -> set[str]:
+        return self.static.keys() | self.dynamic.keys() | self.dynamic_default.keys()
+
+
+# ------------------------------------------------------------------------------------- names
+
+LISTENER_PREFIX: Final = "listener.name."
+_LISTENER_OPTION = re.compile(r"listener\.name\.[^.]*\.(.*)")
+# These also stand behind a mechanism's name: listener.name.<listener>.<mechanism>.<option>.
+_MECHANISM_OPTIONS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def base_name(name: str) -> str | None:
+    """The option that `listener.name.<listener>.` stands before; None if it does not."""
+    match = _LISTENER_OPTION.fullmatch(name)
+    if match is None:
+        return None
+    for option in _MECHANISM_OPTIONS:
+        if match[1].endswith(option):
+            return option
+    return match[1]
+
+
+def find(name: str) -> Option | None:
+    """The option of a name, with or without a listener's prefix; None if there is none."""
+    option = BROKER_OPTIONS.get(name)
+    if option is None and (base := base_name(name)):
+        return BROKER_OPTIONS.get(base)
+    return option
+
+
+def parse(properties: Mapping[str, str]) -> dict[str, Value]:
+    """The values of these options, each checked by itself; names that mean nothing are left out.
+
+    Raises:
+        InvalidConfigError: an option does not take its value.
+    """
+    return {
+        name: option.parse(text)
+        for name, text in properties.items()
+        if (option := find(name)) is not None
+    }
+
+
+# ------------------------------------------------------------------- what follows from several
+
+
+def _with_node_id(static: Mapping[str, str]) -> Mapping[str, str]:
+    """KRaft's name for `broker.id` says the same, so that a file with either is understood."""
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in static and other not in static:
+            return {**static, other: static[name]}
+    return static
+
+
+def _network(values: Mapping[str, Value], host_name: str) -> dict[str, object]:
+    text = str(values["listeners"])
+    protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
+    bound = parse_listeners(text, protocols)
+    check_ports(bound, text)
+    told_text = values["advertised.listeners"]
+    told = advertised(
+        None if told_text is None else str(told_text), bound, protocols, host_name=host_name
+    )
+    between_brokers = values["inter.broker.listener.name"]
+    if between_brokers is None:
+        between_brokers = values["security.inter.broker.protocol"]
+    return {
+        "listeners": bound,
+        "advertised_listeners": told,
+        "inter_broker_listener": str(between_brokers).upper(),
+        "max_connections_per_ip_overrides": parse_connection_limits(
+            str(values["max.connections.per.ip.overrides"])
+        ),
+    }
+
+
+def _log_dirs(values: Mapping[str, Value]) -> tuple[str, ...]:
+    text = str(_first(values, "log.dirs", "log.dir"))
+    return tuple(path for path in (word.strip() for word in text.split(",")) if path)
+
+
+def _first(values: Mapping[str, Value], *names: str) -> Value:
+    return next((values[name] for name in names if values[name] is not None), None)
+
+
+def _check_together(config: BrokerConfig) -> None:
+    for must, holds in _demands(config).items():
+        if not holds:
+            raise ConfigConflictError(must)
+
+
+def _demands(config: BrokerConfig) -> Mapping[str, bool]:
+    """What has to hold between options, in Kafka's words."""
+    values, topic = config.values, config.topic_defaults
+    told = [end_point.listener for end_point in config.advertised_listeners]
+    lowest_id = -1 if config.broker_id_generation_enable else 0
+    return {
+        "You must set `node.id` to the same value as `broker.id`.": (
+            values["node.id"] == config.broker_id
+        ),
+        f"broker.id must be greater than or equal to {lowest_id}": config.broker_id >= lowest_id,
+        "broker.id must be less than or equal to reserved.broker.max.id": (
+            not config.broker_id_generation_enable
+            or config.broker_id <= config.reserved_broker_max_id
+        ),
+        "log.roll.ms must be greater than or equal to 1": topic.segment_ms >= 1,
+        "log.roll.jitter.ms must be greater than or equal to 0": topic.segment_jitter_ms >= 0,
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1": (
+            topic.retention_ms != 0
+        ),
+        "At least one log directory must be defined via log.dirs or log.dir.": bool(
+            config.log_dirs
+        ),
+        "log.dirs must not name a directory twice.": (
+            len(set(config.log_dirs)) == len(config.log_dirs)
+        ),
+        "log.cleaner.threads must be at least 1": config.log_cleaner_threads >= 1,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.": (
+            config.log_cleaner_dedupe_buffer_size > 1_048_576 * config.log_cleaner_threads
+        ),
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to "
+        "prevent unnecessary socket timeouts": (
+            config.replica_fetch_wait_max_ms <= config.replica_socket_timeout_ms
+        ),
+        "replica.fetch.wait.max.ms should always be less than or equal to "
+        "replica.lag.time.max.ms to prevent frequent changes in ISR": (
+            config.replica_fetch_wait_max_ms <= config.replica_lag_time_max_ms
+        ),
+        "Only one of inter.broker.listener.name and security.inter.broker.protocol should be "
+        "set.": not {"inter.broker.listener.name", "security.inter.broker.protocol"}
+        <= config.static.keys(),
+        "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+        "The valid options based on currently configured listeners are "
+        + ",".join(told): config.inter_broker_listener in told,
+        "socket.request.max.bytes must not be above queued.max.request.bytes": (
+            not 0 < config.queued_max_request_bytes < config.socket_request_max_bytes
+        ),
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+        "property is set.": (
+            config.max_connections_per_ip > 0 or bool(config.max_connections_per_ip_overrides)
+        ),
+    }
+
+
+__all__ = ["BROKER_OPTIONS", "BrokerConfig", "ConfigConflictError", "InvalidConfigError"]

@@ -1,0 +1,149 @@
+"""Listeners: `NAME://host:port,...`, the security protocol of each name, what others are told.
+
+    listeners              where connections are accepted; an empty host is every interface
+    advertised.listeners   what goes to the coordination store, for clients and other brokers
+
+A port 0 is any that is free, which only the one who binds it can know.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from odradek.config.option import InvalidConfigError
+from odradek.model.cluster import EndPoint
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_END_POINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`listener.security.protocol.map`: the security protocol of each listener name.
+
+    Raises:
+        InvalidConfigError: an entry is not NAME:PROTOCOL, or one name has two.
+    """
+    protocols: dict[str, str] = {}
+    for entry in _entries(text):
+        name, _, protocol = (word.strip().upper() for word in entry.rpartition(":"))
+        if not name:
+            raise InvalidConfigError(
+                f"listener.security.protocol.map: {entry!r} must have the form NAME:PROTOCOL"
+            )
+        if protocol not in SECURITY_PROTOCOLS:
+            raise InvalidConfigError(
+                f"Invalid security protocol `{protocol}` defined in listener.security.protocol.map"
+            )
+        if protocols.setdefault(name, protocol) != protocol:
+            raise InvalidConfigError(
+                f"listener.security.protocol.map: {name} stands for two protocols"
+            )
+    return protocols
+
+
+def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, ...]:
+    """The end points of a list of listeners.
+
+    Raises:
+        InvalidConfigError: an entry is no listener, has no security protocol, or a name is
+            there twice.
+    """
+    end_points = tuple(_end_point(entry, text, protocols) for entry in _entries(text))
+    names = [end_point.listener for end_point in end_points]
+    if len(set(names)) < len(names):
+        raise InvalidConfigError(f"Each listener must have a different name, listeners: {text}")
+    return end_points
+
+
+def check_ports(end_points: Sequence[EndPoint], text: str) -> None:
+    """Refuse two listeners on one port, unless one speaks IPv4 and the other IPv6.
+
+    Raises:
+        InvalidConfigError: in Kafka's words.
+    """
+    families: dict[int, list[bool]] = {}
+    for end_point in end_points:
+        if end_point.port:
+            families.setdefault(end_point.port, []).append(":" in end_point.host)
+    for speak_ipv6 in families.values():
+        if len(speak_ipv6) > 1 and sorted(speak_ipv6) != [False, True]:
+            raise InvalidConfigError(f"Each listener must have a different port, listeners: {text}")
+
+
+def advertised(
+    text: str | None,
+    bound: Sequence[EndPoint],
+    protocols: Mapping[str, str],
+    *,
+    host_name: str,
+) -> tuple[EndPoint, ...]:
+    """What others are told: `advertised.listeners`, or else the listeners themselves.
+
+    Raises:
+        InvalidConfigError: an address that nobody else can reach, or a listener that is not bound.
+    """
+    if text is None:
+        told = tuple(
+            EndPoint(
+                listener=end_point.listener,
+                security_protocol=end_point.security_protocol,
+                host=end_point.host or host_name,
+                port=end_point.port,
+            )
+            for end_point in bound
+        )
+    else:
+        told = parse_listeners(text, protocols)
+    for end_point in told:
+        if end_point.host in ("0.0.0.0", "::"):
+            raise InvalidConfigError(
+                f"advertised.listeners cannot use the nonroutable meta-address {end_point.host}. "
+                "Use a routable IP address."
+            )
+        if not end_point.host:
+            raise InvalidConfigError(f"advertised.listeners: {end_point.listener} has no host")
+    unbound = {end_point.listener for end_point in told} - {e.listener for e in bound}
+    if unbound:
+        raise InvalidConfigError(
+            f"advertised.listeners: {', '.join(sorted(unbound))} must be among the listeners"
+        )
+    return told
+
+
+def parse_connection_limits(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: `host:count`, separated by commas.
+
+    Raises:
+        InvalidConfigError: an entry of another form.
+    """
+    limits = {}
+    for entry in _entries(text):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise InvalidConfigError(
+                f"max.connections.per.ip.overrides: {entry!r} must have the form host:count"
+            )
+        limits[host.strip()] = int(count)
+    return limits
+
+
+def _end_point(entry: str, text: str, protocols: Mapping[str, str]) -> EndPoint:
+    match = _END_POINT.fullmatch(entry)
+    if match is None or int(match[3]) > 65_535:
+        raise InvalidConfigError(
+            f"Error creating broker listeners from '{text}': "
+            f"Unable to parse {entry} to a broker endpoint"
+        )
+    name = match[1].upper()
+    if name not in protocols:
+        raise InvalidConfigError(
+            f"Error creating broker listeners from '{text}': "
+            f"No security protocol defined for listener {name}"
+        )
+    return EndPoint(
+        listener=name, security_protocol=protocols[name], host=match[2], port=int(match[3])
+    )
+
+
+def _entries(text: str) -> list[str]:
+    return [entry for entry in (word.strip() for word in text.split(",")) if entry]

@@ -1,0 +1,310 @@
+"""One option: its name, how its text is read, which values it takes, who may change it when.
+
+Texts are read and values are shown as Kafka does it, because users compare: white space
+around a value is nothing, a list is split on commas, `true` may be `TRUE`, a double is
+printed as Java prints it. A refusal is worded as Kafka words it, because tools show it:
+
+    Invalid value abc for configuration retention.ms: Not a number of type LONG
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, IntEnum
+from typing import Final
+
+from odradek.model.errors import OdradekError
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class InvalidConfigError(OdradekError):
+    """A value that an option does not take."""
+
+
+class ConfigConflictError(OdradekError):
+    """Options that do not go together, or that do not exist where they are set."""
+
+
+class Type(IntEnum):
+    """The types of values, with the codes of DescribeConfigs."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+# Tables are read, not parsed: the short names.
+BOOLEAN: Final = Type.BOOLEAN
+STRING: Final = Type.STRING
+INT: Final = Type.INT
+SHORT: Final = Type.SHORT
+LONG: Final = Type.LONG
+DOUBLE: Final = Type.DOUBLE
+LIST: Final = Type.LIST
+CLASS: Final = Type.CLASS
+PASSWORD: Final = Type.PASSWORD
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
+
+
+class Scope(Enum):
+    """Where an option may be set besides `server.properties`."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"  # for one running broker
+    CLUSTER_WIDE = "cluster-wide"  # for one running broker, or for all as their default
+
+
+PER_BROKER: Final = Scope.PER_BROKER
+CLUSTER_WIDE: Final = Scope.CLUSTER_WIDE
+
+
+class Rule:
+    """Which values are taken: a sentence for people, a check for the parser.
+
+    The check returns None, or the part of the value that is wrong and Kafka's words for why.
+    """
+
+    __slots__ = ("check", "sentence")
+
+    def __init__(self, sentence: str, check: Callable[[Value], tuple[object, str] | None]) -> None:
+        self.sentence = sentence
+        self.check = check
+
+
+ANY: Final = Rule("", lambda _: None)
+
+
+def at_least(low: int) -> Rule:
+    """A number that is not below `low`."""
+    return Rule(f"at least {low}", lambda value: _outside(value, low, None))
+
+
+def between(low: int, high: int) -> Rule:
+    """A number from `low` to `high`, both included."""
+    return Rule(f"{low} to {high}", lambda value: _outside(value, low, high))
+
+
+def between_or(low: int, high: int, other: int) -> Rule:
+    """A number from `low` to `high`, or that one other number."""
+
+    def check(value: Value) -> tuple[object, str] | None:
+        if value == other or _outside(value, low, high) is None:
+            return None
+        return value, f"Value must be between {low} and {high} or equal to {other}"
+
+    return Rule(f"{low} to {high}, or {other}", check)
+
+
+def one_of(*names: str) -> Rule:
+    """One of these words, or for a list: only these words."""
+
+    def check(value: Value) -> tuple[object, str] | None:
+        for word in value if isinstance(value, tuple) else (value,):
+            if word not in names:
+                return word, f"String must be one of: {', '.join(names)}"
+        return None
+
+    return Rule(f"of {', '.join(names)}", check)
+
+
+NOT_EMPTY: Final = Rule(
+    "not empty", lambda value: (value, "String must be non-empty") if value == "" else None
+)
+_RELEASE = re.compile(
+    r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(?:[.-].*)?"
+)
+VERSION: Final = Rule(
+    "a version of Kafka, like 3.9 or 3.9-IV0",
+    lambda value: (
+        None
+        if _RELEASE.fullmatch(str(value))
+        else (value, f"Version {value} is not a valid version")
+    ),
+)
+
+
+def _outside(value: Value, low: int, high: int | None) -> tuple[object, str] | None:
+    assert isinstance(value, int | float), value
+    if value < low:
+        return value, f"Value must be at least {low}"
+    if high is not None and value > high:
+        return value, f"Value must be no more than {high}"
+    return None
+
+
+class Option:
+    """One option as it is declared. `effect` says whether it does anything here."""
+
+    __slots__ = ("default", "doc", "effect", "internal", "name", "rule", "scope", "type")
+
+    def __init__(  # noqa: PLR0913 - a declaration reads as one row of a table
+        self,
+        name: str,
+        value_type: Type,
+        default: Value,
+        doc: str = "",
+        *,
+        rule: Rule = ANY,
+        scope: Scope = Scope.READ_ONLY,
+        effect: bool = True,
+        internal: bool = False,  # takes effect, but DescribeConfigs lists it only when set
+    ) -> None:
+        self.name = name
+        self.type = value_type
+        self.default = default
+        self.doc = doc
+        self.rule = rule
+        self.scope = scope
+        self.effect = effect
+        self.internal = internal
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.type is Type.PASSWORD
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it may change while the broker runs."""
+        return self.scope is not Scope.READ_ONLY
+
+    def parse(self, text: str) -> Value:
+        """The value that a text means, checked.
+
+        Raises:
+            InvalidConfigError: naming the option, the value and the rule.
+        """
+        value = _PARSERS[self.type](self, text.strip())
+        self.check(value)
+        return value
+
+    def check(self, value: Value) -> None:
+        """Refuse a value that the rule does not take; an unset one is always taken.
+
+        Raises:
+            InvalidConfigError: naming the option, the value and the rule.
+        """
+        if value is None:
+            return
+        wrong = self.rule.check(value)
+        if wrong is not None:
+            raise self.refusal(*wrong)
+
+    def refusal(self, value: object, why: str) -> InvalidConfigError:
+        """Kafka's words for a value that is not taken; a secret is not repeated."""
+        shown = "[hidden]" if self.is_sensitive else in_java(value)
+        why = why.replace("{name}", self.name)
+        return InvalidConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
+
+    def render(self, value: Value) -> str | None:
+        """The value as DescribeConfigs shows it."""
+        if value is None:
+            return None
+        if self.is_sensitive:
+            return "[hidden]"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return in_java(value)
+
+
+def table(options: Iterable[Option]) -> Mapping[str, Option]:
+    """Options by their names."""
+    listed = list(options)
+    by_name = {option.name: option for option in listed}
+    assert len(by_name) == len(listed), "an option is declared twice"
+    return by_name
+
+
+def in_java(value: object) -> str:
+    """A value as Java prints it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _double_in_java(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    return str(value)
+
+
+def _double_in_java(value: float) -> str:
+    special = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value))
+    if special:
+        return special
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{value!r}".partition("e")
+    if not exponent:  # Python goes on longer without an exponent than Java does
+        digits, _, exponent = f"{value:.17e}".partition("e")
+        digits = _shortest(value, int(exponent))
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
+
+
+def _shortest(value: float, exponent: int) -> str:
+    for precision in range(18):
+        text = f"{value:.{precision}e}"
+        if float(text) == value:
+            return text.partition("e")[0]
+    raise AssertionError((value, exponent))
+
+
+# --------------------------------------------------------------------------- parsers
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+)
+_BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
+_COMMA = re.compile(r"\s*,\s*")
+
+
+def _boolean(option: Option, text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise option.refusal(text, "Expected value to be either true or false")
+    return lowered == "true"
+
+
+def _integer(option: Option, text: str) -> int:
+    limit = 1 << _BITS[option.type] - 1
+    # The length first: a text of a million digits is not worth being converted.
+    if _INTEGER.fullmatch(text) and len(text.lstrip("+-0")) < 20:
+        value = int(text)
+        if -limit <= value < limit:
+            return value
+    raise option.refusal(text, f"Not a number of type {option.type.name}")
+
+
+def _double(option: Option, text: str) -> float:
+    if not _DOUBLE.fullmatch(text):
+        raise option.refusal(text, "Not a number of type DOUBLE")
+    return float(text if text.endswith(("N", "y")) else text.rstrip("fFdD"))
+
+
+def _list(_option: Option, text: str) -> tuple[str, ...]:
+    return tuple(_COMMA.split(text)) if text else ()
+
+
+def _text(_option: Option, text: str) -> str:
+    return text
+
+
+_PARSERS: Final[Mapping[Type, Callable[[Option, str], Value]]] = {
+    Type.BOOLEAN: _boolean,
+    Type.SHORT: _integer,
+    Type.INT: _integer,
+    Type.LONG: _integer,
+    Type.DOUBLE: _double,
+    Type.LIST: _list,
+    Type.STRING: _text,
+    Type.CLASS: _text,
+    Type.PASSWORD: _text,
+}

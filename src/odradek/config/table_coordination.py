@@ -1,0 +1,153 @@
+"""Broker options: the controller, groups, transactions."""
+
+from typing import Final
+
+from odradek.config.option import BOOLEAN, CLUSTER_WIDE, INT, INT_MAX, LONG, SHORT, Option, at_least
+
+# fmt: off
+OPTIONS: Final = (
+    # ----------------------------------------------------------------------------------- controller
+    Option(
+        "auto.leader.rebalance.enable", BOOLEAN, True, effect=False,
+        doc="Whether the controller gives leadership back to preferred replicas.",
+    ),
+    Option(
+        "leader.imbalance.check.interval.seconds", LONG, 300, rule=at_least(1), effect=False,
+        doc="How often it looks whether that is needed.",
+    ),
+    Option(
+        "leader.imbalance.per.broker.percentage", INT, 10, effect=False,
+        doc="Which part of the partitions that a broker should lead may be led by others before "
+            "leadership is given back.",
+    ),
+    Option(
+        "controlled.shutdown.enable", BOOLEAN, True, effect=False,
+        doc="Whether a broker that stops moves its leaderships away first.",
+    ),
+    Option(
+        "controlled.shutdown.max.retries", INT, 3, effect=False,
+        doc="How often it tries to.",
+    ),
+    Option(
+        "controlled.shutdown.retry.backoff.ms", LONG, 5_000, effect=False,
+        doc="How long it waits before it tries again.",
+    ),
+    Option(
+        "controller.socket.timeout.ms", INT, 30_000, effect=False,
+        doc="How long the controller waits for a broker's answer.",
+    ),
+    # --------------------------------------------------------------------------- groups and offsets
+    Option(
+        "group.min.session.timeout.ms", INT, 6_000, effect=False,
+        doc="The shortest session timeout that a member may ask for.",
+    ),
+    Option(
+        "group.max.session.timeout.ms", INT, 1_800_000, effect=False,
+        doc="The longest session timeout that a member may ask for.",
+    ),
+    Option(
+        "group.max.size", INT, INT_MAX, rule=at_least(1), effect=False,
+        doc="How many members a group may have.",
+    ),
+    Option(
+        "group.initial.rebalance.delay.ms", INT, 3_000, effect=False,
+        doc="How long an empty group waits for more members before its first rebalance.",
+    ),
+    Option(
+        "offset.metadata.max.bytes", INT, 4_096, effect=False,
+        doc="How long the text may be that a consumer stores beside an offset.",
+    ),
+    Option(
+        "offsets.topic.num.partitions", INT, 50, rule=at_least(1),
+        doc="How many partitions `__consumer_offsets` gets when it is created.",
+    ),
+    Option(
+        "offsets.topic.replication.factor", SHORT, 3, rule=at_least(1),
+        doc="How many replicas it gets. With fewer brokers alive it is not created yet.",
+    ),
+    Option(
+        "offsets.topic.segment.bytes", INT, 104_857_600, rule=at_least(1),
+        doc="The size of its segments: small, so that it is compacted and loaded quickly.",
+    ),
+    Option(
+        "offsets.topic.compression.codec", INT, 0, effect=False,
+        doc="How its batches are compressed, as the number of a codec: 0 none, 1 gzip, 2 "
+            "snappy, 3 lz4, 4 zstd.",
+    ),
+    Option(
+        "offsets.retention.minutes", INT, 10_080, rule=at_least(1), effect=False,
+        doc="How long the offsets of a group without members are kept; of a consumer without a "
+            "group, since its last commit.",
+    ),
+    Option(
+        "offsets.retention.check.interval.ms", LONG, 600_000, rule=at_least(1), effect=False,
+        doc="How often it is looked for offsets that may go.",
+    ),
+    Option(
+        "offsets.load.buffer.size", INT, 5_242_880, rule=at_least(1), effect=False,
+        doc="How much of `__consumer_offsets` is read at a time while a coordinator loads.",
+    ),
+    Option(
+        "offsets.commit.timeout.ms", INT, 5_000, rule=at_least(1), effect=False,
+        doc="How long a commit of offsets may wait for its replicas.",
+    ),
+    Option(
+        "offsets.commit.required.acks", SHORT, -1, effect=False,
+        doc="The acks of a commit of offsets; -1, all replicas in sync, is the only one that "
+            "keeps them safe.",
+    ),
+    # ------------------------------------------------------------------- transactions and producers
+    Option(
+        "transactional.id.expiration.ms", INT, 604_800_000, rule=at_least(1), effect=False,
+        doc="How long a transactional id without a transaction is remembered.",
+    ),
+    Option(
+        "transaction.max.timeout.ms", INT, 900_000, rule=at_least(1), effect=False,
+        doc="The longest timeout that a producer may ask for its transactions.",
+    ),
+    Option(
+        "transaction.state.log.num.partitions", INT, 50, rule=at_least(1),
+        doc="How many partitions `__transaction_state` gets when it is created.",
+    ),
+    Option(
+        "transaction.state.log.replication.factor", SHORT, 3, rule=at_least(1),
+        doc="How many replicas it gets. With fewer brokers alive it is not created yet.",
+    ),
+    Option(
+        "transaction.state.log.min.isr", INT, 2, rule=at_least(1),
+        doc="Its `min.insync.replicas`.",
+    ),
+    Option(
+        "transaction.state.log.segment.bytes", INT, 104_857_600, rule=at_least(1),
+        doc="The size of its segments: small, so that it is compacted and loaded quickly.",
+    ),
+    Option(
+        "transaction.state.log.load.buffer.size", INT, 5_242_880, rule=at_least(1), effect=False,
+        doc="How much of `__transaction_state` is read at a time while a coordinator loads.",
+    ),
+    Option(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
+        rule=at_least(1), effect=False,
+        doc="How often it is looked for transactions that have timed out.",
+    ),
+    Option(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
+        rule=at_least(1), effect=False,
+        doc="How often it is looked for transactional ids that may be forgotten.",
+    ),
+    Option(
+        "transaction.partition.verification.enable", BOOLEAN, True, scope=CLUSTER_WIDE,
+        effect=False,
+        doc="Whether a leader asks the coordinator, before it takes the first record of a "
+            "transaction, that the partition belongs to it.",
+    ),
+    Option(
+        "producer.id.expiration.ms", INT, 86_400_000, rule=at_least(1), scope=CLUSTER_WIDE,
+        doc="How long a partition remembers the last sequences of a producer that writes no "
+            "more.",
+    ),
+    Option(
+        "producer.id.expiration.check.interval.ms", INT, 600_000, rule=at_least(1), internal=True,
+        doc="How often it is looked for producers that may be forgotten.",
+    ),
+)

@@ -1,0 +1,217 @@
+"""Broker options: encryption, authentication, authorisation, quotas."""
+
+from typing import Final
+
+from odradek.config.option import (
+    CLASS,
+    CLUSTER_WIDE,
+    INT,
+    LIST,
+    LONG,
+    PASSWORD,
+    PER_BROKER,
+    STRING,
+    Option,
+    at_least,
+    one_of,
+)
+
+# fmt: off
+OPTIONS: Final = (
+    # ------------------------------------------------------------------------------------- security
+    Option(
+        "authorizer.class.name", STRING, "", effect=False,
+        doc="What decides who may do what: `kafka.security.authorizer.AclAuthorizer` for ACLs "
+            "in the coordination store, empty for everybody may everything.",
+    ),
+    Option(
+        "principal.builder.class", CLASS,
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        scope=PER_BROKER, effect=False,
+        doc="In Apache Kafka, the class that makes a principal of a connection.",
+    ),
+    Option(
+        "ssl.client.auth", STRING, "none", rule=one_of("required", "requested", "none"),
+        scope=PER_BROKER, effect=False,
+        doc="Whether clients have to show a certificate (`required`), may (`requested`), or are "
+            "not asked (`none`).",
+    ),
+    Option(
+        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), scope=PER_BROKER, effect=False,
+        doc="The versions of TLS that are accepted.",
+    ),
+    Option(
+        "ssl.protocol", STRING, "TLSv1.3", scope=PER_BROKER, effect=False,
+        doc="The version of TLS that is preferred.",
+    ),
+    Option(
+        "ssl.cipher.suites", LIST, (), scope=PER_BROKER, effect=False,
+        doc="The cipher suites that are accepted; empty leaves them to the TLS library.",
+    ),
+    Option(
+        "ssl.endpoint.identification.algorithm", STRING, "https", scope=PER_BROKER, effect=False,
+        doc="Whether a broker that connects to another checks the host name in its certificate "
+            "(`https`), or not (empty).",
+    ),
+    Option(
+        "ssl.keystore.type", STRING, "JKS", scope=PER_BROKER, effect=False,
+        doc="The format of `ssl.keystore.location`: PEM, PKCS12 or JKS.",
+    ),
+    Option(
+        "ssl.keystore.location", STRING, None, scope=PER_BROKER, effect=False,
+        doc="The file with this broker's private key and its certificates.",
+    ),
+    Option(
+        "ssl.keystore.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="The password of `ssl.keystore.location`.",
+    ),
+    Option(
+        "ssl.key.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="The password of the private key in the keystore or in `ssl.keystore.key`.",
+    ),
+    Option(
+        "ssl.keystore.key", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="The private key itself, as PEM text.",
+    ),
+    Option(
+        "ssl.keystore.certificate.chain", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="This broker's certificates, as PEM text, its own first.",
+    ),
+    Option(
+        "ssl.truststore.type", STRING, "JKS", scope=PER_BROKER, effect=False,
+        doc="The format of `ssl.truststore.location`: PEM, PKCS12 or JKS.",
+    ),
+    Option(
+        "ssl.truststore.location", STRING, None, scope=PER_BROKER, effect=False,
+        doc="The file with the certificates that are trusted.",
+    ),
+    Option(
+        "ssl.truststore.password", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="The password of `ssl.truststore.location`.",
+    ),
+    Option(
+        "ssl.truststore.certificates", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="The certificates that are trusted, as PEM text.",
+    ),
+    Option(
+        "ssl.principal.mapping.rules", STRING, "DEFAULT", effect=False,
+        doc="How the name in a client's certificate becomes the name of its principal: "
+            "`RULE:pattern/replacement/[LU]`, the first that matches, or `DEFAULT` for the "
+            "whole name.",
+    ),
+    Option(
+        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), scope=PER_BROKER, effect=False,
+        doc="The SASL mechanisms that clients may choose from.",
+    ),
+    Option(
+        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER, effect=False,
+        doc="The SASL mechanism between brokers.",
+    ),
+    Option(
+        "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER, effect=False,
+        doc="Login modules and their options in JAAS form. On a broker set it by listener and "
+            "mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config`.",
+    ),
+    Option(
+        "sasl.server.max.receive.size", INT, 524_288, effect=False,
+        doc="The largest SASL message that is read before a peer has authenticated.",
+    ),
+    Option(
+        "sasl.oauthbearer.jwks.endpoint.url", STRING, None, effect=False,
+        doc="Where the keys are found that sign bearer tokens.",
+    ),
+    Option(
+        "sasl.oauthbearer.expected.audience", LIST, None, effect=False,
+        doc="The audiences of which a bearer token has to name one.",
+    ),
+    Option(
+        "sasl.oauthbearer.expected.issuer", STRING, None, effect=False,
+        doc="The issuer that a bearer token has to name.",
+    ),
+    Option(
+        "sasl.oauthbearer.clock.skew.seconds", INT, 30, effect=False,
+        doc="By how much the clocks of this broker and of the token's issuer may differ.",
+    ),
+    Option(
+        "sasl.oauthbearer.scope.claim.name", STRING, "scope", effect=False,
+        doc="The claim of a bearer token that holds its scopes.",
+    ),
+    Option(
+        "sasl.oauthbearer.sub.claim.name", STRING, "sub", effect=False,
+        doc="The claim of a bearer token that names its subject.",
+    ),
+    Option(
+        "delegation.token.secret.key", PASSWORD, None, effect=False,
+        doc="The secret from which delegation tokens are made; the same on all brokers. Unset: "
+            "there are no delegation tokens.",
+    ),
+    Option(
+        "delegation.token.max.lifetime.ms", LONG, 604_800_000, rule=at_least(1), effect=False,
+        doc="For how long a delegation token can be renewed, at most.",
+    ),
+    Option(
+        "delegation.token.expiry.time.ms", LONG, 86_400_000, rule=at_least(1), effect=False,
+        doc="For how long a delegation token is good between two renewals.",
+    ),
+    Option(
+        "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, rule=at_least(1),
+        effect=False,
+        doc="How often delegation tokens that are no longer good are removed.",
+    ),
+    Option(
+        "password.encoder.secret", PASSWORD, None, effect=False,
+        doc="The secret with which passwords that are set dynamically are encrypted in the "
+            "coordination store. Without it no password can be set dynamically.",
+    ),
+    Option(
+        "password.encoder.old.secret", PASSWORD, None, effect=False,
+        doc="The former `password.encoder.secret`, while it is being changed.",
+    ),
+    # --------------------------------------------------------------------------- quotas and metrics
+    Option(
+        "quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        doc="How many windows the measured rate of a client's quota is averaged over.",
+    ),
+    Option(
+        "quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        doc="How long one such window is.",
+    ),
+    Option(
+        "replication.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        doc="How many windows the rate of throttled replication is averaged over.",
+    ),
+    Option(
+        "replication.quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        doc="How long one such window is.",
+    ),
+    Option(
+        "alter.log.dirs.replication.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        doc="How many windows the rate of moves between log directories is averaged over.",
+    ),
+    Option(
+        "alter.log.dirs.replication.quota.window.size.seconds", INT, 1, rule=at_least(1),
+        effect=False,
+        doc="How long one such window is.",
+    ),
+    Option(
+        "controller.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        doc="How many windows the rate of a client's changes to topics is averaged over.",
+    ),
+    Option(
+        "controller.quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        doc="How long one such window is.",
+    ),
+    Option(
+        "metric.reporters", LIST, (), scope=CLUSTER_WIDE, effect=False,
+        doc="In Apache Kafka, classes that are given each metric. Here metrics are read at "
+            "`/metrics`.",
+    ),
+    Option(
+        "metrics.num.samples", INT, 2, rule=at_least(1), effect=False,
+        doc="How many samples Apache Kafka keeps to compute a metric.",
+    ),
+    Option(
+        "metrics.sample.window.ms", LONG, 30_000, rule=at_least(1), effect=False,
+        doc="Over what time Apache Kafka takes one such sample.",
+    ),
+)
