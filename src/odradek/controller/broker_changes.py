@@ -1,0 +1,125 @@
+"""Brokers come and go, and their log dirs fail.
+
+A broker that comes is told everything, then what its replicas are to be; partitions that
+waited for it get a leader, deletions that waited for it go on. It follows: it does not take
+back what it once led. A broker that goes loses its replicas: leaders are elected where it led,
+the ISR shrinks where it followed. One that went and came back before anybody looked - the same
+id in another epoch - does both, in this order.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
+from odradek.controller.context import Partition
+from odradek.controller.effects import Connect, Disconnect, Effect, Proceed
+from odradek.controller.events import BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
+from odradek.controller.machines import Machines
+from odradek.controller.states import PartitionState
+from odradek.model.cluster import Broker
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+
+
+def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
+    """The registered brokers are others than before, or were registered anew."""
+    known = machines.context.brokers
+    present = {broker.id: broker for broker in event.brokers}
+    gone = frozenset(
+        id_
+        for id_, broker in known.items()
+        if id_ not in present or present[id_].broker_epoch != broker.broker_epoch
+    )
+    joined = tuple(broker for id_, broker in present.items() if id_ not in known or id_ in gone)
+    for id_ in known.keys() & present.keys() - gone:
+        if known[id_] != present[id_]:
+            machines.batch.brokers_changed()  # it listens elsewhere now
+            known[id_] = present[id_]
+    effects: list[Effect] = [Disconnect(id_) for id_ in sorted(gone)]
+    if gone:
+        effects += _fail(machines, gone)
+    if joined:
+        effects.append(Proceed(partial(_join, machines, joined)))
+    return effects
+
+
+def _fail(machines: Machines, gone: frozenset[int]) -> list[Effect]:
+    context, batch = machines.context, machines.batch
+    cause = Cause(CauseKind.BROKER_FAILED, tuple(sorted(gone)))
+    for broker in sorted(gone):
+        del context.brokers[broker]
+        context.shutting_down.discard(broker)
+        context.offline_dirs.pop(broker, None)
+        batch.decided(Decision(Verdict.BROKER_GONE, broker, cause))
+    batch.brokers_changed()
+    lost = machines.replicas.on_brokers(gone)
+    return machines.each(lost, partial(_lose, machines, gone, cause))
+
+
+def _lose(machines: Machines, gone: frozenset[int], cause: Cause, partition: Partition) -> None:
+    if machines.context.is_being_deleted(partition.name):
+        machines.deletion.go_offline(partition, gone)
+    else:
+        machines.replicas.go_offline(partition, gone, cause)
+
+
+def _join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
+    context, batch = machines.context, machines.batch
+    ids = frozenset(broker.id for broker in joined)
+    cause = Cause(CauseKind.BROKER_STARTED, tuple(sorted(ids)))
+    for broker in joined:
+        context.brokers[broker.id] = broker
+        batch.decided(Decision(Verdict.BROKER_JOINED, broker.id, cause))
+    batch.brokers_changed()
+    # Who is alive goes out at once: a newcomer that is told to follow must know its leader.
+    effects: list[Effect] = [*map(Connect, joined), *batch.flush()]
+    batch.tell_everything(ids)
+
+    def join(partition: Partition) -> None:
+        if context.is_being_deleted(partition.name):
+            return
+        machines.replicas.come_online(partition, ids)
+        machines.partitions.bring_online(partition, cause)
+
+    affected = dict.fromkeys(machines.replicas.on_brokers(ids))
+    # A leaderless partition is tried whoever came: its election may have been refused before.
+    leaderless = (PartitionState.NEW, PartitionState.OFFLINE)
+    affected |= dict.fromkeys(p.name for p in context.partitions() if p.state in leaderless)
+    effects += machines.each(affected, join)
+    effects.append(Proceed(partial(machines.deletion.come_online, ids)))
+    return effects
+
+
+def log_dirs_failed(machines: Machines, event: LogDirsFailed) -> list[Effect]:
+    """Ask these brokers which replicas they still have, by telling them all they should have."""
+    brokers = [id_ for id_ in event.brokers if id_ in machines.context.brokers]
+
+    def tell(partition: Partition) -> None:
+        if partition.leader_and_isr and not machines.context.is_being_deleted(partition.name):
+            held = [id_ for id_ in brokers if id_ in partition.assignment.replicas]
+            machines.batch.leader_and_isr(partition, held)
+
+    return machines.each(machines.replicas.on_brokers(brokers), tell)
+
+
+def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> list[Effect]:
+    """A replica that its broker cannot serve for its disk is offline, until it can."""
+    broker = machines.context.brokers.get(event.broker)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return []  # said in a former life
+    before = machines.context.offline_dirs.get(broker.id, set())
+    broken = _broken(event.errors)
+    lost = sorted(broken - before)
+    now = (before - event.errors.keys()) | broken
+    if now:
+        machines.context.offline_dirs[broker.id] = now
+    else:
+        machines.context.offline_dirs.pop(broker.id, None)
+    if not lost:
+        return []
+    cause = Cause(CauseKind.LOG_DIR_FAILED, (broker.id,))
+    return machines.each(lost, partial(_lose, machines, frozenset({broker.id}), cause))
+
+
+def _broken(errors: Mapping[TopicPartition, ErrorCode]) -> set[TopicPartition]:
+    return {name for name, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}

@@ -1,0 +1,102 @@
+"""All that the controller believes of the cluster, and questions to it.
+
+What is written here was read from the coordination store or accepted by it; what a machine
+merely wants stands in its effects. One context lives as long as one reign.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
+from odradek.model.cluster import Broker
+from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition: who holds it, who leads it, and where each of them is in its life."""
+
+    name: TopicPartition
+    assignment: Assignment
+    state: PartitionState = PartitionState.NON_EXISTENT
+    replicas: dict[int, ReplicaState] = field(default_factory=dict)
+    leader_and_isr: LeaderAndIsr | None = None  # None until the store has accepted the first
+    controller_epoch: int = -1  # of the controller that wrote it
+
+    @property
+    def leader(self) -> int | None:
+        """The stored leader (which may be dead, or NO_LEADER); None if there never was one."""
+        return self.leader_and_isr.leader if self.leader_and_isr else None
+
+    def enter(self, target: PartitionState) -> None:
+        """Go to another state; only where the table allows it."""
+        assert self.state in PARTITION_FROM[target], (self.name, self.state, target)
+        self.state = target
+
+    def enter_replica(self, broker: int, target: ReplicaState) -> None:
+        """Let one replica go to another state; only where the table allows it."""
+        present = self.replicas.get(broker, ReplicaState.NON_EXISTENT)
+        assert present in REPLICA_FROM[target], (self.name, broker, present, target)
+        self.replicas[broker] = target
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic and its partitions, by number."""
+
+    name: str
+    id: UUID
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+
+class ControllerContext:
+    """The cluster, as this controller believes it to be."""
+
+    def __init__(self, controller_epoch: int) -> None:
+        self.controller_epoch = controller_epoch
+        self.brokers: dict[int, Broker] = {}  # those that are registered, by id
+        self.shutting_down: set[int] = set()
+        self.topics: dict[str, Topic] = {}
+        self.being_deleted: set[str] = set()
+        # Replicas whose log dir failed, by broker.
+        self.offline_dirs: dict[int, set[TopicPartition]] = {}
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition, in the order in which the topics came to be known."""
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partition(self, name: TopicPartition) -> Partition | None:
+        """One partition, None if it is not known."""
+        topic = self.topics.get(name.topic)
+        return topic.partitions.get(name.partition) if topic else None
+
+    def known(self, names: Iterable[TopicPartition]) -> Iterator[Partition]:
+        """Those of these partitions that are known."""
+        for name in names:
+            partition = self.partition(name)
+            if partition is not None:
+                yield partition
+
+    def is_online(self, broker: int, name: TopicPartition) -> bool:
+        """Whether this replica's broker is registered and its log dir works."""
+        return broker in self.brokers and name not in self.offline_dirs.get(broker, ())
+
+    def online_replicas(self, partition: Partition) -> tuple[int, ...]:
+        """The replicas that can be told something, in the assignment's order."""
+        name, replicas = partition.name, partition.assignment.replicas
+        if not self.offline_dirs:
+            return tuple(r for r in replicas if r in self.brokers)
+        return tuple(r for r in replicas if self.is_online(r, name))
+
+    def electable(self, partition: Partition) -> tuple[int, ...]:
+        """The replicas that may become leader: online, and not about to leave."""
+        online = self.online_replicas(partition)
+        if not self.shutting_down:
+            return online
+        return tuple(r for r in online if r not in self.shutting_down)
+
+    def is_being_deleted(self, name: TopicPartition) -> bool:
+        """Whether its topic is on its way out."""
+        return name.topic in self.being_deleted

@@ -1,0 +1,189 @@
+"""All that the controller may ask for.
+
+Effects are carried out in order, one after the other; the outcome of one is handed back and
+settled, with all that follows from it, before the next is begun. So a list of effects reads
+as a programme: store these, *then* proceed there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from odradek.controller.causes import Decision
+from odradek.controller.events import TopicSeen
+from odradek.controller.proposals import Proposal
+from odradek.model.cluster import Broker
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+
+# ---------------------------------------------------------------------------- the store
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write all of these in one pipelined step; reported as `Stored`."""
+
+    proposals: tuple[Proposal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopics:
+    """Read these topics' nodes, and watch them; reported as `TopicsRead`."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTopics:
+    """Write these topics' nodes with their ids, if unchanged; reported as `TopicsRead`."""
+
+    topics: tuple[TopicSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskUnclean:
+    """Read which of these topics allow unclean election; reported as `UncleanAllowed`."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopics:
+    """Remove states, partitions, topic, config and the request; reported as `TopicsRemoved`."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeletions:
+    """Remove requests for deletion that will not be served."""
+
+    names: tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------- the brokers
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a channel to a broker."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the channel to a broker, with all that still waits in it."""
+
+    broker: int
+
+
+class PartitionNews(NamedTuple):
+    """One partition as it is announced."""
+
+    partition: TopicPartition
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+    assignment: Assignment
+    is_new: bool
+    offline: tuple[int, ...]
+    being_deleted: bool
+
+
+class StopNews(NamedTuple):
+    """A replica that is to be stopped, and deleted if the flag says so."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+class BrokerNews(NamedTuple):
+    """All that one broker has to be told; what is None is not sent."""
+
+    broker: int
+    broker_epoch: int
+    leader_and_isr: tuple[PartitionNews, ...] | None
+    metadata: tuple[PartitionNews, ...] | None
+    stop: tuple[StopNews, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """One LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker, in this order."""
+
+    news: tuple[BrokerNews, ...]
+    brokers: Mapping[int, Broker]  # those that are registered
+    topic_ids: Mapping[str, UUID]  # of the topics named in the news
+
+
+# ------------------------------------------------------------------------ who asked, and us
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangesAnswer:
+    """To AlterPartition: for each partition what stands now, or why not."""
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, LeaderAndIsr | ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnswer:
+    """To ControlledShutdown: what the broker still leads."""
+
+    error: ErrorCode
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsAnswer:
+    """To ElectLeaders: NONE where an election was held."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer the request that is being settled."""
+
+    answer: IsrChangesAnswer | ShutdownAnswer | ElectionsAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Enter decisions into the journal."""
+
+    decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Let others run, then take this next step of the same event."""
+
+    step: "Callable[[], list[Effect]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Another controller reigns: stop."""
+
+    reason: str
+
+
+Effect = (
+    Store
+    | ReadTopics
+    | WriteTopics
+    | AskUnclean
+    | RemoveTopics
+    | ForgetDeletions
+    | Connect
+    | Disconnect
+    | Announce
+    | Answer
+    | Record
+    | Proceed
+    | Resign
+)

@@ -1,0 +1,92 @@
+"""What a new controller loads, and repairs first.
+
+    1  the brokers: a channel to each, and each is told who is alive
+    2  the topics with the states of their partitions, some at a time
+    3  every live replica is told what the store says of it; replicas that died meanwhile leave
+       the ISR; partitions whose leader is dead, or which never had one, get one
+    4  deletions that were asked for, or begun, go on
+
+An earlier controller may have stopped anywhere; what it had stored stands, what it had only
+wanted is decided anew.
+"""
+
+from odradek.controller.causes import Cause, CauseKind
+from odradek.controller.context import ControllerContext, Partition, Topic
+from odradek.controller.effects import Connect, Effect, WriteTopics
+from odradek.controller.events import BrokersLoaded, LoadingFinished, TopicSeen, TopicsLoaded
+from odradek.controller.machines import Machines
+from odradek.controller.proposals import StoredState
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.controller.topic_changes import topic_of, with_id
+from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
+
+CAUSE = Cause(CauseKind.CONTROLLER_ELECTED)
+
+
+def brokers_loaded(machines: Machines, event: BrokersLoaded) -> list[Effect]:
+    """Know the brokers, and let them know each other."""
+    machines.context.brokers = {broker.id: broker for broker in event.brokers}
+    machines.batch.brokers_changed()
+    return [Connect(broker) for broker in event.brokers]
+
+
+def topics_loaded(machines: Machines, event: TopicsLoaded) -> list[Effect]:
+    """Believe what is stored."""
+    for seen in event.topics:
+        topic = machines.context.topics[seen.name] = topic_of(seen)
+        for number, assignment in seen.assignments.items():
+            name = TopicPartition(seen.name, number)
+            state = event.states.get(name)
+            topic.partitions[number] = _believe(machines.context, name, assignment, state)
+    without_id = _without_id(event.topics, machines.context.topics)
+    return [WriteTopics(without_id)] if without_id else []
+
+
+def _without_id(topics: tuple[TopicSeen, ...], known: dict[str, Topic]) -> tuple[TopicSeen, ...]:
+    return tuple(with_id(seen, known[seen.name]) for seen in topics if seen.id is None)
+
+
+def _believe(
+    context: ControllerContext,
+    name: TopicPartition,
+    assignment: Assignment,
+    state: StoredState | None,
+) -> Partition:
+    if state is None:
+        replicas = dict.fromkeys(assignment.replicas, ReplicaState.NEW)
+        return Partition(name, assignment, PartitionState.NEW, replicas)
+    led = state.leader_and_isr.leader != NO_LEADER
+    replicas = {
+        r: ReplicaState.ONLINE if r in context.brokers else ReplicaState.OFFLINE
+        for r in assignment.replicas
+    }
+    return Partition(
+        name,
+        assignment,
+        PartitionState.ONLINE if led else PartitionState.OFFLINE,
+        replicas,
+        state.leader_and_isr,
+        state.controller_epoch,
+    )
+
+
+def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]:
+    """Everything is known: repair it, and tell everybody."""
+    context = machines.context
+    deletions = machines.deletion.asked(event.deletions)
+    machines.batch.tell_everything(context.brokers)
+    alive = frozenset(context.brokers)
+
+    def take_over(partition: Partition) -> None:
+        if context.is_being_deleted(partition.name):
+            return
+        machines.replicas.come_online(partition, alive)
+        dead = set(partition.assignment.replicas) - alive
+        unled = partition.state is not PartitionState.ONLINE
+        if dead:
+            machines.replicas.go_offline(partition, dead, CAUSE)
+        if unled:
+            machines.partitions.bring_online(partition, CAUSE)
+
+    everything = [partition.name for partition in context.partitions()]
+    return [*machines.each(everything, take_over), *deletions]

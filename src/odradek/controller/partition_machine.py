@@ -1,0 +1,260 @@
+"""The partition state machine: which partitions are led, and by whom.
+
+It decides by the rules of `election`, gathers what it wants stored (`propose`, `store`), and
+goes to another state only when the store has accepted it (`stored`): then, and never before,
+the leader is announced. A proposal that is refused because somebody wrote first - a leader that
+shrank its ISR while it died - is decided again on what stands there.
+
+An election that only an unclean leader could end asks first whether the topic allows one: that
+is the one thing it has to know that is not in the context.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, assert_never
+
+from odradek.controller.causes import Cause, Decision, Verdict
+from odradek.controller.context import ControllerContext, Partition
+from odradek.controller.effects import AskUnclean, Effect, Resign, Store
+from odradek.controller.election import (
+    elect_first,
+    elect_for_shutdown,
+    elect_preferred,
+    elect_when_offline,
+)
+from odradek.controller.proposals import (
+    NO_VERSION,
+    Accepted,
+    Conflicting,
+    Outcome,
+    Proposal,
+    Purpose,
+    StoredState,
+)
+from odradek.controller.request_batch import RequestBatch
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.partition import (
+    NO_LEADER,
+    RECOVERING,
+    LeaderAndIsr,
+    TopicPartition,
+)
+
+# Announced to the metadata alone: the leader itself asked, or nobody is left to be told.
+_QUIET: Final = frozenset({Purpose.LEADER_REQUEST, Purpose.DELETION})
+
+
+class PartitionMachine:
+    """All partitions of the cluster: elections, and what becomes of them."""
+
+    def __init__(self, context: ControllerContext, batch: RequestBatch) -> None:
+        self._context = context
+        self._batch = batch
+        self._proposals: list[Proposal] = []
+        self._may_need_unclean: dict[TopicPartition, Cause] = {}
+        self._asked: set[str] = set()  # topics: whether they allow it
+        self.unclean_elections = 0
+
+    # --------------------------------------------------------------------- deciding
+
+    def bring_online(self, partition: Partition, cause: Cause) -> None:
+        """Elect a leader if there is none; by which rule depends on the partition's past."""
+        if partition.state is PartitionState.NEW:
+            self.propose(partition, Purpose.FIRST_LEADER, cause)
+        elif partition.state is PartitionState.OFFLINE:
+            self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
+
+    def propose(self, partition: Partition, purpose: Purpose, cause: Cause) -> bool:
+        """Decide by the rule of this purpose; whether there is something to be stored."""
+        proposed = self._decide(partition, purpose, cause)
+        if proposed is None:
+            return False
+        self._proposals.append(Proposal(partition.name, proposed, purpose, cause))
+        return True
+
+    def request(self, partition: Partition, wanted: LeaderAndIsr, cause: Cause) -> None:
+        """What a leader wants, found to be in order."""
+        self._proposals.append(Proposal(partition.name, wanted, Purpose.LEADER_REQUEST, cause))
+
+    def store(self) -> list[Effect]:
+        """Everything decided on since the last time, as one step."""
+        effects: list[Effect] = []
+        if self._proposals:
+            effects.append(Store(tuple(self._proposals)))
+            self._proposals = []
+        unasked = {name.topic for name in self._may_need_unclean} - self._asked
+        if unasked:
+            self._asked |= unasked
+            effects.append(AskUnclean(tuple(sorted(unasked))))
+        return effects
+
+    def unclean_allowed(self, topics: Mapping[str, bool]) -> list[Effect]:
+        """The answer to `AskUnclean`: elect from outside the ISR, or give up for now."""
+        self._asked -= topics.keys()
+        answered = [name for name in self._may_need_unclean if name.topic in topics]
+        for name in answered:
+            cause = self._may_need_unclean.pop(name)
+            partition = self._context.partition(name)
+            assert partition is not None, name
+            stored = partition.leader_and_isr
+            assert stored is not None, name
+            allowed = topics[name.topic]
+            purpose = Purpose.UNCLEAN_ELECTION if allowed else Purpose.OFFLINE_ELECTION
+            proposed = self._elect_unclean(partition, stored) if allowed else _leaderless(stored)
+            if proposed is not None:
+                self._proposals.append(Proposal(name, proposed, purpose, cause))
+        return self.store()
+
+    def _decide(self, partition: Partition, purpose: Purpose, cause: Cause) -> LeaderAndIsr | None:
+        stored = partition.leader_and_isr
+        if stored is None:
+            return self._first(partition) if purpose is Purpose.FIRST_LEADER else None
+        proposed: LeaderAndIsr | None = None
+        match purpose:
+            case Purpose.FIRST_LEADER | Purpose.OFFLINE_ELECTION:
+                proposed = self._elect_when_offline(partition, stored, cause)
+            case Purpose.UNCLEAN_ELECTION:
+                proposed = self._elect_unclean(partition, stored)
+            case Purpose.PREFERRED_ELECTION | Purpose.SHUTDOWN_ELECTION:
+                proposed = self._move_leader(partition, stored, purpose)
+            case Purpose.SHRINK:
+                proposed = self._shrink(partition, stored)
+            case Purpose.DELETION:
+                proposed = _leaderless(stored)
+            case Purpose.LEADER_REQUEST:
+                pass  # refused: its leader has to ask again, knowing what stands there
+            case _:
+                assert_never(purpose)
+        return proposed
+
+    def _first(self, partition: Partition) -> LeaderAndIsr | None:
+        live = self._context.electable(partition)
+        elected = elect_first(assigned=partition.assignment.replicas, live=live)
+        if elected is None:
+            return None
+        leader, isr = elected
+        return LeaderAndIsr(leader=leader, leader_epoch=0, isr=isr, store_version=NO_VERSION)
+
+    def _elect_when_offline(
+        self, partition: Partition, stored: LeaderAndIsr, cause: Cause
+    ) -> LeaderAndIsr | None:
+        live = self._context.electable(partition)
+        elected = elect_when_offline(
+            assigned=partition.assignment.replicas, isr=stored.isr, live=live, unclean_allowed=False
+        )
+        if elected is not None:
+            return stored.led_by(*elected)
+        if live:
+            self._may_need_unclean[partition.name] = cause
+            return None
+        return _leaderless(stored)
+
+    def _elect_unclean(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
+        elected = elect_when_offline(
+            assigned=partition.assignment.replicas,
+            isr=stored.isr,
+            live=self._context.electable(partition),
+            unclean_allowed=True,
+        )
+        if elected is None:
+            return None
+        begun = stored.led_by(*elected)
+        if elected.leader in stored.isr:
+            return begun
+        return replace(begun, leader_recovery_state=RECOVERING)
+
+    def _move_leader(
+        self, partition: Partition, stored: LeaderAndIsr, purpose: Purpose
+    ) -> LeaderAndIsr | None:
+        assigned, live = partition.assignment.replicas, self._context.electable(partition)
+        if purpose is Purpose.PREFERRED_ELECTION:
+            elected = elect_preferred(assigned=assigned, isr=stored.isr, live=live)
+        else:
+            leaving = self._context.shutting_down
+            elected = elect_for_shutdown(
+                assigned=assigned, isr=stored.isr, live=live, shutting_down=leaving
+            )
+        if elected is None or elected.leader == stored.leader:
+            return None
+        return stored.led_by(*elected)
+
+    def _shrink(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
+        gone = ReplicaState.OFFLINE
+        isr = tuple(r for r in stored.isr if partition.replicas.get(r) is not gone)
+        if isr == stored.isr or stored.leader not in isr:
+            return None
+        return stored.led_by(stored.leader, isr)
+
+    # ----------------------------------------------------------------- what came of it
+
+    def stored(self, outcomes: tuple[Outcome, ...]) -> list[Effect]:
+        """The outcomes of proposals; what was refused is decided again."""
+        for outcome in outcomes:
+            partition = self._context.partition(outcome.proposal.partition)
+            assert partition is not None, outcome
+            match outcome:
+                case Accepted(proposal, store_version):
+                    accepted = replace(proposal.proposed, store_version=store_version)
+                    self._accepted(partition, proposal, accepted)
+                case Conflicting(_, None):
+                    pass  # its topic was removed by hand: the watch on the topics says so
+                case Conflicting(proposal, StoredState(current, controller_epoch)):
+                    if controller_epoch > self._context.controller_epoch:
+                        return [Resign(f"{partition.name} was written in epoch {controller_epoch}")]
+                    self._conflicting(partition, proposal, current, controller_epoch)
+        return self.store()
+
+    def _accepted(self, partition: Partition, proposal: Proposal, accepted: LeaderAndIsr) -> None:
+        before = partition.leader_and_isr
+        in_epoch = proposal.purpose is Purpose.LEADER_REQUEST
+        if before is not None:
+            assert accepted.leader_epoch == before.leader_epoch + (not in_epoch), (before, accepted)
+        partition.leader_and_isr = accepted
+        partition.controller_epoch = self._context.controller_epoch
+        if proposal.purpose not in _QUIET:
+            led = accepted.leader != NO_LEADER
+            partition.enter(PartitionState.ONLINE if led else PartitionState.OFFLINE)
+            online = self._context.online_replicas(partition)
+            self._batch.leader_and_isr(partition, online, is_new=before is None)
+            self._settle_replicas(partition, online)
+        self._batch.metadata(partition)
+        self._journal(proposal, before, accepted)
+
+    def _settle_replicas(self, partition: Partition, online: tuple[int, ...]) -> None:
+        """A new partition's replicas have begun to exist, or will when their broker comes."""
+        for replica, state in partition.replicas.items():
+            if state is ReplicaState.NEW:
+                up = ReplicaState.ONLINE if replica in online else ReplicaState.OFFLINE
+                partition.enter_replica(replica, up)
+
+    def _conflicting(
+        self, partition: Partition, proposal: Proposal, current: LeaderAndIsr, epoch: int
+    ) -> None:
+        assert current.store_version != proposal.proposed.store_version, (proposal, current)
+        partition.leader_and_isr = current
+        partition.controller_epoch = epoch
+        if partition.state is PartitionState.NEW:
+            # There was a state all the same: an earlier controller had begun this partition.
+            partition.enter(PartitionState.OFFLINE)
+        self.propose(partition, proposal.purpose, proposal.cause)
+
+    def _journal(
+        self, proposal: Proposal, before: LeaderAndIsr | None, accepted: LeaderAndIsr
+    ) -> None:
+        if proposal.purpose is Purpose.DELETION:
+            return  # the topic's own entry says so
+        if accepted.leader == NO_LEADER:
+            verdict = Verdict.LEFT_WITHOUT_LEADER
+        elif before is not None and accepted.leader not in before.isr:
+            verdict = Verdict.LEADER_ELECTED_UNCLEAN
+            self.unclean_elections += 1
+        elif before is not None and accepted.leader == before.leader:
+            verdict = Verdict.ISR_CHANGED
+        else:
+            verdict = Verdict.LEADER_ELECTED
+        self._batch.decided(Decision(verdict, proposal.partition, proposal.cause, before, accepted))
+
+
+def _leaderless(stored: LeaderAndIsr) -> LeaderAndIsr | None:
+    """End a reign without beginning another; None if it has ended. The ISR is kept whole."""
+    return None if stored.leader == NO_LEADER else stored.led_by(NO_LEADER, stored.isr)

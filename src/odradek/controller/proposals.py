@@ -1,0 +1,57 @@
+"""What the controller wants the store to hold for a partition, and what became of it."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from odradek.controller.causes import Cause
+from odradek.model.partition import LeaderAndIsr, TopicPartition
+
+NO_VERSION: Final = -1  # `store_version` of what is not stored yet: its node is to be created
+
+
+class StoredState(NamedTuple):
+    """A partition's state as it stands in the store, and which controller wrote it."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+
+
+class Purpose(Enum):
+    """Why a partition's state is to change: by which rule it is decided, again if need be."""
+
+    FIRST_LEADER = auto()
+    OFFLINE_ELECTION = auto()
+    UNCLEAN_ELECTION = auto()  # as offline, with unclean election allowed
+    PREFERRED_ELECTION = auto()
+    SHUTDOWN_ELECTION = auto()
+    SHRINK = auto()  # take replicas that went offline out of the ISR
+    LEADER_REQUEST = auto()  # AlterPartition
+    DELETION = auto()  # end the last reign before the replicas go
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Write this state, if the node still has the version it was derived from."""
+
+    partition: TopicPartition
+    proposed: LeaderAndIsr
+    purpose: Purpose
+    cause: Cause
+
+
+class Accepted(NamedTuple):
+    """A proposal stands in the store, with this version."""
+
+    proposal: Proposal
+    store_version: int
+
+
+class Conflicting(NamedTuple):
+    """Somebody wrote first: this is what stands there; None if the partition's topic is gone."""
+
+    proposal: Proposal
+    current: StoredState | None
+
+
+Outcome = Accepted | Conflicting

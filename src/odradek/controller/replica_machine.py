@@ -1,0 +1,64 @@
+"""The replica state machine: which replicas take part, and which are gone.
+
+A replica that comes online is told what the store says of its partition. One that goes offline
+leaves the ISR, in a new leader epoch; if it led, its partition goes offline and a leader is
+elected, whose reign begins without it - one proposal for each partition, whatever it lost.
+Replicas of topics that are being deleted are `topic_deletion`'s.
+"""
+
+from collections.abc import Collection
+
+from odradek.controller.causes import Cause
+from odradek.controller.context import ControllerContext, Partition
+from odradek.controller.partition_machine import PartitionMachine
+from odradek.controller.proposals import Purpose
+from odradek.controller.request_batch import RequestBatch
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.partition import TopicPartition
+
+
+class ReplicaMachine:
+    """All replicas of the cluster: how they come and go."""
+
+    def __init__(
+        self, context: ControllerContext, batch: RequestBatch, partitions: PartitionMachine
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+
+    def created(self, partition: Partition) -> None:
+        """A partition's replicas are to come to life with their first leader."""
+        for replica in partition.assignment.replicas:
+            partition.enter_replica(replica, ReplicaState.NEW)
+
+    def come_online(self, partition: Partition, brokers: Collection[int]) -> None:
+        """Those of its replicas on these brokers can be told something again."""
+        told = []
+        for replica in self._context.online_replicas(partition):
+            if replica in brokers and partition.replicas[replica] is not ReplicaState.NEW:
+                partition.enter_replica(replica, ReplicaState.ONLINE)
+                told.append(replica)
+        if told and partition.leader_and_isr is not None:
+            self._batch.leader_and_isr(partition, told)
+
+    def go_offline(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
+        """Those of its replicas on these brokers are gone: shrink the ISR, or elect."""
+        for replica in partition.assignment.replicas:
+            if replica in brokers and partition.replicas[replica] is not ReplicaState.NEW:
+                partition.enter_replica(replica, ReplicaState.OFFLINE)
+        if partition.leader in brokers:
+            partition.enter(PartitionState.OFFLINE)
+            self._partitions.propose(partition, Purpose.OFFLINE_ELECTION, cause)
+        elif partition.state is PartitionState.ONLINE:
+            self._partitions.propose(partition, Purpose.SHRINK, cause)
+        self._batch.metadata(partition)
+
+    def on_brokers(self, brokers: Collection[int]) -> list[TopicPartition]:
+        """The partitions that have a replica on one of these brokers."""
+        wanted = frozenset(brokers)
+        return [
+            partition.name
+            for partition in self._context.partitions()
+            if not wanted.isdisjoint(partition.assignment.replicas)
+        ]

@@ -1,0 +1,72 @@
+"""Topics and partitions come to be: their node appeared, or names more partitions than before.
+
+Who creates a topic writes its node and nothing else; all that follows - states, leaders,
+replicas - is the controller's. A node from before topic ids gets one, once: a topic that is
+known keeps the id it has, whatever a tool from before them did to the node (KAFKA-14190).
+"""
+
+from dataclasses import replace
+
+from odradek.controller.causes import Cause, CauseKind
+from odradek.controller.context import Partition, Topic
+from odradek.controller.effects import Effect, ReadTopics, WriteTopics
+from odradek.controller.events import TopicsChanged, TopicSeen, TopicsRead
+from odradek.controller.machines import Machines
+from odradek.controller.states import PartitionState
+from odradek.model.partition import TopicPartition
+
+CREATED = Cause(CauseKind.TOPIC_CREATED)
+EXPANDED = Cause(CauseKind.PARTITIONS_ADDED)
+
+
+def topic_of(seen: TopicSeen) -> Topic:
+    """A topic without partitions yet, under the id that its node has or is to get."""
+    topic_id = seen.id or seen.spare_id
+    assert topic_id is not None, seen
+    return Topic(seen.name, topic_id)
+
+
+def with_id(seen: TopicSeen, topic: Topic) -> TopicSeen:
+    """What the node should say."""
+    return replace(seen, id=topic.id, spare_id=None)
+
+
+def topics_changed(machines: Machines, event: TopicsChanged) -> list[Effect]:
+    """Read what is new; forget what was removed by hand."""
+    known = machines.context.topics
+    present = frozenset(event.names)
+    for name in [name for name in known if name not in present]:
+        machines.deletion.forget(name)
+    new = tuple(name for name in event.names if name not in known)
+    return [ReadTopics(new)] if new else []
+
+
+def topics_read(machines: Machines, event: TopicsRead) -> list[Effect]:
+    """Bring to life what a node names and we did not know."""
+    context = machines.context
+    created: dict[TopicPartition, Cause] = {}
+    without_id: list[TopicSeen] = []
+    for seen in event.topics:
+        topic = context.topics.get(seen.name)
+        if topic is not None and seen.id not in (None, topic.id):
+            machines.deletion.forget(seen.name)  # removed and made again before we looked
+            topic = None
+        cause = EXPANDED if topic else CREATED
+        if topic is None:
+            topic = context.topics[seen.name] = topic_of(seen)
+        if seen.id is None:
+            without_id.append(with_id(seen, topic))
+        if seen.name not in context.being_deleted:
+            for number, assignment in sorted(seen.assignments.items()):
+                if number not in topic.partitions:
+                    name = TopicPartition(seen.name, number)
+                    topic.partitions[number] = Partition(name, assignment)
+                    created[name] = cause
+
+    def create(partition: Partition) -> None:
+        partition.enter(PartitionState.NEW)
+        machines.replicas.created(partition)
+        machines.partitions.bring_online(partition, created[partition.name])
+
+    effects: list[Effect] = [WriteTopics(tuple(without_id))] if without_id else []
+    return [*effects, *machines.each(created, create)] if created else effects

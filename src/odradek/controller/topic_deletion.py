@@ -1,0 +1,175 @@
+"""Topic deletion: queued, carried out when every replica can take part, halted by dead ones.
+
+    asked for       the topic's node under /admin/delete_topics was seen
+    started         leaders end their reign (leader -1, a new epoch); brokers forget the topic;
+                    live replicas are told to stop and delete their files
+    halted          a replica is dead or refused: what can be deleted is, the rest waits until
+                    its broker comes back
+    done            every replica has answered; states, partitions, topic, config and the
+                    request itself are removed from the store
+
+A deletion that was begun is never taken back; a new controller starts it over.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
+from odradek.controller.context import ControllerContext, Partition, Topic
+from odradek.controller.effects import Effect, ForgetDeletions, Proceed, RemoveTopics
+from odradek.controller.partition_machine import PartitionMachine
+from odradek.controller.proposals import Purpose
+from odradek.controller.request_batch import RequestBatch
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+
+ASKED = Cause(CauseKind.TOPIC_DELETED)
+
+
+class TopicDeletion:
+    """The topics on their way out."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionMachine,
+        *,
+        enabled: bool,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._enabled = enabled
+        self._started: set[str] = set()
+        self.halted: dict[str, str] = {}  # topic -> why
+
+    def asked(self, names: Iterable[str]) -> list[Effect]:
+        """Requests for deletion that stand in the store."""
+        names = [name for name in names if name not in self._context.being_deleted]
+        unserved = names
+        if self._enabled:
+            unserved = [name for name in names if name not in self._context.topics]
+            wanted = [name for name in names if name in self._context.topics]
+            self._context.being_deleted.update(wanted)
+        for name in unserved:
+            why = "it is not known" if self._enabled else "delete.topic.enable is false"
+            self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
+        forget: list[Effect] = [ForgetDeletions(tuple(unserved))] if unserved else []
+        return [*forget, Proceed(self.resume)]
+
+    def resume(self) -> list[Effect]:
+        """Start what can be started, finish what is done."""
+        finished, ready = [], []
+        for name in sorted(self._context.being_deleted):
+            states = {
+                state
+                for partition in self._context.topics[name].partitions.values()
+                for state in partition.replicas.values()
+            }
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+                finished.append(name)
+            elif ReplicaState.DELETION_STARTED not in states and name not in self.halted:
+                ready.append(name)
+        for name in ready:
+            self._start(self._context.topics[name])
+        effects = self._partitions.store()
+        if ready:
+            effects.append(Proceed(partial(self._stop_replicas, tuple(ready))))
+        if finished:
+            effects.append(RemoveTopics(tuple(finished)))
+        return effects
+
+    def _start(self, topic: Topic) -> None:
+        if topic.name in self._started:
+            return
+        self._started.add(topic.name)
+        self._batch.decided(Decision(Verdict.DELETION_STARTED, topic.name, ASKED))
+        for partition in topic.partitions.values():
+            partition.enter(PartitionState.OFFLINE)
+            partition.enter(PartitionState.NON_EXISTENT)
+            self._partitions.propose(partition, Purpose.DELETION, ASKED)
+
+    def _stop_replicas(self, names: tuple[str, ...]) -> list[Effect]:
+        for name in names:
+            dead: set[int] = set()
+            for partition in self._context.topics[name].partitions.values():
+                dead |= self._stop_replicas_of(partition)
+                self._batch.metadata(partition)
+            if dead:
+                self._halt(name, f"replicas are offline on {', '.join(map(str, sorted(dead)))}")
+        return []
+
+    def _stop_replicas_of(self, partition: Partition) -> set[int]:
+        dead = set()
+        for replica, state in partition.replicas.items():
+            if state is ReplicaState.DELETION_SUCCESSFUL:
+                continue
+            partition.enter_replica(replica, ReplicaState.OFFLINE)
+            if self._context.is_online(replica, partition.name):
+                partition.enter_replica(replica, ReplicaState.DELETION_STARTED)
+                self._batch.stop(partition, replica, delete=True)
+            else:
+                partition.enter_replica(replica, ReplicaState.DELETION_INELIGIBLE)
+                dead.add(replica)
+        return dead
+
+    def _halt(self, name: str, why: str) -> None:
+        if name not in self.halted:
+            self._batch.decided(Decision(Verdict.DELETION_HALTED, name, ASKED, detail=why))
+        self.halted[name] = why
+
+    def replicas_answered(
+        self, broker: int, errors: Mapping[TopicPartition, ErrorCode]
+    ) -> list[Effect]:
+        """A broker has deleted replicas, or could not."""
+        for partition in self._context.known(errors):
+            if partition.replicas.get(broker) is not ReplicaState.DELETION_STARTED:
+                continue
+            error = errors[partition.name]
+            if error is ErrorCode.NONE:
+                partition.enter_replica(broker, ReplicaState.DELETION_SUCCESSFUL)
+            else:
+                partition.enter_replica(broker, ReplicaState.DELETION_INELIGIBLE)
+                self._halt(partition.name.topic, f"broker {broker} answered {error.name}")
+        return self.resume()
+
+    def go_offline(self, partition: Partition, brokers: Collection[int]) -> None:
+        """Replicas that were to be deleted are gone before they answered."""
+        for replica in partition.assignment.replicas:
+            if replica not in brokers:
+                continue
+            if partition.replicas[replica] is ReplicaState.DELETION_STARTED:
+                partition.enter_replica(replica, ReplicaState.DELETION_INELIGIBLE)
+                self._halt(partition.name.topic, f"broker {replica} went away")
+
+    def come_online(self, brokers: Collection[int]) -> list[Effect]:
+        """Brokers came back: topics that waited for them need not wait longer."""
+        for name in sorted(self.halted):
+            held_by = {
+                replica
+                for partition in self._context.topics[name].partitions.values()
+                for replica in partition.assignment.replicas
+            }
+            if not held_by.isdisjoint(brokers):
+                del self.halted[name]
+        return self.resume()
+
+    def removed(self, names: Iterable[str]) -> None:
+        """Nothing is left of these topics in the store."""
+        for name in names:
+            for partition in self._context.topics[name].partitions.values():
+                for replica in partition.replicas:
+                    partition.enter_replica(replica, ReplicaState.NON_EXISTENT)
+            self._batch.decided(Decision(Verdict.TOPIC_DELETED, name, ASKED))
+            self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """A topic is not known any longer."""
+        topic = self._context.topics.pop(name)
+        for broken in self._context.offline_dirs.values():
+            broken.difference_update(partition.name for partition in topic.partitions.values())
+        self._context.being_deleted.discard(name)
+        self._started.discard(name)
+        self.halted.pop(name, None)
