@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.coord.memory import MemoryStore, MemoryTree
+from odradek.coord.sqlite import SqliteStore
 from odradek.coord.store import (
     BadVersionError,
     Check,
@@ -41,7 +42,33 @@ class MemoryWorld:
         self.tree.expire(store.session_id)
 
 
-WORLDS = [MemoryWorld]
+class SqliteWorld:
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory / "coordination"
+        self.stores = []
+
+    def run(self, main):
+        asyncio.run(self._run_and_close(main))
+
+    async def _run_and_close(self, main):
+        try:
+            await main
+        finally:
+            for store in self.stores:
+                await store.close()
+
+    async def connect(self):
+        store = SqliteStore(str(self.directory), wall_ms=lambda: 1_000_000)
+        self.stores.append(store)
+        await store.open()
+        return store
+
+    async def expire(self, store):
+        bystander = await self.connect()
+        bystander._bury(store.session_id)
+
+
+WORLDS = [MemoryWorld, SqliteWorld]
 
 
 def contract(test: Callable[[Any], Awaitable[None]]) -> Callable[..., None]:

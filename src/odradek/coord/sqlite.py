@@ -1,0 +1,446 @@
+"""The store in a SQLite file: for all brokers of one machine, each a process of its own.
+
+`sqlite_file` keeps the tree, `presence` knows who lives; here they become the contract.
+
+* **Reads** are short queries on the loop (microseconds; in WAL mode nobody makes them wait).
+  Each first takes in what has happened since the last one, in the same snapshot, and calls the
+  watchers: so no reader sees a change before its watch has told it.
+* **Writes** queue up; all that wait go into one transaction, each with an outcome of its own.
+  Its statements run on the loop in slices, but what may take long - the turn to write, and the
+  commit with its fsync - runs in the one thread, and releases the GIL there.
+* **Watches** across processes: after a commit a byte wakes the others, who look into the
+  table of changes. Once a second everybody looks anyway, should a byte have been lost.
+* **Sessions** end by `close`, by the death of their process (within milliseconds), or by its
+  silence (after the session's time-out). Whoever notices first writes it down; the owner, if it
+  was only asleep, finds that out with its next step.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from odradek.coord.presence import TICK_S, Presence
+from odradek.coord.sqlite_file import (
+    ROWS_PER_SLICE,
+    StoreFile,
+    changes_since,
+    child_paths,
+    find_node,
+    find_nodes,
+    look,
+    session_time_outs,
+)
+from odradek.coord.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    MultiError,
+    NoNodeError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    SetData,
+    Stat,
+    StoreError,
+    Watcher,
+)
+from odradek.coord.tree import Draft, check_path, name_of
+from odradek.coord.watches import Watches
+
+T = TypeVar("T")
+
+_SLICE_S: Final = 0.002
+_WRITES_PER_COMMIT_MAX: Final = 2_000
+
+
+class _Write:
+    """A write that waits for its commit. `session` must still live then; 0: it need not."""
+
+    __slots__ = ("change", "done", "outcome", "session")
+
+    def __init__(self, session: int, change: Callable[[Draft], Any]) -> None:
+        self.session = session
+        self.change = change
+        self.outcome: Any = None  # a StoreError, or what `change` returned
+        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(self) -> None:
+        if self.done.done():  # who asked was cancelled
+            return
+        if isinstance(self.outcome, StoreError):
+            self.done.set_exception(self.outcome)
+        else:
+            self.done.set_result(self.outcome)
+
+
+class SqliteStore:
+    """One broker's session; see `odradek.coord.store.Store` for the contract."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        wall_ms: Callable[[], int],
+        session_timeout_ms: int = 18_000,
+    ) -> None:
+        self.on_session_lost: Callable[[], None] | None = None
+        self._directory = directory
+        self._wall_ms = wall_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._session = 0
+        self._file: StoreFile | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._presence: Presence | None = None
+        self._watches = Watches()
+        self._seen = 0  # the last change taken in
+        self._waiting: deque[_Write] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------------------- sessions
+
+    @property
+    def session_id(self) -> int:
+        """The present session; 0 before `open` and after its expiry."""
+        return self._session
+
+    async def open(self) -> None:
+        """Begin a session; strike out those whose processes are dead.
+
+        Raises:
+            StartupError: the file cannot be used; the message says what to do.
+        """
+        assert not self._session, "the session is still open"
+        if self._file is None:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            self._thread = self._thread or ThreadPoolExecutor(1, "odradek-store")
+            path = os.path.join(self._directory, "store.db")
+            self._file = await self._in_thread(lambda: StoreFile(path))
+        presence = Presence(self._directory, woken=self._take_in_news, died=self._bury)
+        try:
+            session = await self._write(lambda draft: self._register(draft, presence), session=0)
+            await presence.begin()
+        except BaseException:
+            presence.end()
+            raise
+        self._watches.clear()
+        self._seen, _ = look(self._file.reader, session)
+        self._session = session
+        self._presence = presence
+        for other in session_time_outs(self._file.reader):
+            if other != session:
+                presence.greet(other)
+        self._tick()
+
+    async def close(self) -> None:
+        """End the session, and let go of the file."""
+        session = self._session
+        try:
+            if session:
+                await self._write(
+                    lambda draft: self._opened().end_session(session, draft), session=0
+                )
+        finally:
+            self._leave()
+            while self._writer is not None:
+                await asyncio.wait([self._writer])
+            if self._thread is not None:
+                self._thread.shutdown()
+                self._thread = None
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _register(self, draft: Draft, presence: Presence) -> int:
+        file = self._opened()
+        for known in file.sessions():
+            if presence.is_free(known):  # killed, and nobody was there to notice
+                file.end_session(known, draft)
+                presence.forget(known)
+        session = file.next_session(self._session_timeout_ms)
+        # Locked and listening before the commit lets anybody know of it.
+        presence.claim(session, timeout_ms=self._session_timeout_ms)
+        return session
+
+    def _leave(self) -> None:
+        self._session = 0
+        self._watches.clear()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        if self._presence is not None:
+            self._presence.end()
+            self._presence = None
+
+    # ------------------------------------------------------------------ other processes
+
+    def _tick(self) -> None:
+        delay_s = min(TICK_S, self._session_timeout_ms / 4000)
+        self._ticker = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        self._take_in_news()
+        if self._presence is not None:  # None: the news was that our session is over
+            self._presence.tick(session_time_outs(self._opened().reader))
+
+    def _take_in_news(self) -> None:
+        """Somebody has changed something, or may have: fire the watches."""
+        if self._session:
+            with suppress(SessionExpiredError):  # `on_session_lost` was told
+                self._read(lambda _: None)
+
+    def _bury(self, session: int) -> None:
+        """A session's process is dead, or silent for too long: end it, if nobody else has."""
+        self._take_in_news()
+        presence = self._presence
+        if presence is None or session not in session_time_outs(self._opened().reader):
+            return
+
+        def change(draft: Draft) -> None:
+            self._opened().end_session(session, draft)
+            presence.forget(session)
+
+        # Should it fail, the next tick tries again.
+        self._enqueue(change).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # ---------------------------------------------------------------------------- reads
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """A node's data."""
+
+        def query(reader: sqlite3.Connection) -> tuple[bytes | None, Stat]:
+            node = find_node(reader, path)
+            if node is None:
+                raise NoNodeError(f"{path} does not exist")
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return node.data, node.stat()
+
+        check_path(path)
+        return self._read(query)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """Whether a node is there."""
+
+        def query(reader: sqlite3.Connection) -> Stat | None:
+            node = find_node(reader, path)
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return node.stat() if node else None
+
+        check_path(path)
+        return self._read(query)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names below a node."""
+
+        def query(reader: sqlite3.Connection) -> list[str]:
+            if find_node(reader, path) is None:
+                raise NoNodeError(f"{path} does not exist")
+            if watch is not None:
+                self._watches.watch_children(path, watch)
+            return [name_of(child) for child in child_paths(reader, path)]
+
+        check_path(path)
+        return self._read(query)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Many nodes, in slices."""
+        answers: list[tuple[bytes | None, Stat] | None] = []
+        for start in range(0, len(paths), ROWS_PER_SLICE):
+            if start:
+                await asyncio.sleep(0)
+            chunk = list(paths[start : start + ROWS_PER_SLICE])
+            found = self._read(partial(find_nodes, paths=chunk))
+            for path in chunk:
+                node = found.get(path)
+                answers.append((node.data, node.stat()) if node else None)
+        return answers
+
+    def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Query one snapshot; before that, take in the news that it contains."""
+        session = self._check_session()
+        reader = self._opened().reader
+        fired: list[Watcher] = []
+        try:
+            reader.execute("BEGIN")
+            try:
+                last, lives = look(reader, session)
+                if lives:
+                    fired = self._absorb(reader, last)
+                    return query(reader)
+            finally:
+                reader.execute("COMMIT")
+                for watcher in fired:
+                    watcher()
+        except sqlite3.Error as error:
+            raise StoreError(f"coordination store {self._opened().path}: {error}") from error
+        self._leave()
+        if self.on_session_lost is not None:
+            self.on_session_lost()
+        raise SessionExpiredError(f"session {session} is over")
+
+    def _absorb(self, reader: sqlite3.Connection, last: int) -> list[Watcher]:
+        if last == self._seen:
+            return []
+        changes = changes_since(reader, self._seen)
+        self._seen = last
+        return self._watches.all_fired() if changes is None else self._watches.fired_by(changes)
+
+    def _check_session(self) -> int:
+        if not self._session:
+            raise SessionExpiredError("the session is over, or was not yet opened")
+        return self._session
+
+    def _opened(self) -> StoreFile:
+        assert self._file is not None, "the store is not open"
+        return self._file
+
+    # --------------------------------------------------------------------------- writes
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Make a node."""
+        operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
+        session = self._check_session()
+
+        def change(draft: Draft) -> Result:
+            if make_parents:
+                return draft.create_with_parents(operation, session=session)
+            return draft.single(operation, session=session)
+
+        made = await self._write(change)
+        assert isinstance(made, str)
+        return made
+
+    async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """Write a node's data."""
+        stat = await self._single(SetData(path, data, version))
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node."""
+        await self._single(Delete(path, version))
+
+    async def _single(self, operation: Operation) -> Result:
+        session = self._check_session()
+        return await self._write(lambda draft: draft.single(operation, session=session))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """All or none."""
+        session = self._check_session()
+        return await self._write(partial(_multi, operations, session))
+
+    async def multi_many(
+        self, batches: Sequence[Sequence[Operation]]
+    ) -> list[list[Result] | MultiError]:
+        """Many multis, in one commit."""
+        session = self._check_session()
+        outcomes = await asyncio.gather(
+            *(self._enqueue(partial(_multi, operations, session)) for operations in batches),
+            return_exceptions=True,
+        )
+        results: list[list[Result] | MultiError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, MultiError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    async def _write(self, change: Callable[[Draft], T], session: int | None = None) -> T:
+        result: T = await self._enqueue(change, session)
+        return result
+
+    def _enqueue(
+        self, change: Callable[[Draft], Any], session: int | None = None
+    ) -> asyncio.Future[Any]:
+        """Have a change made. Its session must still live then, unless it is 0."""
+        write = _Write(self._check_session() if session is None else session, change)
+        self._waiting.append(write)
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._drain())
+        return write.done
+
+    async def _drain(self) -> None:
+        """Commit until nothing waits. What arrives during one commit shares the next."""
+        batch: list[_Write] = []
+        try:
+            while self._waiting:
+                count = min(len(self._waiting), _WRITES_PER_COMMIT_MAX)
+                batch = [self._waiting.popleft() for _ in range(count)]
+                await self._transact(batch)
+                for write in batch:
+                    write.settle()
+        finally:
+            self._writer = None
+            for write in (*batch, *self._waiting):  # none is left unless we failed
+                write.done.cancel()
+
+    async def _transact(self, batch: Sequence[_Write]) -> None:
+        """One transaction: fills in the outcome of each write."""
+        file = self._opened()
+        try:
+            if not file.try_begin():
+                await self._in_thread(file.begin)
+            try:
+                has_changes = await self._apply(batch)
+            except BaseException:
+                file.rollback()
+                raise
+            if not has_changes:
+                file.rollback()
+                return
+            await self._in_thread(file.commit)
+        except (StoreError, sqlite3.Error) as error:
+            failure = error
+            if not isinstance(error, StoreError):
+                failure = StoreError(f"coordination store {file.path}: {error}")
+            for write in batch:
+                write.outcome = failure
+            return
+        if self._presence is not None:
+            self._presence.wake()
+        self._take_in_news()
+
+    async def _apply(self, batch: Sequence[_Write]) -> bool:
+        file = self._opened()
+        loop = asyncio.get_running_loop()
+        draft = file.draft(self._wall_ms())
+        sessions = {0, *file.sessions()}
+        slice_end = loop.time() + _SLICE_S
+        for write in batch:
+            if write.session not in sessions:
+                write.outcome = SessionExpiredError(f"session {write.session} is over")
+                continue
+            try:
+                write.outcome = write.change(draft)
+            except StoreError as error:
+                write.outcome = error
+            if loop.time() > slice_end:
+                await asyncio.sleep(0)
+                slice_end = loop.time() + _SLICE_S
+        if not draft.changes:
+            return file.has_changes
+        for _ in file.write_draft(draft):
+            await asyncio.sleep(0)
+        return True
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        assert self._thread is not None
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _multi(operations: Sequence[Operation], session: int, draft: Draft) -> list[Result]:
+    return draft.multi(operations, session=session)

@@ -1,0 +1,293 @@
+"""The file of the SQLite store: its tables, its write lock, and what is wrong with it.
+
+    nodes      the tree, a row each
+    changes    what happened to which node, numbered: from it every process fires its watches.
+               Old rows are dropped; who finds a gap has been asleep and fires all it has.
+    sessions   who is there
+    counters   last transaction id, last session id, last change
+
+Blocking calls, without threads or loop of their own: `odradek.coord.sqlite` decides who makes them
+where. Two connections: `reader` for short reads on the loop, which in WAL mode neither wait for
+writers nor hold them up, and `writer` for the one transaction at a time. Writers of all
+processes queue at a file lock, for it is fair and wakes the next one at once; SQLite's own would
+have them sleep and try again.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from odradek.coord.store import ConnectionLostError, StoreError
+from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, ChangeKind, Draft, Node, parent_of
+from odradek.model.errors import StartupError
+
+APPLICATION_ID: Final = 0x4F647261  # "Odra"
+SCHEMA_VERSION: Final = 1
+CHANGES_KEPT: Final = 16_384
+FOREIGN_LOCK_WAIT_MS: Final = 5_000
+ROWS_PER_SLICE: Final = 400  # about a millisecond
+
+_SCHEMA: Final = """
+CREATE TABLE nodes(
+    path TEXT PRIMARY KEY, parent TEXT, data BLOB, version INTEGER, created_id INTEGER,
+    modified_id INTEGER, created_ms INTEGER, modified_ms INTEGER, owner INTEGER,
+    children_count INTEGER, creations INTEGER
+) WITHOUT ROWID;
+CREATE INDEX nodes_by_parent ON nodes(parent);
+CREATE INDEX nodes_by_owner ON nodes(owner) WHERE owner != 0;
+CREATE TABLE changes(number INTEGER PRIMARY KEY, path TEXT, kind INTEGER);
+CREATE TABLE sessions(id INTEGER PRIMARY KEY, timeout_ms INTEGER);
+CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
+INSERT INTO counters VALUES ('transaction', 0), ('session', 0), ('change', 0);
+"""
+_NODE: Final = (
+    "data, version, created_id, modified_id, created_ms, modified_ms, owner, "
+    "children_count, creations"
+)
+_FIND: Final = f"SELECT {_NODE} FROM nodes WHERE path = ?"
+_PUT: Final = f"INSERT OR REPLACE INTO nodes(path, parent, {_NODE}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+
+
+class StoreFile:
+    """One process's hold on the file; `path` is made if it is not there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.has_changes = False  # of sessions, in this transaction
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Never opened but by SQLite once it is there: to close any other descriptor of the
+        # file would drop the POSIX locks that this process has on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        try:
+            self.writer = self._connect()
+            self.reader = self._connect()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def close(self) -> None:
+        """Let go."""
+        self.reader.close()
+        self.writer.close()
+        os.close(self._lock)
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=FOREIGN_LOCK_WAIT_MS / 1000,
+                isolation_level=None,  # transactions begin and end where we say
+                check_same_thread=False,  # one thread at a time, though not always the same
+            )
+        except sqlite3.Error as error:
+            raise StartupError(f"coordination store {self.path}: {error}") from error
+        try:
+            self._prepare(connection)
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise StartupError(
+                f"coordination store {self.path}: {error}; if another program holds it, "
+                "close that one"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise StartupError(
+                f"coordination store {self.path}: {error}; put back a copy, or move the file "
+                "away and lose the topics' metadata"
+            ) from error
+        except StartupError:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if application not in (0, APPLICATION_ID):
+            raise StartupError(f"coordination store {self.path}: the file of another program")
+        if version > SCHEMA_VERSION:
+            raise StartupError(
+                f"coordination store {self.path}: written by a newer Odradek (schema {version}, "
+                f"this one knows {SCHEMA_VERSION}); start that version"
+            )
+        if version == SCHEMA_VERSION:
+            connection.execute("PRAGMA synchronous = FULL")
+            return
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:  # nobody was faster
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute(_PUT, (ROOT, None, *EMPTY_ROOT))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+
+    # --------------------------------------------------------------------- transactions
+
+    def try_begin(self) -> bool:
+        """Begin a transaction if no process is in one."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._begin()
+        return True
+
+    def begin(self) -> None:
+        """Begin a transaction when it is our turn."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.has_changes = False
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            raise StoreError(f"coordination store {self.path}: {error}") from error
+
+    def commit(self) -> None:
+        """End the transaction: its changes are on the disk when this returns.
+
+        Raises:
+            ConnectionLostError: the disk failed; whether they are there, nobody can say.
+        """
+        try:
+            self.writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise ConnectionLostError(f"coordination store {self.path}: {error}") from error
+        finally:
+            self.rollback()
+
+    def rollback(self) -> None:
+        """End the transaction without a trace, if it has not ended; let the next one in."""
+        if self.writer.in_transaction:
+            self.writer.execute("ROLLBACK")
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    # ------------------------------------------------------------- within a transaction
+
+    def draft(self, now_ms: int) -> Draft:
+        """A draft over the nodes as they stand."""
+        seen: dict[str, Node | None] = {}  # /controller_epoch is checked by every multi of many
+
+        def find(path: str) -> Node | None:
+            if path not in seen:
+                seen[path] = find_node(self.writer, path)
+            return seen[path]
+
+        return Draft(find, last_transaction_id=self._counter("transaction"), now_ms=now_ms)
+
+    def write_draft(self, draft: Draft) -> Iterator[None]:
+        """Put down what a draft holds; yields now and then, to let others use the thread."""
+        put = (
+            (path, None if path == ROOT else parent_of(path), *node)
+            for path, node in draft.nodes.items()
+            if node is not None
+        )
+        gone = ((path,) for path, node in draft.nodes.items() if node is None)
+        number = self._counter("change")
+        changes = ((number + 1 + i, *change) for i, change in enumerate(draft.changes))
+        for statement, rows in (
+            (_PUT, put),
+            ("DELETE FROM nodes WHERE path = ?", gone),
+            ("INSERT INTO changes VALUES (?,?,?)", changes),
+        ):
+            while chunk := [row for row, _ in zip(rows, range(ROWS_PER_SLICE), strict=False)]:
+                self.writer.executemany(statement, chunk)
+                yield
+        self._set_counter("transaction", draft.last_transaction_id)
+        self._count_changes(number, len(draft.changes))
+
+    def sessions(self) -> list[int]:
+        """All sessions there are, in the eyes of the transaction."""
+        return [row[0] for row in self.writer.execute("SELECT id FROM sessions ORDER BY id")]
+
+    def next_session(self, timeout_ms: int) -> int:
+        """Note down a new session."""
+        session = self._counter("session") + 1
+        self._set_counter("session", session)
+        self.writer.execute("INSERT INTO sessions VALUES (?,?)", (session, timeout_ms))
+        self.has_changes = True
+        return session
+
+    def end_session(self, session: int, draft: Draft) -> bool:
+        """Strike a session out, with its ephemeral nodes. False if it was struck out before."""
+        if not self.writer.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount:
+            return False
+        rows = self.writer.execute("SELECT path FROM nodes WHERE owner = ?", (session,))
+        stored = {path for (path,) in rows if path not in draft.nodes}
+        drafted = {p for p, node in draft.nodes.items() if node and node.owner == session}
+        draft.expire(sorted(stored | drafted))
+        self.has_changes = True
+        return True
+
+    def _counter(self, name: str) -> int:
+        row = self.writer.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+        assert isinstance(row[0], int)
+        return row[0]
+
+    def _set_counter(self, name: str, value: int) -> None:
+        self.writer.execute("UPDATE counters SET value = ? WHERE name = ?", (value, name))
+
+    def _count_changes(self, number: int, more: int) -> None:
+        self._set_counter("change", number + more)
+        # Seldom, for a delete costs more than the insert did.
+        if number // 1024 != (number + more) // 1024:
+            self.writer.execute(
+                "DELETE FROM changes WHERE number <= ?", (number + more - CHANGES_KEPT,)
+            )
+
+
+# ---------------------------------------------------------------------------------- reads
+
+
+def find_node(connection: sqlite3.Connection, path: str) -> Node | None:
+    """A node, if it is there."""
+    row = connection.execute(_FIND, (path,)).fetchone()
+    return Node(*row) if row else None
+
+
+def find_nodes(connection: sqlite3.Connection, paths: list[str]) -> dict[str, Node]:
+    """Those of the nodes that are there, at most ROWS_PER_SLICE."""
+    marks = ",".join("?" * len(paths))
+    rows = connection.execute(f"SELECT path, {_NODE} FROM nodes WHERE path IN ({marks})", paths)
+    return {row[0]: Node(*row[1:]) for row in rows}
+
+
+def child_paths(connection: sqlite3.Connection, path: str) -> list[str]:
+    """The paths one level below, sorted."""
+    rows = connection.execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,))
+    return [row[0] for row in rows]
+
+
+def session_time_outs(connection: sqlite3.Connection) -> dict[int, int]:
+    """The time-out of every session, in milliseconds."""
+    return dict(connection.execute("SELECT id, timeout_ms FROM sessions").fetchall())
+
+
+def look(connection: sqlite3.Connection, session: int) -> tuple[int, bool]:
+    """The number of the last change, and whether a session lives."""
+    last, lives = connection.execute(
+        "SELECT value, EXISTS (SELECT 1 FROM sessions WHERE id = ?) "
+        "FROM counters WHERE name = 'change'",
+        (session,),
+    ).fetchone()
+    return last, bool(lives)
+
+
+def changes_since(connection: sqlite3.Connection, since: int) -> list[Change] | None:
+    """What has happened after the change of this number; None if not all of it is known."""
+    rows = connection.execute(
+        "SELECT number, path, kind FROM changes WHERE number > ? ORDER BY number", (since,)
+    ).fetchall()
+    if not rows or rows[0][0] != since + 1:
+        return None
+    return [Change(path, ChangeKind(kind)) for _, path, kind in rows]
