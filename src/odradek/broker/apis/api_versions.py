@@ -1,0 +1,65 @@
+"""ApiVersions (18), versions 0-4: which APIs and versions do you serve?
+
+The first thing every client asks, so the one API whose errors every client has to understand.
+
+Behaviour:
+    * A version we do not serve is answered in the layout of v0 with UNSUPPORTED_VERSION and
+      one entry, ApiVersions itself: the client tries again with what it finds there (KIP-511).
+    * From v3 on the client says its name and version; characters that could not stand in a
+      metric's name are INVALID_REQUEST.
+    * Features: none supported, none finalized, finalized epoch 0: a ZooKeeper-mode cluster.
+
+Versions:
+    v1 throttle time    v3 flexible (the response's header stays v0), client software, features
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from odradek.broker.session import Session
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+class ServedRange(NamedTuple):
+    """An API and the versions of it that are advertised."""
+
+    api_key: int
+    first: int
+    last: int
+
+
+def api_versions(
+    session: Session, request: ApiVersionsRequest, api_version: int, served: Iterable[ServedRange]
+) -> ApiVersionsResponse:
+    """The list of what is served on this listener."""
+    if api_version >= 3:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _NAME.match(text):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        session.software_name = request.client_software_name
+        session.software_version = request.client_software_version
+    response = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api.api_key, min_version=api.first, max_version=api.last)
+            for api in served
+        ]
+    )
+    if api_version >= 3:
+        response.finalized_features_epoch = 0
+    return response
+
+
+def unsupported(first: int, last: int) -> ApiVersionsResponse:
+    """The answer, to be encoded as v0, to a version of ApiVersions that is not served."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=18, min_version=first, max_version=last)],
+    )

@@ -1,0 +1,360 @@
+"""Fetch (1), versions 4-17: read record batches, as a consumer or as a follower.
+
+Behaviour:
+    * Answered when `min_bytes` are there, something has to be said at once (an error, a
+      diverging epoch, a follower owed a newer HW), or `max_wait_ms` are over.
+    * The first partition with data gives at least one batch, however large; after it the
+      response stays within `max_bytes`.
+    * Consumers read up to the high watermark, or up to the last stable offset with the list of
+      aborted transactions; followers up to the end of the log.
+    * A follower's fetch acknowledges everything before its offset. Only who may act for the
+      cluster may call himself a follower (CVE-2018-1288).
+    * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
+      only partitions with records or news; a full one names all.
+
+Versions:
+    see `odradek.wire.messages.fetch`
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.fetching import Fetcher, Reading
+from odradek.broker.partition import Partition
+from odradek.broker.purgatory import Purgatory, Waiting
+from odradek.broker.quotas import Quotas
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.session import Session
+from odradek.log.disk import StorageError
+from odradek.log.slices import ColdRead
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.net.connection import Connection, Place
+from odradek.obs.metrics import BrokerMetrics
+from odradek.replica.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSessionCache,
+    PartitionKey,
+    Wanted,
+)
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import decoder
+from odradek.wire.header import RequestHeader
+from odradek.wire.messages.fetch import FetchRequest, PartitionData, encode_fetch_response
+
+READ_COMMITTED: Final = 1
+BY_TOPIC_ID_SINCE: Final = 13
+CONSUMER: Final = -1
+
+
+class FetchApi:
+    """Serves Fetch; owns the fetch sessions of one broker."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory,
+        *,
+        quotas: Quotas,
+        metrics: BrokerMetrics,
+        randomness: random.Random,
+        now_ms: Callable[[], int],
+        throttle: Callable[[Connection, int], None],
+        knows_topic_id: Callable[[bytes], bool],
+        session_slots: int,
+        fetch_bytes_max: int,
+    ) -> None:
+        self.sessions = FetchSessionCache(slots=session_slots)
+        self.fetch_bytes_max = fetch_bytes_max
+        self._replicas = replicas
+        self.purgatory = purgatory
+        self._quotas = quotas
+        self._metrics = metrics
+        self._random = randomness
+        self.now_ms = now_ms
+        self._throttle = throttle
+        self._knows_topic_id = knows_topic_id
+
+    def handle(
+        self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
+    ) -> None:
+        """Answer now, or take a place in the line and wait."""
+        request, _ = decoder(FetchRequest, header.api_version)(frame, position)
+        follower_id = follower_of(request)
+        session: Session = connection.session
+        if follower_id >= 0 and not session.authorize(
+            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            self._refuse(connection, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return
+        fetcher = self._fetcher(request, header.api_version, follower_id)
+        if isinstance(fetcher, ErrorCode):
+            self._refuse(connection, header, fetcher)
+            return
+        FetchCall(self, connection, header, request, fetcher).run()
+
+    # ---------------------------------------------------------------------- sessions
+
+    def _fetcher(
+        self, request: FetchRequest, api_version: int, follower_id: int
+    ) -> Fetcher | ErrorCode:
+        """The session that this request goes on with, or a new one."""
+        by_topic_id = api_version >= BY_TOPIC_ID_SINCE
+        now_ms = self.now_ms()
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            resumed = self.sessions.resume(
+                request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=now_ms
+            )
+            if isinstance(resumed, ErrorCode):
+                return resumed
+            assert isinstance(resumed, Fetcher)
+            self._wants(resumed, request, follower_id, now_ms)
+            return resumed
+        if request.session_id != NO_SESSION:
+            self._end(self.sessions.close(request.session_id))
+        fetcher = Fetcher(
+            self._find,
+            self.purgatory,
+            by_topic_id=by_topic_id,
+            follower_id=follower_id,
+            now_ms=now_ms,
+        )
+        self._wants(fetcher, request, follower_id, now_ms)
+        if request.session_epoch == INITIAL_EPOCH and fetcher.partitions:
+            drawn = self._random.randrange(1, 1 << 31)
+            self._end(self.sessions.admit(fetcher, session_id=drawn, now_ms=now_ms))
+        return fetcher
+
+    def _wants(
+        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
+    ) -> None:
+        if request.forgotten_topics_data:
+            by_id = fetcher.by_topic_id
+            fetcher.leave(
+                fetcher.forget(
+                    [
+                        (topic.topic_id if by_id else topic.topic, index)
+                        for topic in request.forgotten_topics_data
+                        for index in topic.partitions
+                    ]
+                )
+            )
+        if request.topics:
+            fetcher.want(_wanted(request, by_topic_id=fetcher.by_topic_id))
+            if follower_id >= 0:
+                self._acknowledged(fetcher, request, follower_id, now_ms)
+
+    def _acknowledged(
+        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
+    ) -> None:
+        for wanted in _wanted(request, by_topic_id=fetcher.by_topic_id):
+            partition = fetcher.partition_of(fetcher.partitions[wanted.key])
+            if (
+                isinstance(partition, Partition)
+                and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
+            ):
+                partition.follower_fetched(follower_id, wanted.fetch_offset, now_ms)
+
+    def _find(self, key: PartitionKey, follower_id: int) -> Partition | ErrorCode:
+        del follower_id
+        topic, index = key
+        if isinstance(topic, str):
+            return self._replicas.find(topic, index)
+        name = self._replicas.topic_name(topic)
+        if name is None:
+            known = self._knows_topic_id(topic)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_ID
+        return self._replicas.find(name, index)
+
+    def _end(self, session: object) -> None:
+        if isinstance(session, Fetcher):
+            session.leave_all()
+
+    # ----------------------------------------------------------------------- answers
+
+    def answer(
+        self, call: "FetchCall", answers: list[tuple[PartitionKey, PartitionData]], size_bytes: int
+    ) -> list[bytes | bytearray | memoryview]:
+        """Encode a response and count it."""
+        connection, header = call.connection, call.header
+        throttle_ms = self._quotas.fetched(connection.session, size_bytes)
+        if throttle_ms:
+            self._throttle(connection, throttle_ms)
+        topics: dict[bytes | str, list[PartitionData]] = {}
+        for (topic, _), answer in answers:
+            topics.setdefault(topic, []).append(answer)
+        self._metrics.fetched(size_bytes, follower=call.fetcher.follower_id >= 0)
+        self._metrics.requests.answered(
+            ApiKey.FETCH, header.api_version, self.now_ms() - call.started_ms
+        )
+        return encode_fetch_response(
+            header.correlation_id,
+            header.api_version,
+            topics=list(topics.items()),
+            throttle_time_ms=throttle_ms,
+            session_id=call.fetcher.id,
+        )
+
+    def storage_failed(self, error: StorageError) -> None:
+        """A read failed: the directory goes offline, which answers whoever reads from it."""
+        self._replicas.storage_failed(error)
+
+    def _refuse(self, connection: Connection, header: RequestHeader, error: ErrorCode) -> None:
+        connection.respond(
+            encode_fetch_response(
+                header.correlation_id, header.api_version, topics=[], error_code=error
+            )
+        )
+
+
+class FetchCall(Waiting):
+    """One fetch request, answered now or later."""
+
+    __slots__ = (
+        "_allowed", "_api", "_place", "_warmed", "connection", "fetcher", "header", "request",
+        "started_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api: FetchApi,
+        connection: Connection,
+        header: RequestHeader,
+        request: FetchRequest,
+        fetcher: Fetcher,
+    ) -> None:
+        super().__init__()
+        self.connection = connection
+        self.header = header
+        self.request = request
+        self.fetcher = fetcher
+        self.started_ms = api.now_ms()
+        self._api = api
+        self._place: Place | None = None
+        self._allowed: dict[str, bool] = {}
+        self._warmed = False
+
+    def run(self) -> None:
+        """The first look."""
+        previous = self.fetcher.waiting
+        if previous is not None and not previous.done:
+            # The fetcher has given up on its last request (it asks again in the same session).
+            previous.expire()
+        reading = self._read()
+        if reading.cold is not None or not self._is_enough(reading):
+            self._wait(reading)
+        else:
+            self.connection.respond(self._answer(reading))
+            self._over()
+
+    def look_again(self) -> None:
+        """Something is ready."""
+        if self.connection.closing:
+            self._finish(None)
+            return
+        reading = self._read()
+        if reading.cold is not None:
+            self._warm(reading.cold)
+        elif self._is_enough(reading):
+            self._finish(reading)
+        else:
+            self.fetcher.sleep(self, self._missing_bytes(reading))
+
+    def expire(self) -> None:
+        """The time is up: answer with what there is, from memory if need be with nothing."""
+        reading = self._read()
+        self._finish(reading)
+
+    # ------------------------------------------------------------------------ inside
+
+    def _read(self) -> Reading:
+        request = self.request
+        reading = Reading(
+            self.fetcher,
+            bytes_max=min(request.max_bytes, self._api.fetch_bytes_max),
+            read_committed=request.isolation_level == READ_COMMITTED,
+            may_read=self._may_read,
+            wait=self._warmed,
+        )
+        reading.read_ready()
+        return reading
+
+    def _may_read(self, topic: str) -> bool:
+        allowed = self._allowed.get(topic)
+        if allowed is None:
+            allowed = self._allowed[topic] = self.fetcher.follower_id >= 0 or bool(
+                self.connection.session.authorize(AclOperation.READ, ResourceType.TOPIC, topic)
+            )
+        return allowed
+
+    def _is_enough(self, reading: Reading) -> bool:
+        return (
+            reading.urgent
+            or reading.bytes >= self.request.min_bytes
+            or self.request.max_wait_ms <= 0
+            or not self.fetcher.partitions
+        )
+
+    def _missing_bytes(self, reading: Reading) -> int:
+        return max(self.request.min_bytes - reading.bytes, 1)
+
+    def _wait(self, reading: Reading) -> None:
+        self._place = self.connection.later()
+        self.fetcher.sleep(self, self._missing_bytes(reading))
+        self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
+        if reading.cold is not None:
+            self._warm(reading.cold)
+
+    def _warm(self, cold: ColdRead) -> None:
+        """Have the data brought into memory, then look again."""
+
+        def loaded(error: StorageError | None) -> None:
+            if error is not None:
+                self._api.storage_failed(error)
+            if not self.done:
+                self._warmed = True
+                self._api.purgatory.wake(self)
+
+        cold.load(loaded)
+
+    def _finish(self, reading: Reading | None) -> None:
+        self._api.purgatory.finish(self)
+        assert self._place is not None
+        place, self._place = self._place, None
+        place.fill(self._answer(reading) if reading is not None else [])
+        self._over()
+
+    def _answer(self, reading: Reading) -> list[bytes | bytearray | memoryview]:
+        if self.request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            reading.describe_rest()
+        return self._api.answer(self, reading.told(), reading.bytes)
+
+    def _over(self) -> None:
+        if self.fetcher.waiting is self:
+            self.fetcher.waiting = None
+        if self.fetcher.id == NO_SESSION:
+            self.fetcher.leave_all()
+
+
+def follower_of(request: FetchRequest) -> int:
+    """The broker that asks, or -1 for a consumer."""
+    state = request.replica_state
+    return state.replica_id if state is not None else request.replica_id
+
+
+def _wanted(request: FetchRequest, *, by_topic_id: bool) -> list[Wanted]:
+    return [
+        Wanted(
+            (topic.topic_id if by_topic_id else topic.topic, asked.partition),
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    ]

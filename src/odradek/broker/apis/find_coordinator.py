@@ -1,0 +1,101 @@
+"""FindCoordinator (10), versions 0-6: which broker minds this group or transactional id?
+
+The coordinator is the leader of one partition of an internal topic, chosen by the hash of the
+key (Java's string hash). The internal topic is made when it is first asked for.
+
+Behaviour:
+    * COORDINATOR_NOT_AVAILABLE while the topic is being made or its partition has no leader.
+    * An unknown type of key is INVALID_REQUEST.
+
+Versions:
+    v1 key types    v3 flexible    v4 many keys at once
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.session import Session
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_TOPICS: Final = {_GROUP: GROUP_TOPIC, _TRANSACTION: TRANSACTION_TOPIC}
+_RESOURCES: Final = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+_REFUSALS: Final = {
+    _GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NOWHERE: Final = (-1, "", -1)
+
+
+def find_coordinator(
+    cache: MetadataCache,
+    session: Session,
+    request: FindCoordinatorRequest,
+    api_version: int,
+    *,
+    make_topic: Callable[[str], None],
+) -> FindCoordinatorResponse:
+    """Answer one key, or from v4 on many. `make_topic` begins to create an internal topic."""
+    keys = request.coordinator_keys if api_version >= 4 else [request.key]
+    found = [_find(cache, session, request.key_type, key, make_topic) for key in keys]
+    if api_version >= 4:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _find(
+    cache: MetadataCache,
+    session: Session,
+    key_type: int,
+    key: str,
+    make_topic: Callable[[str], None],
+) -> Coordinator:
+    topic_name = _TOPICS.get(key_type)
+    if topic_name is None:
+        return _refusal(key, ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
+    if not session.authorize(AclOperation.DESCRIBE, _RESOURCES[key_type], key):
+        return _refusal(key, _REFUSALS[key_type], None)
+    if not key:
+        return _refusal(key, ErrorCode.INVALID_REQUEST, "the key is empty")
+    topic = cache.topic(topic_name)
+    if topic is None:
+        make_topic(topic_name)
+        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    partition = topic.partitions.get(java_hash(key) % len(topic.partitions))
+    leader = cache.brokers.get(partition.leader) if partition else None
+    point = leader.end_point(session.listener) if leader else None
+    if leader is None or point is None:
+        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    return Coordinator(key=key, node_id=leader.id, host=point.host, port=point.port)
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode over UTF-16 code units, its sign bit cleared."""
+    value = 0
+    utf16 = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(utf16[::2], utf16[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+def _refusal(key: str, error: ErrorCode, message: str | None) -> Coordinator:
+    node_id, host, port = _NOWHERE
+    return Coordinator(
+        key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port
+    )

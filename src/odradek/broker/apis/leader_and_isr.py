@@ -1,0 +1,64 @@
+"""LeaderAndIsr (4), versions 0-7, from the controller: lead or follow these partitions.
+
+Behaviour:
+    * An older controller, or an order for an earlier life of this broker: refused whole.
+    * For each partition only a newer reign (or a newer partition epoch in the same) is obeyed;
+      the others are answered STALE_CONTROLLER_EPOCH.
+    * A partition whose directory has failed is KAFKA_STORAGE_ERROR: the controller takes its
+      replica here for offline.
+
+Versions:
+    v2 broker epoch    v3 adding, removing    v4 flexible    v5 topic ids, type
+    v6 leader recovery state    v7 KRaft controllers
+"""
+
+from odradek.broker.replica_manager import ReplicaManager, RoleOrder
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import LeaderAndIsr, TopicPartition
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+
+
+async def leader_and_isr(
+    replicas: ReplicaManager, request: LeaderAndIsrRequest
+) -> LeaderAndIsrResponse:
+    """Carry out the order; the caller has checked the controller's and the broker's epoch."""
+    orders = []
+    names = {}
+    for topic in request.topic_states:
+        names[topic.topic_name] = topic.topic_id
+        orders += [
+            _order(topic.topic_name, topic.topic_id, state) for state in topic.partition_states
+        ]
+    outcome = await replicas.take_roles(orders)
+    errors: dict[str, LeaderAndIsrTopicError] = {}
+    for partition, error in outcome.items():
+        topic_errors = errors.setdefault(
+            partition.topic, LeaderAndIsrTopicError(topic_id=names[partition.topic])
+        )
+        topic_errors.partition_errors.append(
+            LeaderAndIsrPartitionError(partition_index=partition.partition, error_code=error)
+        )
+    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(errors.values()))
+
+
+def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> RoleOrder:
+    return RoleOrder(
+        topic_partition=TopicPartition(topic, state.partition_index),
+        topic_id=bytes(topic_id),
+        state=LeaderAndIsr(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=tuple(state.isr),
+            store_version=state.partition_epoch,
+            leader_recovery_state=state.leader_recovery_state,
+        ),
+        controller_epoch=state.controller_epoch,
+        replicas=tuple(state.replicas),
+        is_new=state.is_new,
+    )

@@ -1,0 +1,132 @@
+"""ListOffsets (2), versions 1-9: where does a partition begin, end, or reach a time?
+
+Behaviour:
+    * timestamp >= 0: the first record stamped at or after it, and its stamp; -1, -1 if none.
+    * -1 latest: the high watermark; the last stable offset for read_committed; the log's end
+      for a follower. Right after an election the high watermark may still lie before the epoch's
+      first offset: what was readable before would seem gone, so OFFSET_NOT_AVAILABLE (KIP-207).
+    * -2 earliest, -4 earliest local (KIP-405; everything is local here).
+    * -3 the record with the largest timestamp (v7).
+    * -5 last tiered offset (v9): nothing is tiered, so offset -1.
+
+Versions:
+    v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
+"""
+
+from typing import Final
+
+from odradek.broker.partition import Partition
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.session import Session
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+# The version from which on a special timestamp may be asked for.
+_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+_UNKNOWN: Final = -1
+
+
+def list_offsets(
+    replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, api_version: int
+) -> ListOffsetsResponse:
+    """Answer every partition on its own."""
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        answers = []
+        for asked in topic.partitions:
+            if not allowed:
+                answers.append(_refusal(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            found = replicas.find_led(topic.name, asked.partition_index, asked.current_leader_epoch)
+            if isinstance(found, ErrorCode):
+                answers.append(_refusal(asked, found))
+            else:
+                answers.append(_answer(found, asked, request, api_version))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _answer(
+    partition: Partition,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    api_version: int,
+) -> ListOffsetsPartitionResponse:
+    log = partition.log
+    assert log is not None
+    when = asked.timestamp
+    if when < 0 and api_version < _SINCE.get(when, 1 << 15):
+        return _refusal(asked, ErrorCode.UNSUPPORTED_VERSION)
+    if when in {EARLIEST, EARLIEST_LOCAL}:
+        start = log.log_start_offset
+        return _found(asked, _UNKNOWN, start, _epoch_at(partition, start))
+    if request.replica_id == CONSUMER and partition.high_watermark_is_behind_epoch():
+        return _refusal(asked, ErrorCode.OFFSET_NOT_AVAILABLE)
+    end = _readable_end(partition, request)
+    if when == LATEST:
+        return _found(asked, _UNKNOWN, end, partition.leader_epoch)
+    place = _place_in_time(partition, when)
+    if place is None or place[1] >= end:
+        return _found(asked, _UNKNOWN, _UNKNOWN, _UNKNOWN)
+    timestamp, offset = place
+    return _found(asked, timestamp, offset, _epoch_at(partition, offset))
+
+
+def _place_in_time(partition: Partition, when: int) -> tuple[int, int] | None:
+    """The timestamp and offset of the record asked for."""
+    log = partition.log
+    assert log is not None
+    if when == LATEST_TIERED:
+        return None
+    return log.max_timestamp_offset() if when == MAX_TIMESTAMP else log.offset_for_timestamp(when)
+
+
+def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
+    log = partition.log
+    assert log is not None
+    if request.replica_id != CONSUMER:
+        return log.leo
+    if request.isolation_level == READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark
+
+
+def _epoch_at(partition: Partition, offset: int) -> int:
+    assert partition.log is not None
+    return partition.log.epochs.epoch_at(offset)
+
+
+def _found(
+    asked: ListOffsetsPartition, timestamp: int, offset: int, leader_epoch: int
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _refusal(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=error,
+        timestamp=_UNKNOWN,
+        offset=_UNKNOWN,
+        leader_epoch=_UNKNOWN,
+    )

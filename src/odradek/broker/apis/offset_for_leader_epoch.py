@@ -1,0 +1,60 @@
+"""OffsetForLeaderEpoch (23), versions 2-4.
+
+A follower (or a consumer) that may have a diverging log asks where an epoch ended, and
+truncates to the answer. This is what replaced truncating to the high watermark (KIP-101).
+
+Behaviour:
+    * The epoch asked for is the current one: it ends at the log end offset.
+    * It is older: the largest known epoch not above it, and where that one ended (KIP-279).
+    * It is older than all we know: itself, ending where our oldest epoch begins.
+    * It is newer than ours: epoch -1, offset -1.
+
+Versions:
+    v2  `current_leader_epoch`: the asker is fenced if it believes in another leader
+    v3  `replica_id` (-1 for a consumer)
+    v4  flexible
+"""
+
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.session import Session
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def offset_for_leader_epoch(
+    replicas: ReplicaManager, session: Session, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer every partition on its own."""
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        answers = [
+            _answer(replicas, topic.topic, asked)
+            if allowed
+            else EpochEndOffset(
+                partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+            for asked in topic.partitions
+        ]
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return response
+
+
+def _answer(
+    replicas: ReplicaManager, topic: str, asked: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    found = replicas.find_led(topic, asked.partition, asked.current_leader_epoch)
+    if isinstance(found, ErrorCode):
+        return EpochEndOffset(partition=asked.partition, error_code=found)
+    assert found.log is not None
+    leader_epoch, end_offset = found.log.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(
+        partition=asked.partition, leader_epoch=leader_epoch, end_offset=end_offset
+    )

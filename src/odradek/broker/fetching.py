@@ -1,0 +1,281 @@
+"""What a fetch request reads: the ready partitions of its session, within its limits.
+
+A `Fetcher` is a fetch session with its hands: it registers with the partitions it holds, is
+told by them what is ready, and waits in the purgatory when there is too little. A fetch without
+session has one too, for the time of the request.
+
+    read()      walks the ready set, never all partitions; stops when the response is full.
+                What did not fit stays ready, at the front, for the next request.
+    waits       until about `min_bytes` have come below the high watermark, or something has to
+                be said at once: an error, a diverging epoch, a newer HW that a follower is owed
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.broker.partition import Partition
+from odradek.broker.purgatory import Purgatory, Waiting
+from odradek.log.slices import ColdRead
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
+from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+
+READ_COMMITTED: Final = 1
+_UNKNOWN: Final = -1
+
+# How a fetcher's name for a partition becomes the partition, or the reason why not.
+Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
+
+
+class Fetcher(FetchSession):
+    """A fetch session that reads. `follower_id` is -1 for a consumer."""
+
+    __slots__ = ("_find", "_missing_bytes", "_purgatory", "_urgent", "follower_id", "waiting")
+
+    def __init__(
+        self,
+        find: Find,
+        purgatory: Purgatory,
+        *,
+        by_topic_id: bool,
+        follower_id: int,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            session_id=0, by_topic_id=by_topic_id, privileged=follower_id >= 0, now_ms=now_ms
+        )
+        self.follower_id = follower_id
+        self.waiting: Waiting | None = None
+        self._find = find
+        self._purgatory = purgatory
+        self._missing_bytes = 0
+        self._urgent = False
+
+    # -------------------------------------------------------- what partitions tell us
+
+    def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
+        """There may be something to read, about so much more than before."""
+        self.ready.setdefault(partition.key, partition)
+        waiting = self.waiting
+        if waiting is not None:
+            self._missing_bytes -= new_bytes
+            if self._missing_bytes <= 0:
+                self._purgatory.wake(waiting)
+
+    def partition_changed(self, partition: SessionPartition) -> None:
+        """There is something to say that cannot wait."""
+        self.ready.setdefault(partition.key, partition)
+        if self.waiting is not None:
+            self._purgatory.wake(self.waiting)
+
+    # ------------------------------------------------------------------ for the request
+
+    def sleep(self, waiting: Waiting, missing_bytes: int) -> None:
+        """Let a request wait until so many bytes have come."""
+        self.waiting = waiting
+        self._missing_bytes = missing_bytes
+
+    def leave(self, partitions: list[SessionPartition]) -> None:
+        """These partitions are nothing to us any more."""
+        for wanted in partitions:
+            if isinstance(wanted.target, Partition):
+                wanted.target.unwatch(self)
+            wanted.target = None
+
+    def leave_all(self) -> None:
+        """The session ends."""
+        self.leave(list(self.partitions.values()))
+        self.partitions.clear()
+        self.ready.clear()
+
+    def partition_of(self, wanted: SessionPartition) -> "Partition | ErrorCode":
+        """The partition behind a name, looked up once and watched from then on."""
+        target = wanted.target
+        if isinstance(target, Partition):
+            if not target.is_gone:
+                return target
+            target.unwatch(self)
+            wanted.target = None
+        found = self._find(wanted.key, self.follower_id)
+        if isinstance(found, Partition):
+            wanted.target = found
+            found.watch(self, wanted)
+        return found
+
+
+class Reading:
+    """One pass over what is ready: the answers so far, and whether they must go at once."""
+
+    __slots__ = (
+        "_fetcher",
+        "_left_bytes",
+        "_may_read",
+        "_read_committed",
+        "_wait",
+        "answers",
+        "bytes",
+        "cold",
+        "urgent",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        *,
+        bytes_max: int,
+        read_committed: bool,
+        may_read: Callable[[str], bool],
+        wait: bool,
+    ) -> None:
+        """`wait`: have the disk read what is not in memory; it was just asked to bring it there."""
+        self._fetcher = fetcher
+        self._may_read = may_read
+        self._wait = wait
+        self._left_bytes = bytes_max
+        self._read_committed = read_committed
+        self.answers: list[tuple[SessionPartition, PartitionData]] = []
+        self.bytes = 0
+        self.urgent = False
+        self.cold: ColdRead | None = None  # data that has to be brought into memory first
+
+    def read_ready(self) -> None:
+        """Read the ready partitions, in the order in which they became ready."""
+        for wanted in list(self._fetcher.ready.values()):
+            if self._left_bytes <= 0:
+                return
+            answer = self._read(wanted)
+            if self.cold is not None:
+                return
+            if answer is not None:
+                self.answers.append((wanted, answer))
+
+    def describe_rest(self) -> None:
+        """A full response names every partition, also those with nothing to read."""
+        said = {wanted.key for wanted, _ in self.answers}
+        for wanted in self._fetcher.partitions.values():
+            if wanted.key not in said:
+                partition = self._checked(wanted)
+                self.answers.append(
+                    (
+                        wanted,
+                        _failure(wanted, partition)
+                        if isinstance(partition, ErrorCode)
+                        else _state(wanted, partition),
+                    )
+                )
+
+    def told(self) -> list[tuple[PartitionKey, PartitionData]]:
+        """The answers, remembered as told: they are on their way now."""
+        for wanted, answer in self.answers:
+            if answer.error_code == ErrorCode.NONE:
+                wanted.told_high_watermark = answer.high_watermark
+                wanted.told_log_start_offset = answer.log_start_offset
+                self._fetcher.answered(wanted)
+        return [(wanted.key, answer) for wanted, answer in self.answers]
+
+    def _checked(self, wanted: SessionPartition) -> "Partition | ErrorCode":
+        partition = self._fetcher.partition_of(wanted)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if not self._may_read(partition.topic_partition.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if partition.error is not ErrorCode.NONE:
+            return partition.error
+        return partition.check_epoch(wanted.current_leader_epoch) or partition
+
+    def _read(self, wanted: SessionPartition) -> PartitionData | None:
+        partition = self._checked(wanted)
+        if isinstance(partition, ErrorCode):
+            self.urgent = True
+            return _failure(wanted, partition)
+        log = partition.log
+        assert log is not None
+        offset = wanted.fetch_offset
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or end_offset < offset:
+                self.urgent = True
+                answer = _state(wanted, partition)
+                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return answer
+        answer = _state(wanted, partition)
+        if self._fetcher.follower_id >= 0:
+            end = log.leo
+        elif self._read_committed:
+            end = log.last_stable_offset
+        else:
+            end = log.high_watermark
+        try:
+            if offset != end:
+                self._read_records(wanted, partition, answer, end)
+        except ApiError as error:  # out of range
+            self.urgent = True
+            return _failure(wanted, error.code, partition)
+        if self.cold is not None:
+            return None
+        if answer.records or self._is_news(wanted, answer):
+            return answer
+        self._fetcher.answered(wanted)
+        return None
+
+    def _read_records(
+        self, wanted: SessionPartition, partition: Partition, answer: PartitionData, end: int
+    ) -> None:
+        log = partition.log
+        assert log is not None
+        found = log.read(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, self._left_bytes),
+            end_offset=end,
+            minimum_one_message=not self.bytes,
+            wait=self._wait,
+        )
+        if isinstance(found, ColdRead):
+            self.cold = found
+            return
+        if found is None:
+            return
+        answer.records = found.data
+        self.bytes += found.size
+        self._left_bytes -= found.size
+        if self._read_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
+                for t in log.aborted_transactions(wanted.fetch_offset, log.end_offset_of(found))
+            ]
+
+    def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
+        """Whether the fetcher has to be told although there are no records (KIP-227)."""
+        news = (
+            wanted.told_high_watermark != answer.high_watermark
+            or wanted.told_log_start_offset != answer.log_start_offset
+        )
+        if news and self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
+            self.urgent = True
+        return news
+
+
+def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:
+    log = partition.log
+    assert log is not None
+    return PartitionData(
+        partition_index=wanted.key[1],
+        aborted_transactions=None,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+    )
+
+
+def _failure(
+    wanted: SessionPartition, error: ErrorCode, partition: Partition | None = None
+) -> PartitionData:
+    log = partition.log if partition is not None else None
+    return PartitionData(
+        partition_index=wanted.key[1],
+        error_code=error,
+        aborted_transactions=None,
+        high_watermark=log.high_watermark if log else _UNKNOWN,
+        last_stable_offset=log.last_stable_offset if log else _UNKNOWN,
+        log_start_offset=log.log_start_offset if log else _UNKNOWN,
+    )

@@ -1,0 +1,255 @@
+"""One partition on this broker: its log, its role, and who waits for it.
+
+Everything that changes LEO, HW or role goes through here, because here stand those who wait:
+
+    produces  acks=all, in the order of the offset they need; popped when the HW gets there
+    watches   the fetchers that hold this partition in their session; told that it is ready
+
+A movement only *marks* the waiting fetches; they are looked at again at the end of the turn
+(`Purgatory.wake`), not inside the append. Losing leadership, deletion, a failed directory and
+the stop of the broker complete every waiting request with Kafka's error.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from odradek.log.log import Log
+from odradek.log.slices import Appended
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from odradek.record.batch import BatchHeader
+from odradek.record.validate import ValidationRules
+from odradek.replica.fetch_session import SessionPartition
+from odradek.replica.leader import Follower, LeaderReplica
+
+
+class WaitingProduce(Protocol):
+    """A produce request that waits for the high watermark of some partitions."""
+
+    done: bool
+
+    def committed(self, slot: int) -> None:
+        """What it wrote to its partition number `slot` is on all replicas in sync."""
+
+    def failed_at(self, slot: int, error: ErrorCode) -> None:
+        """It never will be, as far as this broker can say."""
+
+
+class FetchWatch(Protocol):
+    """A fetcher that holds this partition in its session."""
+
+    follower_id: int  # -1 for a consumer
+
+    def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
+        """There may be something to read, about so much more than before."""
+
+    def partition_changed(self, partition: SessionPartition) -> None:
+        """There is something to say that cannot wait: an error, or another high watermark."""
+
+
+class Partition:
+    """A replica that this broker holds."""
+
+    __slots__ = (
+        "_new_bytes", "_produces", "_watches", "controller_epoch", "epoch_start_offset", "error",
+        "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "replicas",
+        "rules", "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        log: Log | None,
+        rules: ValidationRules,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log  # None: its directory has failed
+        self.rules = rules
+        self.leader: LeaderReplica | None = None  # while this broker leads
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.epoch_start_offset = 0  # where this reign began to write
+        self.controller_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.is_gone = False  # deleted here, or replaced by another of its name
+        # What a client is told that wants something only a leader can do.
+        self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._produces: deque[tuple[int, WaitingProduce, int]] | None = None
+        self._watches: dict[FetchWatch, SessionPartition] | None = None
+        self._new_bytes = 0  # appended and not yet below the high watermark
+
+    # ------------------------------------------------------------------------ roles
+
+    def become_leader(
+        self,
+        state: LeaderAndIsr,
+        replicas: tuple[int, ...],
+        *,
+        own_id: int,
+        isr_min: int,
+        lag_ms_max: int,
+        now_ms: int,
+    ) -> None:
+        """Lead from now on, or go on leading with another ISR."""
+        log = self.log
+        assert log is not None
+        new_reign = self.leader is None or state.leader_epoch != self.leader_epoch
+        if new_reign:
+            log.assign_epoch(state.leader_epoch, log.leo)
+            self.epoch_start_offset = log.leo
+        known = self.leader.followers if self.leader is not None and not new_reign else {}
+        self.leader = LeaderReplica(
+            leo=log.leo,
+            high_watermark=log.high_watermark,
+            followers={
+                # One not heard of yet gets the time of a full lag to show that it is there.
+                replica: known.get(replica) or Follower(leo=-1, caught_up_ms=now_ms)
+                for replica in replicas
+                if replica != own_id
+            },
+            isr=frozenset(state.isr) - {own_id},
+            isr_min=isr_min,
+            lag_ms_max=lag_ms_max,
+        )
+        self._take_over(state, replicas)
+        self.error = ErrorCode.NONE
+        self._high_watermark_may_move(self.leader.isr_stored(self.leader.isr, now_ms=now_ms))
+
+    def become_follower(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
+        """Follow from now on; whoever waits for the leader has to ask another."""
+        self.leader = None
+        self._take_over(state, replicas)
+        self.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def stop_serving(self, error: ErrorCode) -> None:
+        """Complete every waiting request with this error, and answer with it from now on."""
+        self.error = error
+        self.leader = None
+        produces, self._produces = self._produces, None
+        for _, produce, slot in produces or ():
+            produce.failed_at(slot, error)
+        for watch, wanted in list((self._watches or {}).items()):
+            watch.partition_changed(wanted)
+
+    def removed(self, error: ErrorCode) -> None:
+        """Stop holding it: this broker does not hold it any longer."""
+        self.is_gone = True
+        self.stop_serving(error)
+        self._watches = None
+        self.log = None
+
+    def _take_over(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.store_version
+        self.replicas = replicas
+
+    # ------------------------------------------------------------------ data's way
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, *, now_ms: int, wall_ms: int
+    ) -> Appended:
+        """Append what a producer sent and validation let pass. Returns where it stands.
+
+        Raises:
+            ApiError: the producer's epoch or sequence is wrong.
+            StorageError: the disk failed.
+        """
+        log, leader = self.log, self.leader
+        assert log is not None
+        assert leader is not None
+        appended = log.append_as_leader(
+            batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms
+        )
+        if not appended.duplicate:
+            self._new_bytes += len(batch)
+            old = leader.high_watermark
+            high_watermark = leader.appended(log.leo, now_ms=now_ms)
+            if self._watches is not None and (high_watermark == old or leader.followers):
+                self._log_grew(len(batch))
+            if high_watermark != old:
+                self._high_watermark_may_move(high_watermark)
+        return appended
+
+    def check_epoch(self, asked_leader_epoch: int) -> ErrorCode:
+        """Fence an asker that believes in another leader; -1 does not ask to be checked."""
+        if asked_leader_epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        if asked_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def high_watermark_is_behind_epoch(self) -> bool:
+        """Just elected: the high watermark may still lie below what was readable before."""
+        log = self.log
+        assert log is not None
+        return log.high_watermark < self.epoch_start_offset
+
+    def follower_fetched(self, follower: int, offset: int, now_ms: int) -> None:
+        """A follower's fetch is its acknowledgement of everything before its offset."""
+        leader = self.leader
+        if leader is not None and follower in leader.followers:
+            self._high_watermark_may_move(leader.fetched(follower, offset=offset, now_ms=now_ms))
+
+    def wait_for_commit(self, required_offset: int, produce: WaitingProduce, slot: int) -> None:
+        """Tell this produce when the high watermark has reached the offset."""
+        produces = self._produces
+        if produces is None:
+            produces = self._produces = deque()
+        while produces and produces[0][1].done:  # its time was up before it was committed
+            produces.popleft()
+        produces.append((required_offset, produce, slot))
+
+    def watch(self, watch: FetchWatch, wanted: SessionPartition) -> None:
+        """Tell this fetcher when there may be something new."""
+        if self._watches is None:
+            self._watches = {}
+        self._watches[watch] = wanted
+
+    def unwatch(self, watch: FetchWatch) -> None:
+        """No more."""
+        if self._watches is not None:
+            self._watches.pop(watch, None)
+            if not self._watches:
+                self._watches = None
+
+    def last_stable_offset_moved(self) -> None:
+        """A transaction ended: read_committed fetchers have more to read."""
+        for watch, wanted in (self._watches or {}).items():
+            watch.partition_ready(wanted, self._new_bytes or 1)
+
+    def config_changed(self, rules: ValidationRules, *, isr_min: int, now_ms: int) -> None:
+        """The topic's configuration is another one."""
+        self.rules = rules
+        if self.leader is not None:
+            self._high_watermark_may_move(self.leader.isr_min_changed(isr_min, now_ms=now_ms))
+
+    def _log_grew(self, new_bytes: int) -> None:
+        """Followers read up to the end of the log."""
+        for watch, wanted in (self._watches or {}).items():
+            if watch.follower_id >= 0:
+                watch.partition_ready(wanted, new_bytes)
+
+    def _high_watermark_may_move(self, high_watermark: int) -> None:
+        log = self.log
+        if log is None or high_watermark == log.high_watermark:
+            return
+        log.set_high_watermark(high_watermark)
+        produces = self._produces
+        if produces is not None:
+            while produces and produces[0][0] <= high_watermark:
+                _, produce, slot = produces.popleft()
+                produce.committed(slot)
+        if self._watches is not None:
+            new_bytes, self._new_bytes = self._new_bytes, 0
+            for watch, wanted in self._watches.items():
+                if watch.follower_id < 0:
+                    watch.partition_ready(wanted, new_bytes)
+                else:
+                    # A follower owed a newer HW is answered early.
+                    watch.partition_changed(wanted)
+        else:
+            self._new_bytes = 0

@@ -1,0 +1,288 @@
+"""The partitions of this broker, and the controller's orders about them (Kafka's name for it).
+
+Who asks for a partition gets it, or the error that Kafka gives: a partition that the cluster has
+but this broker does not lead is NOT_LEADER_OR_FOLLOWER, one that nobody knows is
+UNKNOWN_TOPIC_OR_PARTITION, one whose directory failed is KAFKA_STORAGE_ERROR.
+
+Orders are for thousands of partitions at once, so they are carried out in slices: between two
+slices the loop serves everybody else. The next order waits until one is carried out.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from odradek.broker.partition import Partition
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.log_config import LogConfig
+from odradek.log.logs import Logs
+from odradek.model.clock import Clock
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import LeaderAndIsr, TopicPartition
+from odradek.record.validate import ValidationRules
+from odradek.replica.transitions import refuse_role, refuse_stop
+
+log = logging.getLogger(__name__)
+SLICE_MS = 5
+
+
+class TopicSettings(NamedTuple):
+    """What a topic's configuration means for its partitions here."""
+
+    log_config: LogConfig
+    rules: ValidationRules
+    isr_min: int
+
+
+class Settings(Protocol):
+    """Where the configuration of topics is known."""
+
+    def topic(self, name: str) -> TopicSettings:
+        """The present settings of a topic; the same object for all that have no own."""
+
+
+class RoleOrder(NamedTuple):
+    """One partition of a LeaderAndIsr request."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    state: LeaderAndIsr
+    controller_epoch: int
+    replicas: tuple[int, ...]
+    is_new: bool
+
+
+class StopOrder(NamedTuple):
+    """One partition of a StopReplica request."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+class ReplicaManager:
+    """All replicas that this broker holds."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        logs: Logs,
+        clock: Clock,
+        settings: Settings,
+        lag_ms_max: int,
+        knows: Callable[[str, int], bool],
+    ) -> None:
+        """`knows` tells whether the cluster has such a partition (the metadata cache)."""
+        self._broker_id = broker_id
+        self._logs = logs
+        self._clock = clock
+        self._settings = settings
+        self._lag_ms_max = lag_ms_max
+        self._knows = knows
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._topic_names: dict[bytes, str] = {}
+        self._held = Counter[bytes]()  # partitions of each topic id
+        self._order = asyncio.Lock()
+
+    # -------------------------------------------------------------------- questions
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """A partition held here, whatever its role."""
+        return self._partitions.get((topic, index))
+
+    def find(self, topic: str, index: int) -> Partition | ErrorCode:
+        """A partition held here, or why not."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        if self._knows(topic, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def find_led(self, topic: str, index: int, leader_epoch: int = -1) -> Partition | ErrorCode:
+        """A partition led here in the reign that the asker believes in, or why not."""
+        found = self.find(topic, index)
+        if isinstance(found, ErrorCode):
+            return found
+        if found.error is not ErrorCode.NONE:
+            return found.error
+        return found.check_epoch(leader_epoch) or found
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic of which something is held here."""
+        return self._topic_names.get(topic_id)
+
+    # ----------------------------------------------------------------------- orders
+
+    async def take_roles(self, orders: Sequence[RoleOrder]) -> Mapping[TopicPartition, ErrorCode]:
+        """Become leader or follower of these partitions. Returns the outcome for each."""
+        outcome = {}
+        async with self._order:
+            pause = _Pause(self._clock)
+            for order in orders:
+                outcome[order.topic_partition] = self._take_role(order)
+                await pause.if_due()
+        return outcome
+
+    async def stop(self, orders: Sequence[StopOrder]) -> Mapping[TopicPartition, ErrorCode]:
+        """Hold these partitions no longer, or not for now. Returns the outcome for each."""
+        outcome = {}
+        async with self._order:
+            pause = _Pause(self._clock)
+            for order in orders:
+                outcome[order.topic_partition] = self._stop(order)
+                await pause.if_due()
+        return outcome
+
+    def _take_role(self, order: RoleOrder) -> ErrorCode:
+        name = order.topic_partition
+        partition = self._partitions.get(name)
+        if partition is not None:
+            if partition.topic_id != order.topic_id:
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+            refusal = refuse_role(
+                leader_epoch=order.state.leader_epoch,
+                partition_epoch=order.state.store_version,
+                known_leader_epoch=partition.leader_epoch,
+                known_partition_epoch=partition.partition_epoch,
+            )
+            if refusal is not ErrorCode.NONE:
+                return refusal
+        settings = self._settings.topic(name.topic)
+        try:
+            if partition is None or partition.log is None:
+                opened = self._open_log(order, settings)
+                if isinstance(opened, ErrorCode):
+                    self._hold_without_log(order, settings)
+                    return opened
+                if partition is None:
+                    partition = self._hold(order, opened, settings)
+                partition.log = opened
+            self._assume(partition, order, settings)
+        except StorageError as error:
+            self._logs.failed(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _open_log(self, order: RoleOrder, settings: TopicSettings) -> Log | ErrorCode:
+        name = order.topic_partition
+        opened = self._logs.get(name)
+        if opened is None:
+            if not order.is_new and self._logs.has_offline_dir:
+                # It may well be in the directory that failed: an empty one beside it would
+                # make the others believe that the records are gone.
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            return self._logs.create(name, order.topic_id, settings.log_config)
+        if opened.topic_id is None:
+            opened.assign_topic_id(order.topic_id)
+        elif opened.topic_id != order.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        opened.update_config(settings.log_config)
+        return opened
+
+    def _hold(self, order: RoleOrder, opened: Log | None, settings: TopicSettings) -> Partition:
+        name = order.topic_partition
+        partition = Partition(name, order.topic_id, opened, settings.rules)
+        self._partitions[name] = partition
+        self._topic_names[order.topic_id] = name.topic
+        self._held[order.topic_id] += 1
+        return partition
+
+    def _hold_without_log(self, order: RoleOrder, settings: TopicSettings) -> None:
+        if order.topic_partition not in self._partitions:
+            partition = self._hold(order, None, settings)
+            partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
+        partition.controller_epoch = order.controller_epoch
+        if order.state.leader == self._broker_id:
+            partition.become_leader(
+                order.state,
+                order.replicas,
+                own_id=self._broker_id,
+                isr_min=settings.isr_min,
+                lag_ms_max=self._lag_ms_max,
+                now_ms=self._clock.monotonic_ms(),
+            )
+        else:
+            partition.become_follower(order.state, order.replicas)
+
+    def _stop(self, order: StopOrder) -> ErrorCode:
+        name = order.topic_partition
+        partition = self._partitions.get(name)
+        if partition is not None:
+            refusal = refuse_stop(
+                leader_epoch=order.leader_epoch, known_leader_epoch=partition.leader_epoch
+            )
+            if refusal is not ErrorCode.NONE:
+                return refusal
+        try:
+            if order.delete:
+                if partition is not None:
+                    self._forget(partition)
+                self._logs.delete(name)
+            elif partition is not None:
+                partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        except StorageError as error:
+            self._logs.failed(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _forget(self, partition: Partition) -> None:
+        name = partition.topic_partition
+        del self._partitions[name]
+        self._held[partition.topic_id] -= 1
+        if not self._held[partition.topic_id]:
+            del self._held[partition.topic_id], self._topic_names[partition.topic_id]
+        partition.removed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    # --------------------------------------------------------------------- changes
+
+    def storage_failed(self, error: StorageError) -> None:
+        """A disk refused: its directory goes offline, and with it all that is in there."""
+        self._logs.failed(error)
+
+    def logs_lost(self, lost: Sequence[TopicPartition]) -> None:
+        """Their directory failed: nobody can be served from them."""
+        for name in lost:
+            partition = self._partitions.get(name)
+            if partition is not None:
+                partition.log = None
+                partition.stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def topic_config_changed(self, topic: str) -> None:
+        """A topic has other settings now."""
+        settings = self._settings.topic(topic)
+        now_ms = self._clock.monotonic_ms()
+        for (name, _), partition in self._partitions.items():
+            if name == topic and partition.log is not None:
+                partition.log.update_config(settings.log_config)
+                partition.config_changed(settings.rules, isr_min=settings.isr_min, now_ms=now_ms)
+
+    def stop_all(self) -> None:
+        """The broker stops: every waiting request is answered, clients go elsewhere."""
+        for partition in self._partitions.values():
+            partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class _Pause:
+    """Lets the loop go round when a slice of work is over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until_ms = clock.monotonic_ms() + SLICE_MS
+
+    async def if_due(self) -> None:
+        if self._clock.monotonic_ms() >= self._until_ms:
+            await asyncio.sleep(0)
+            self._until_ms = self._clock.monotonic_ms() + SLICE_MS

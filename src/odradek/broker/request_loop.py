@@ -1,0 +1,249 @@
+"""From a frame to its handler, and from the handler to the response.
+
+Two kinds of routes. Produce and Fetch take the frame as it is (`RawRoute`), for their record data
+stays where the socket put it and their responses are chunks. All other requests are decoded
+whole, handled and encoded here; a handler is a plain function, or a coroutine where it has to
+wait for the store or the controller. Responses keep the order of the requests (`net/connection`).
+
+Every request, whatever its kind, passes the same gates: the API is served on this listener, in
+this version; the peer has a session; its throttle time mutes the channel. What cannot be
+understood ends the connection, with one log line and a counter.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from odradek.broker.apis.api_versions import unsupported
+from odradek.broker.quotas import Quotas
+from odradek.broker.session import Authorizer, Session
+from odradek.broker.tasks import Tasks
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.net.connection import Connection, Place
+from odradek.obs.metrics import RequestMetrics
+from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
+from odradek.wire.codec import decoder, encoder
+from odradek.wire.header import RequestHeader, decode_request_header, encode_response_header
+from odradek.wire.messages.api_versions import ApiVersionsResponse
+from odradek.wire.schema import Message
+
+log = logging.getLogger(__name__)
+LENGTH_BYTES = 4
+
+
+class Request(NamedTuple):
+    """A decoded request and who sent it."""
+
+    header: RequestHeader
+    session: Session
+    body: Any
+
+
+class Route(NamedTuple):
+    """An API that is decoded and encoded here."""
+
+    handle: Callable[[Request], Message | Awaitable[Message]]
+
+
+class RawRoute(NamedTuple):
+    """An API that takes the frame: connection, header, where its body begins, the frame."""
+
+    handle: Callable[[Connection, RequestHeader, int, memoryview], None]
+
+
+class RequestLoop:
+    """The `FrameHandler` of all listeners of one broker."""
+
+    def __init__(  # noqa: PLR0913 - what every request passes
+        self,
+        routes: Mapping[ApiKey, Route | RawRoute],
+        *,
+        authorizer: Authorizer,
+        quotas: Quotas,
+        metrics: RequestMetrics,
+        tasks: Tasks,
+        security_protocols: Mapping[str, str],
+        inter_broker_listener: str,
+        now_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], object],
+        slow_ms: int,
+    ) -> None:
+        self._routes = {int(key): route for key, route in routes.items()}
+        self._authorizer = authorizer
+        self._quotas = quotas
+        self._metrics = metrics
+        self._tasks = tasks
+        self._security_protocols = security_protocols
+        self._inter_broker_listener = inter_broker_listener
+        self._now_ms = now_ms
+        self._call_later = call_later
+        self._slow_ms = slow_ms
+
+    # ------------------------------------------------------------ a FrameHandler
+
+    def connected(self, connection: Connection) -> None:
+        """A peer gets its session."""
+        connection.session = Session(
+            authorizer=self._authorizer,
+            client_host=connection.peer_host,
+            listener=connection.listener,
+            security_protocol=self._security_protocols.get(connection.listener, "PLAINTEXT"),
+        )
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing is kept of it."""
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        """Say once who sent what."""
+        self._metrics.malformed += 1
+        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+
+    def frame(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request."""
+        started_ms = self._now_ms()
+        header, position = decode_request_header(frame)
+        route = self._routes.get(header.api_key)
+        if route is None:
+            raise MalformedRequestError(f"API key {header.api_key} is not served")
+        known = APIS[header.api_key]
+        if not known.served.first <= header.api_version <= known.served.last:
+            self._unsupported_version(connection, header)
+            return
+        if known.inter_broker and connection.listener != self._inter_broker_listener:
+            raise MalformedRequestError(
+                f"{known.name} is served on listener {self._inter_broker_listener} only"
+            )
+        connection.session.client_id = header.client_id
+        if isinstance(route, RawRoute):
+            route.handle(connection, header, position, frame)
+        else:
+            self._decoded(connection, route, header, position, frame)
+        took_ms = self._now_ms() - started_ms
+        if took_ms >= self._slow_ms:
+            self._say_slow(connection, header, took_ms, "on the loop")
+
+    # ----------------------------------------------------------------------- inside
+
+    def _unsupported_version(self, connection: Connection, header: RequestHeader) -> None:
+        known = APIS[header.api_key]
+        if header.api_key != ApiKey.API_VERSIONS:
+            raise MalformedRequestError(
+                f"{known.name} version {header.api_version}; served are {known.served}"
+            )
+        body = encoder(ApiVersionsResponse, 0)(unsupported(*known.served))
+        connection.respond([_framed(encode_response_header(18, 0, header.correlation_id), body)])
+
+    def _decoded(
+        self,
+        connection: Connection,
+        route: Route,
+        header: RequestHeader,
+        position: int,
+        frame: memoryview,
+    ) -> None:
+        # A copy: what waits, or is kept, must not look into the connection's buffer.
+        own = memoryview(bytes(frame))
+        message_class = request_class(header.api_key)
+        body, _ = decoder(message_class, header.api_version)(own, position)
+        request = Request(header, connection.session, body)
+        started_ms = self._now_ms()
+        try:
+            answer = route.handle(request)
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, connection.later(), request, error)
+            return
+        if not inspect.isawaitable(answer):
+            chunk = self._encoded(connection, request, cast("Message", answer), started_ms)
+            connection.respond([chunk])
+            return
+        place = connection.later()
+        self._tasks.start(
+            self._finish(connection, place, request, answer, started_ms),
+            APIS[header.api_key].name,
+        )
+
+    async def _finish(
+        self,
+        connection: Connection,
+        place: Place,
+        request: Request,
+        answer: Awaitable[Message],
+        started_ms: int,
+    ) -> None:
+        try:
+            message = await answer
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, place, request, error)
+            return
+        place.fill([self._encoded(connection, request, message, started_ms)])
+
+    def _encoded(
+        self, connection: Connection, request: Request, message: Message, started_ms: int
+    ) -> bytes:
+        header = request.header
+        throttle_ms = self._quotas.requested(request.session, header.api_key)
+        if throttle_ms:
+            self.throttle(connection, throttle_ms)
+            if hasattr(message, "throttle_time_ms"):
+                cast("Any", message).throttle_time_ms = throttle_ms
+        self._metrics.answered(header.api_key, header.api_version, (self._now_ms() - started_ms))
+        body = encoder(type(message), header.api_version)(message)
+        return _framed(
+            encode_response_header(header.api_key, header.api_version, header.correlation_id), body
+        )
+
+    def throttle(self, connection: Connection, throttle_ms: int) -> None:
+        """Let a peer wait that has had too much (KIP-219: answer first, then be deaf)."""
+        connection.mute()
+        self._call_later(throttle_ms / 1000, connection.unmute)
+
+    def _failed(
+        self, connection: Connection, place: Place, request: Request, error: Exception
+    ) -> None:
+        """Answer an error that no handler foresaw, where the API has a place for it."""
+        header = request.header
+        name = APIS[header.api_key].name
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if not isinstance(error, ApiError):
+            self._metrics.failed += 1
+            log.error("%s version %d failed", name, header.api_version, exc_info=error)
+        message: Any = response_class(header.api_key)()
+        if not hasattr(message, "error_code"):
+            # The answer has no room for an error of the whole request: as Kafka does where it
+            # cannot answer, hang up; the client asks again.
+            place.fill([])
+            connection.close()
+            return
+        message.error_code = code
+        if hasattr(message, "error_message"):
+            message.error_message = error.message if isinstance(error, ApiError) else None
+        body = encoder(type(message), header.api_version)(message)
+        place.fill(
+            [
+                _framed(
+                    encode_response_header(
+                        header.api_key, header.api_version, header.correlation_id
+                    ),
+                    body,
+                )
+            ]
+        )
+
+    def _say_slow(
+        self, connection: Connection, header: RequestHeader, took_ms: int, where: str
+    ) -> None:
+        log.warning(
+            "slow request: %s version %d from %s:%d client %r took %d ms %s",
+            APIS[header.api_key].name,
+            header.api_version,
+            connection.peer_host,
+            connection.peer_port,
+            header.client_id,
+            took_ms,
+            where,
+        )
+
+
+def _framed(header: bytes, body: bytes) -> bytes:
+    return b"".join(((len(header) + len(body)).to_bytes(LENGTH_BYTES, "big"), header, body))

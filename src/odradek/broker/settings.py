@@ -1,0 +1,105 @@
+"""What the configuration of topics means for their partitions on this broker.
+
+One object serves all topics that have no options of their own; a change of the broker's
+options, or of a topic's, makes new ones and tells who minds.
+"""
+
+from collections.abc import Callable, Mapping
+
+from odradek.broker.replica_manager import TopicSettings
+from odradek.config.broker import BrokerConfig
+from odradek.config.topic import TopicConfig
+from odradek.log.log_config import LogConfig
+from odradek.record.batch import TimestampType
+from odradek.record.compression import Codec, Levels
+from odradek.record.validate import ValidationRules
+
+_CODECS: Mapping[str, Codec | None] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+class TopicSettingsBook:
+    """The settings of every topic, made when they are first asked for."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._defaults = settings_of(config.topic_defaults, config)
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        self._own: dict[str, TopicSettings] = {}
+        self.on_change: Callable[[str], None] = lambda _topic: None
+
+    def topic(self, name: str) -> TopicSettings:
+        """The present settings of a topic; the same object for all that have no own."""
+        if name not in self._overrides:
+            return self._defaults
+        own = self._own.get(name)
+        if own is None:
+            own = settings_of(self._config.topic(self._overrides[name]), self._config)
+            self._own[name] = own
+        return own
+
+    def set_topic(self, name: str, overrides: Mapping[str, str]) -> None:
+        """A topic's own options are now these."""
+        if dict(self._overrides.get(name, {})) == dict(overrides):
+            return
+        self._own.pop(name, None)
+        if overrides:
+            self._overrides[name] = overrides
+        else:
+            self._overrides.pop(name, None)
+        self.on_change(name)
+
+    def set_broker(self, config: BrokerConfig) -> None:
+        """The broker's options are now these."""
+        self._config = config
+        self._defaults = settings_of(config.topic_defaults, config)
+        self._own.clear()
+
+
+def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
+    """From options to what the log, the validation and the leader go by."""
+    return TopicSettings(
+        log_config=LogConfig(
+            cleanup_policy=topic.cleanup_policy,
+            segment_bytes=topic.segment_bytes,
+            segment_ms=topic.segment_ms,
+            segment_jitter_ms=topic.segment_jitter_ms,
+            segment_index_bytes=topic.segment_index_bytes,
+            index_interval_bytes=topic.index_interval_bytes,
+            retention_bytes=topic.retention_bytes,
+            retention_ms=topic.retention_ms,
+            max_message_bytes=topic.max_message_bytes,
+            flush_messages=topic.flush_messages,
+            flush_ms=topic.flush_ms,
+            file_delete_delay_ms=topic.file_delete_delay_ms,
+            delete_retention_ms=topic.delete_retention_ms,
+            min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=topic.min_compaction_lag_ms,
+            max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        ),
+        rules=ValidationRules(
+            message_bytes_max=topic.max_message_bytes,
+            timestamp_type=(
+                TimestampType.LOG_APPEND_TIME
+                if topic.message_timestamp_type == "LogAppendTime"
+                else TimestampType.CREATE_TIME
+            ),
+            timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
+            compacted="compact" in topic.cleanup_policy,
+            codec=_CODECS[topic.compression_type],
+            levels=Levels(
+                gzip=topic.compression_gzip_level,
+                lz4=topic.compression_lz4_level,
+                zstd=topic.compression_zstd_level,
+            ),
+            full=broker.log_validate_records == "full",
+        ),
+        isr_min=topic.min_insync_replicas,
+    )

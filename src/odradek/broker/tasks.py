@@ -1,0 +1,40 @@
+"""Tasks with an owner: what a broker has started in the background ends when the broker does."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Tasks:
+    """The background tasks of one broker. A task that fails is reported, never forgotten."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._report = report
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run this until it ends or the broker does."""
+        task = self._loop.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def cancel_all(self) -> None:
+        """End them all and wait until they have ended."""
+        while self._running:
+            running = list(self._running)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self._report(task.get_name(), error)

@@ -1,0 +1,39 @@
+"""Everything of the world that a broker touches, handed to it in one piece.
+
+The simulator hands in another one. So there is no path in a broker that is reachable in
+production only, and any number of brokers live in one process without knowing of each other.
+"""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+
+from odradek.coord.store import Store
+from odradek.log.disk import Disk
+from odradek.model.clock import Clock
+from odradek.net.server import Network
+
+
+class RealClock:
+    """The host's clocks."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since the host started, more or less."""
+        return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Clock, randomness, disk, store, network, and the loop on which all of it runs."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    random: random.Random
+    disk: Disk
+    store: Store
+    network: Network
