@@ -20,6 +20,6 @@ if "fake.dies" in properties:
 if "fake.stubborn" in properties:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "fake.mute" not in properties:
-    http = f"http://{properties['odradek.http.listener']}"
+    http = f"http://{properties['odradek.http.host']}:{properties['odradek.http.port']}"
     tell(int(fd), listeners=[properties["listeners"]], http=http)
 signal.pause()

@@ -5,9 +5,9 @@ it: only what is asked for in so many words is changed in it.
 
     broker.id                                   0, 1, 2 ...
     listeners                                   PLAINTEXT on --host, --port + id or a free port
-    odradek.http.listener                       likewise, for metrics and health
+    odradek.http.host, odradek.http.port        likewise, for metrics and health
     log.dirs                                    D/broker-N/data
-    odradek.coordination                        sqlite:D/coordination.db, one for all brokers
+    odradek.store.path                          D/coordination.db, one for all brokers
     offsets.topic.replication.factor            min(3, brokers)
     transaction.state.log.replication.factor    min(3, brokers)
     transaction.state.log.min.isr               min(2, brokers)
@@ -25,12 +25,12 @@ from odradek.config.properties import parse, render
 from odradek.local.directory import ClusterDirectory, LocalError, replace_text
 
 BROKERS_MAX: Final = 100
-HTTP: Final = "odradek.http.listener"
 _OWN_KEYS: Final = {
     "broker.id": "brokers are numbered from 0 by --brokers",
     "listeners": "use --host and --port",
-    "odradek.coordination": "it lies in --dir",
-    HTTP: "use --http-port",
+    "odradek.store.path": "it lies in --dir",
+    "odradek.http.host": "use --host",
+    "odradek.http.port": "use --http-port",
 }
 # Below the range from which the system takes ports for outgoing connections. In that range a
 # client that keeps trying to reach a dead broker can end up connected to itself, and the broker
@@ -90,7 +90,7 @@ def write_options(directory: ClusterDirectory, wishes: Wishes, *, brokers: int) 
             options["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
         if is_new or wishes.http_port or wishes.host:
             port = wishes.http_port + broker_id if wishes.http_port else ports[2 * broker_id + 1]
-            options[HTTP] = f"{_bracketed(host)}:{port}"
+            options |= {"odradek.http.host": host, "odradek.http.port": str(port)}
         options |= wishes.properties
         if "log.dirs" in wishes.properties:
             options["log.dirs"] = _log_dirs(
@@ -162,7 +162,7 @@ def _first(directory: ClusterDirectory, broker_id: int, brokers: int) -> dict[st
     return {
         "broker.id": str(broker_id),
         "log.dirs": str(directory.broker(broker_id) / "data"),
-        "odradek.coordination": f"sqlite:{directory.coordination}",
+        "odradek.store.path": str(directory.coordination),
         "offsets.topic.replication.factor": str(min(3, brokers)),
         "transaction.state.log.replication.factor": str(min(3, brokers)),
         "transaction.state.log.min.isr": str(min(2, brokers)),

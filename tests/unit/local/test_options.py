@@ -23,8 +23,8 @@ def test_brokers_share_the_store_and_nothing_else(directory):
     all_options = [options(directory, i) for i in range(3)]
 
     assert [o["broker.id"] for o in all_options] == ["0", "1", "2"]
-    assert len({o["odradek.coordination"] for o in all_options}) == 1
-    for key in ("listeners", "odradek.http.listener", "log.dirs"):
+    assert len({o["odradek.store.path"] for o in all_options}) == 1
+    for key in ("listeners", "odradek.http.port", "log.dirs"):
         assert len({o[key] for o in all_options}) == 3
 
 
@@ -44,7 +44,8 @@ def test_fixed_ports_count_up(directory):
     write_options(directory, Wishes(port=9092, http_port=8080, host="localhost"), brokers=2)
 
     assert options(directory, 1)["listeners"] == "PLAINTEXT://localhost:9093"
-    assert options(directory, 1)["odradek.http.listener"] == "localhost:8081"
+    assert options(directory, 1)["odradek.http.host"] == "localhost"
+    assert options(directory, 1)["odradek.http.port"] == "8081"
 
 
 def test_what_the_owner_wrote_stays_when_it_comes_up_again(directory):

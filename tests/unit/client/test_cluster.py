@@ -1,0 +1,155 @@
+"""A cluster found through any of its brokers."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from odradek.client.cluster import BootstrapError, Cluster
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.wire.codec import encoder
+from odradek.wire.frame import LENGTH_BYTES
+from odradek.wire.header import decode_request_header, encode_response_header
+from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+T0 = TopicPartition("t", 0)
+SPOKEN = [ApiVersion(api_key=3, max_version=12), ApiVersion(api_key=18, max_version=4)]
+
+
+class FakeCluster:
+    """Brokers that know only Metadata; who leads `t` is said by the list `leaders`, one a time."""
+
+    def __init__(self, brokers: int, leaders: list[int]) -> None:
+        self.count = brokers
+        self.leaders = leaders
+        self.connections = [0] * brokers
+
+    async def __aenter__(self):
+        self.servers = [
+            await asyncio.start_server(lambda r, w, i=i: self._serve(i, r, w), "127.0.0.1", 0)
+            for i in range(self.count)
+        ]
+        self.ports = [server.sockets[0].getsockname()[1] for server in self.servers]
+        return self
+
+    async def __aexit__(self, *_):
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
+
+    async def _serve(self, broker_id, reader, writer):
+        self.connections[broker_id] += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+                header, _ = decode_request_header(memoryview(await reader.readexactly(length)))
+                message = (
+                    ApiVersionsResponse(api_keys=SPOKEN)
+                    if header.api_key == 18
+                    else self._metadata()
+                )
+                frame = encode_response_header(
+                    header.api_key, header.api_version, header.correlation_id
+                ) + encoder(type(message), header.api_version)(message)
+                writer.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        writer.close()
+
+    def _metadata(self):
+        leader = self.leaders[0] if len(self.leaders) == 1 else self.leaders.pop(0)
+        partition = MetadataResponsePartition(leader_id=leader)
+        return MetadataResponse(
+            controller_id=1,
+            brokers=[
+                MetadataResponseBroker(node_id=i, host="127.0.0.1", port=port)
+                for i, port in enumerate(self.ports)
+            ],
+            topics=[MetadataResponseTopic(name="t", topic_id=b"i" * 16, partitions=[partition])],
+        )
+
+
+def in_cluster(then, *, brokers=2, leaders=(0,), timeout_ms=5000):
+    async def play():
+        async with FakeCluster(brokers, list(leaders)) as fake:
+            servers = f"127.0.0.1:{fake.ports[0]}"
+            async with await Cluster.bootstrap(servers, timeout_ms=timeout_ms) as cluster:
+                await then(cluster, fake)
+
+    asyncio.run(asyncio.wait_for(play(), 10))
+
+
+def test_each_broker_gets_one_connection():
+    async def then(cluster, fake):
+        leader = await cluster.leader(T0)
+        controller = await cluster.controller()
+        assert leader is controller is await cluster.broker(1)
+        assert leader.name == f"127.0.0.1:{fake.ports[1]}"
+        assert cluster.topic_id("t") == b"i" * 16
+        assert fake.connections == [1, 1]
+
+    in_cluster(then, leaders=[1])
+
+
+def test_a_connection_that_was_lost_is_made_again():
+    async def then(cluster, fake):
+        first = await cluster.leader(T0)
+        await first.close()
+        assert (await cluster.leader(T0)).is_open
+        assert fake.connections == [1, 2]
+
+    in_cluster(then, leaders=[1])
+
+
+def test_a_leader_is_waited_for():
+    async def then(cluster, fake):
+        leader = await cluster.leader(T0)
+        assert leader.name == f"127.0.0.1:{fake.ports[1]}"
+
+    in_cluster(then, leaders=[-1, -1, 1])
+
+
+def test_no_leader_in_time_is_an_error():
+    async def then(cluster, fake):
+        with pytest.raises(ApiError, match="nobody leads t-0") as raised:
+            await cluster.leader(T0)
+        assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+    in_cluster(then, leaders=[-1], timeout_ms=60)
+
+
+def test_a_broker_that_is_not_there_is_named():
+    async def then(cluster, fake):
+        await cluster.refresh()
+        with pytest.raises(ApiError, match="there is no broker 7"):
+            await cluster.broker(7)
+
+    in_cluster(then)
+
+
+def test_the_first_that_answers_will_do():
+    async def play():
+        async with FakeCluster(2, [0]) as fake:
+            fake.servers[0].close()
+            await fake.servers[0].wait_closed()
+            servers = ", ".join(f"127.0.0.1:{port}" for port in fake.ports)
+            async with await Cluster.bootstrap(servers) as cluster:
+                assert (await cluster.refresh()).controller_id == 1
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "a:b", "127.0.0.1:1,:9092"])
+def test_what_is_no_address_is_named(servers):
+    with pytest.raises(BootstrapError, match="must be host:port"):
+        asyncio.run(Cluster.bootstrap(servers))
+
+
+def test_nobody_answers_names_each_with_its_reason():
+    with pytest.raises(BootstrapError, match=r"reached: 127.0.0.1:1: .*; 127.0.0.1:2: "):
+        asyncio.run(Cluster.bootstrap("127.0.0.1:1,127.0.0.1:2"))
