@@ -65,14 +65,19 @@ def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
 def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:
     # A group id is asked for even by those who never join: assign() and no commits.
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,  # its partitions join a fetch only when the last is answered
+        }
     )
     assigned = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
     consumer.assign(assigned)
     read: list[dict[str, Any]] = []
     deadline = time.monotonic() + 30
     while len(read) < count and time.monotonic() < deadline:
-        for message in consumer.consume(500, 0.5):
+        for message in consumer.consume(count - len(read), 0.1):
             if message.error():
                 raise RuntimeError(str(message.error()))
             place = message.partition(), message.offset()

@@ -1,0 +1,8 @@
+"""What the benchmarks share: brokers to be measured, loads to put on them, and a tape measure."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The client tests' helpers fetch the jars and run Apache Kafka; here they serve a second time.
+sys.path.append(str(ROOT / "tests" / "clients"))

@@ -1,0 +1,214 @@
+"""What is measured of a target: loads by other people's clients, and what they make of the broker.
+
+Each case puts one load on an otherwise idle target and returns figures: what the client
+reports, and the processor time that client and brokers spent meanwhile. Data written back
+to disk by an earlier case is no part of the next one: the disk is made to catch up first.
+"""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import apache
+import fetch
+import raw
+
+from kit import ROOT, machine
+from kit.targets import Target
+
+RECORD_BYTES: Final = 100
+BATCHED: Final = ("batch.size=65536", "linger.ms=5")
+STREAM: Final = "stream"  # written by a producer case, read by the consumer cases
+_QUEUED_MAX: Final = ("queued.min.messages=1000000", "fetch.queue.backoff.ms=10")
+_TIMEOUT_S: Final = 600.0
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is sent; full size takes each client five seconds and more."""
+
+    java_records: int = 3_000_000
+    java_batched_records: int = 6_000_000
+    native_records: int = 15_000_000
+    warm_up_records: int = 1_000_000
+    small_seconds: float = 6.0
+
+    def scaled(self, factor: float) -> "Sizes":
+        """A smaller load of the same kind."""
+        return Sizes(
+            int(self.java_records * factor),
+            int(self.java_batched_records * factor),
+            int(self.native_records * factor),
+            int(self.warm_up_records * factor),
+            self.small_seconds * max(factor, 0.25),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One load, by name."""
+
+    name: str
+    run: Callable[[Target, str, Sizes], Figures]
+
+
+def java_produce(
+    target: Target, topic: str, sizes: Sizes, *, partitions: int, options: tuple[str, ...] = ()
+) -> Figures:
+    """Kafka's own ProducerPerformance."""
+    raw.create_topic(_first(target), topic, partitions)
+    records = sizes.java_batched_records if options else sizes.java_records
+    return _measured(
+        target, records, partial(_producer_performance, target, topic, records, options)
+    )
+
+
+def native_produce(
+    target: Target, topic: str, sizes: Sizes, *, partitions: int, acks: str
+) -> Figures:
+    """librdkafka with its own defaults, but for acks."""
+    raw.create_topic(_first(target), topic, partitions)
+    records = sizes.native_records
+    arguments = ["produce", target.bootstrap, topic, str(partitions), str(records)]
+    arguments += [str(RECORD_BYTES), f"acks={acks}"]
+    return _measured(target, records, partial(_kit, "native", *arguments))
+
+
+def java_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
+    """The Java consumer on one assigned partition, with kafka-consumer-perf-test's options."""
+    records = sizes.native_records
+    source = ROOT / "bench" / "kit" / "AssignedConsumer.java"
+    arguments = [target.bootstrap, STREAM, "1", str(records)]
+    command = fetch.java_class(apache.LINE, source, *arguments, heap="512M")
+
+    def load() -> Figures:
+        seen = json.loads(_said(command))
+        if seen["records"] < records:
+            raise RuntimeError(f"only {seen['records']} of {records} records came")
+        return {"records_per_s": seen["records"] / seen["seconds"]}
+
+    return _measured(target, records, load)
+
+
+def native_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
+    """librdkafka on one partition, allowed to fetch well ahead."""
+    records = sizes.native_records
+    arguments = ["consume", target.bootstrap, STREAM, "1", str(records), *_QUEUED_MAX]
+    return _measured(target, records, partial(_kit, "native", *arguments))
+
+
+def small_requests(
+    target: Target, topic: str, sizes: Sizes, *, connections: int, depth: int
+) -> Figures:
+    """One record a request."""
+    arguments = [_first(target), topic, str(connections), str(depth), str(sizes.small_seconds)]
+    figures = _measured(target, None, partial(_kit, "small_requests", *arguments))
+    figures["broker_us_per_request"] = figures["broker_cpu_s"] / figures["answered"] * 1e6
+    return figures
+
+
+def warm_up(target: Target, sizes: Sizes) -> None:
+    """Let the target compile, grow and create what it does once in its life."""
+    raw.create_topic(_first(target), "warm-up", 6)
+    _producer_performance(target, "warm-up", sizes.warm_up_records, ())
+    _producer_performance(target, "warm-up", sizes.warm_up_records, BATCHED)
+    _kit("small_requests", _first(target), "warm-up-small", "16", "1", str(sizes.small_seconds))
+
+
+CASES: Final = (
+    Case("java produce, 1 partition", partial(java_produce, partitions=1)),
+    Case("java produce, 6 partitions", partial(java_produce, partitions=6)),
+    Case("java produce, 1 partition, 64 KiB", partial(java_produce, partitions=1, options=BATCHED)),
+    Case(
+        "java produce, 6 partitions, 64 KiB", partial(java_produce, partitions=6, options=BATCHED)
+    ),
+    Case("librdkafka produce, acks=1", partial(native_produce, partitions=1, acks="1")),
+    Case("librdkafka produce, acks=all", partial(native_produce, partitions=1, acks="all")),
+    Case("librdkafka produce, 6 partitions", partial(native_produce, partitions=6, acks="all")),
+    Case("java consume", java_consume),
+    Case("librdkafka consume", native_consume),
+    Case("small requests", partial(small_requests, connections=16, depth=1)),
+    Case("small requests, 8 deep", partial(small_requests, connections=16, depth=8)),
+)
+STREAM_WRITER: Final = "librdkafka produce, acks=1"
+
+
+def chosen(words: tuple[str, ...]) -> list[Case]:
+    """The cases whose names have one of the words in them; with a reader, also its writer."""
+    if not words:
+        return list(CASES)
+    names = {case.name for case in CASES if any(word in case.name for word in words)}
+    if any("consume" in name for name in names):
+        names.add(STREAM_WRITER)
+    return [case for case in CASES if case.name in names]
+
+
+def _producer_performance(
+    target: Target, topic: str, records: int, options: tuple[str, ...]
+) -> Figures:
+    main = "org.apache.kafka.tools.ProducerPerformance"
+    arguments = ["--topic", topic, "--num-records", str(records), "--throughput", "-1"]
+    arguments += ["--record-size", str(RECORD_BYTES)]
+    arguments += ["--producer-props", f"bootstrap.servers={target.bootstrap}", *options]
+    said = _said(fetch.java(apache.LINE, main, *arguments, heap="512M"))
+    summary = said.strip().splitlines()[-1]
+    found = re.search(
+        r"^(\d+) records sent, ([\d.]+) records/sec .*?([\d.]+) ms avg latency.*?(\d+) ms 99th",
+        summary,
+    )
+    if found is None or int(found[1]) != records:
+        raise RuntimeError(f"ProducerPerformance ends with: {summary}")
+    return {
+        "records_per_s": float(found[2]),
+        "avg_ms": float(found[3]),
+        "p99_ms": float(found[4]),
+    }
+
+
+def _kit(module: str, *arguments: str) -> Figures:
+    command = [sys.executable, "-m", f"kit.{module}", *arguments]
+    return dict(json.loads(_said(command, cwd=ROOT / "bench")))
+
+
+def _said(command: list[str], cwd: pathlib.Path | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-3000:]}")
+    return done.stdout
+
+
+def _measured(target: Target, records: int | None, load: Callable[[], Figures]) -> Figures:
+    os.sync()
+    pids = target.pids()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    brokers, begun_s = machine.cpu_time(pids), time.monotonic()
+    figures = load()
+    elapsed_s, used = time.monotonic() - begun_s, machine.cpu_time(pids) - brokers
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    client_cpu_s = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
+    figures |= {
+        "elapsed_s": elapsed_s,
+        "broker_cpu_s": used.total_s,
+        "broker_system_share": used.system_s / used.total_s if used.total_s else 0.0,
+        "client_cpu_s": client_cpu_s,
+    }
+    if records is not None:
+        figures["broker_cpu_s_per_gb"] = used.total_s / (records * RECORD_BYTES / 1e9)
+    return figures
+
+
+def _first(target: Target) -> str:
+    return target.bootstrap.partition(",")[0]

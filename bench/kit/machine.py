@@ -1,0 +1,95 @@
+"""The tape measure: processor time, memory, and what machine this is."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from kit import ROOT
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class CpuTime(NamedTuple):
+    """Seconds of processor time."""
+
+    user_s: float
+    system_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.user_s + self.system_s
+
+    def __add__(self, other: object) -> "CpuTime":
+        assert isinstance(other, CpuTime)
+        return CpuTime(self.user_s + other.user_s, self.system_s + other.system_s)
+
+    def __sub__(self, other: "CpuTime") -> "CpuTime":
+        return CpuTime(self.user_s - other.user_s, self.system_s - other.system_s)
+
+
+def cpu_time(pids: list[int]) -> CpuTime:
+    """What these processes have used until now, all their threads together."""
+    total = CpuTime(0.0, 0.0)
+    for pid in pids:
+        # The command's name stands in parentheses and may hold anything.
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += CpuTime(int(fields[11]) / _TICKS_PER_S, int(fields[12]) / _TICKS_PER_S)
+    return total
+
+
+def rss_mib(pids: list[int]) -> float:
+    """The resident memory of these processes."""
+    return sum(_status_kib(pid, "VmRSS") for pid in pids) / 1024
+
+
+def _status_kib(pid: int, field: str) -> int:
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    (value,) = re.findall(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
+    return int(value)
+
+
+def describe() -> dict[str, Any]:
+    """The machine, the versions and the commit that a result belongs to."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "java": _said(["java", "-version"]).splitlines()[0],
+        "librdkafka": _version("confluent-kafka"),
+        "commit": _said(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
+        # Whoever else works on this machine works on the result.
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor() -> str:
+    info = pathlib.Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*:\s*(.*)$", info.read_text(), re.MULTILINE)
+    return names[0] if names else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _said(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return f"{command[0]} is not installed"
+    return done.stdout + done.stderr
+
+
+def python() -> str:
+    """This interpreter, for children."""
+    return sys.executable

@@ -1,0 +1,141 @@
+"""Many small produce requests: one record each, from several connections, so many deep.
+
+One process, one epoll, frames encoded beforehand: about 4 us of Python for each request, so
+that one broker is busy long before this is. It reports its own processor share all the
+same; above 0.8 its figures say more about itself than about the broker.
+
+    python -m kit.small_requests BOOTSTRAP TOPIC CONNECTIONS DEPTH SECONDS
+"""
+
+import json
+import resource
+import select
+import struct
+import sys
+import time
+from array import array
+from collections import deque
+
+import crc32c
+import raw
+
+from kit import ROOT
+
+assert ROOT  # its import put the helpers on the path
+
+PRODUCE, VERSION, ACKS_LEADER = 0, 8, 1
+PARTITIONS = 6
+RECORD_BYTES = 100
+WARM_UP_S = 1.0
+
+
+def batch(value: bytes) -> bytes:
+    """A record batch of one record."""
+    record = b"\0\0\0\x01" + _varint(len(value)) + value + b"\0"
+    record = _varint(len(record)) + record
+    now_ms = int(time.time() * 1000)
+    after_crc = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + record
+    head = struct.pack(">ibI", -1, 2, crc32c.crc32c(after_crc))
+    return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc
+
+
+def _varint(value: int) -> bytes:
+    value *= 2  # zigzag of what is not negative
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def request(topic: str, partition: int) -> bytes:
+    """A produce request of one record."""
+    records = batch(b"x" * RECORD_BYTES)
+    body = raw.text(None) + struct.pack(">hii", ACKS_LEADER, 30_000, 1) + raw.text(topic)
+    body += struct.pack(">iii", 1, partition, len(records)) + records
+    return raw.frame(PRODUCE, VERSION, body)
+
+
+class Connection:
+    """One peer with `depth` requests under way."""
+
+    def __init__(self, address: str, topic: str, partition: int, depth: int) -> None:
+        self.socket = raw.connect(address)
+        self.frame = request(topic, partition)
+        answer = raw.call(self.socket, self.frame)  # the first one shows how long they are
+        answer.number("i"), answer.text(), answer.number("i"), answer.number("i")
+        if error_code := answer.number("h"):
+            raise RuntimeError(f"the broker answers error {error_code}")
+        self.error_at = 4 + 4 + 4 + 2 + len(topic) + 4 + 4
+        self.answer_bytes = self.error_at + 2 + 8 + 8 + 8 + 4 + 2 + 4
+        self.rest = b""
+        self.sent_ns = deque([time.perf_counter_ns()] * depth)
+        self.socket.sendall(self.frame * depth)
+
+
+def run(address: str, topic: str, connections: int, depth: int, seconds: float) -> dict[str, float]:
+    """Keep the connections busy for so long; what came of it."""
+    raw.create_topic(address, topic, PARTITIONS)
+    poll = select.epoll()
+    by_fd = {}
+    for n in range(connections):
+        connection = Connection(address, topic, n % PARTITIONS, depth)
+        by_fd[connection.socket.fileno()] = connection
+        poll.register(connection.socket.fileno(), select.EPOLLIN)
+    first_ns: array[int] = array("q")
+    latencies_ns: array[int] = array("q")
+    _serve(poll, by_fd, first_ns, WARM_UP_S)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    elapsed_s = _serve(poll, by_fd, latencies_ns, seconds)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    ordered = sorted(latencies_ns)
+    return {
+        "requests": len(ordered),
+        "answered": len(first_ns) + len(ordered),
+        "requests_per_s": len(ordered) / elapsed_s,
+        "p50_ms": ordered[len(ordered) // 2] / 1e6,
+        "p99_ms": ordered[len(ordered) * 99 // 100] / 1e6,
+        "max_ms": ordered[-1] / 1e6,
+        "client_cpu_s": cpu_s,
+        "client_share": cpu_s / elapsed_s,
+    }
+
+
+def _serve(
+    poll: select.epoll, by_fd: dict[int, Connection], latencies_ns: "array[int]", seconds: float
+) -> float:
+    clock = time.perf_counter_ns
+    begun_ns = now_ns = clock()
+    end_ns = begun_ns + int(seconds * 1e9)
+    while now_ns < end_ns:
+        for fd, _ in poll.poll(1):
+            connection = by_fd[fd]
+            data = connection.socket.recv(65_536)
+            if not data:
+                raise ConnectionError("the broker closed a connection")
+            now_ns = clock()
+            if connection.rest:
+                data = connection.rest + data
+            size = connection.answer_bytes
+            whole = len(data) // size
+            connection.rest = data[whole * size :]
+            sent_ns = connection.sent_ns
+            for n in range(whole):
+                at = n * size + connection.error_at
+                if data[at] or data[at + 1]:
+                    raise RuntimeError("the broker answers an error")
+                latencies_ns.append(now_ns - sent_ns.popleft())
+                sent_ns.append(now_ns)
+            if whole:
+                connection.socket.sendall(connection.frame * whole)
+    return (now_ns - begun_ns) / 1e9
+
+
+def main() -> None:
+    address, topic, connections, depth, seconds = sys.argv[1:]
+    print(json.dumps(run(address, topic, int(connections), int(depth), float(seconds))))
+
+
+if __name__ == "__main__":
+    main()

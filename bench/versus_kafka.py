@@ -1,0 +1,172 @@
+"""Ours against Apache Kafka 3.9 on this machine: throughput, latency, processor time, memory.
+
+    ./run bench versus_kafka [--runs 3] [--quick] [--case WORD] [--only odradek|kafka]
+
+Each run starts one target, warms it up, puts one load after the other on it and ends it;
+then the other target, never both at once. Who comes first alternates from run to run. A
+ratio is taken within a run, ours / theirs, so that what the machine does meanwhile
+touches both; the table has its median, and minimum and maximum. Clients and brokers share
+the processors, which is the same for both. Apache Kafka comes through Maven into .cache/,
+runs in ZooKeeper mode with the options of its own distribution and a heap of 1 GiB.
+
+One JSON line for each target and run is appended to bench/results/versus_kafka.jsonl,
+except by --quick runs, which prove nothing.
+"""
+
+import json
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+import click
+from kit import ROOT, cases, machine
+from kit.targets import TARGETS, Target
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = ROOT / "bench" / "results" / "versus_kafka.jsonl"
+OURS, THEIRS = "odradek", "kafka"
+
+
+class Row(NamedTuple):
+    """One line of the table: a figure of a case, and which ratio is aimed at."""
+
+    case: str
+    figure: str
+    label: str
+    format: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+def rows() -> list[Row]:
+    """What the table shows, in this order."""
+    wanted = []
+    for case in cases.CASES:
+        if case.name.startswith("small"):
+            wanted += [
+                Row(case.name, "requests_per_s", "requests/s", ",.0f", at_least=1.1),
+                Row(case.name, "p50_ms", "p50 ms", ".2f"),
+                Row(case.name, "p99_ms", "p99 ms", ".2f", at_most=1.0),
+                Row(case.name, "broker_us_per_request", "broker CPU us/request", ".1f"),
+                Row(case.name, "client_share", "load generator, cores", ".2f"),
+            ]
+        else:
+            aim = 1.3 if case.name.startswith("java produce") else 1.0
+            wanted += [
+                Row(case.name, "records_per_s", "records/s", ",.0f", at_least=aim),
+                Row(case.name, "broker_cpu_s_per_gb", "broker CPU s/GB", ".2f", at_most=0.6),
+                Row(case.name, "client_cpu_s", "client CPU s", ".1f"),
+            ]
+    wanted.append(Row("process", "rss_mib", "RSS after the run, MiB", ",.0f", at_most=0.15))
+    wanted.append(Row("process", "start_s", "start to first Metadata, s", ".2f"))
+    return wanted
+
+
+def run_target(
+    kind: str, *, brokers: int, sizes: cases.Sizes, wanted: list[cases.Case], say: Console
+) -> dict[str, Any]:
+    """One run on one target, started for it and gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        target: Target = TARGETS[kind](pathlib.Path(folder) / kind, brokers=brokers)
+        try:
+            cases.warm_up(target, sizes)
+            measured: dict[str, Any] = {}
+            for number, case in enumerate(wanted):
+                topic = cases.STREAM if case.name == cases.STREAM_WRITER else f"case-{number}"
+                figures = case.run(target, topic, sizes)
+                measured[case.name] = {key: round(value, 4) for key, value in figures.items()}
+                speed = figures.get("records_per_s") or figures["requests_per_s"]
+                say.print(f"  {kind:8} {case.name:45} {speed:14,.0f}/s")
+            rss = machine.rss_mib(target.pids())
+            measured["process"] = {"rss_mib": round(rss, 1), "start_s": round(target.start_s, 3)}
+            return {"target": kind, "version": target.version(), "cases": measured}
+        finally:
+            target.stop()
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Append a result to those of other days."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(result) + "\n")
+
+
+def table(results: list[dict[str, Any]]) -> Table:
+    """Medians of both, and the ratios within each run."""
+    out = Table("case", "figure")
+    for name in ("ours", "Kafka", "ratio", "min", "max", "aim", ""):
+        out.add_column(name, justify="right")
+    before = None
+    for row in rows():
+        sides = {
+            kind: [
+                result["cases"][row.case][row.figure]
+                for result in results
+                if result["target"] == kind and row.case in result["cases"]
+            ]
+            for kind in (OURS, THEIRS)
+        }
+        if not any(sides.values()):
+            continue
+        shown = [
+            format(statistics.median(values), row.format) if values else "-"
+            for values in sides.values()
+        ]
+        out.add_row(row.case if row.case != before else "", row.label, *shown, *_judged(row, sides))
+        before = row.case
+    return out
+
+
+def _judged(row: Row, sides: dict[str, list[float]]) -> list[str]:
+    ratios = [
+        ours / theirs for ours, theirs in zip(sides[OURS], sides[THEIRS], strict=False) if theirs
+    ]
+    if not ratios:
+        return ["-", "-", "-", "", ""]
+    middle = statistics.median(ratios)
+    aim, verdict = "", ""
+    if row.at_least is not None:
+        aim, verdict = f">= {row.at_least}", "yes" if middle >= row.at_least else "NO"
+    if row.at_most is not None:
+        aim, verdict = f"<= {row.at_most}", "yes" if middle <= row.at_most else "NO"
+    return [f"{middle:.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", aim, verdict]
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--brokers", default=1, show_default=True, help="Brokers of each cluster.")
+@click.option("--runs", default=3, show_default=True, help="Runs of each target.")
+@click.option("--quick", is_flag=True, help="A tenth of the load, once: does it work at all?")
+@click.option("--case", "words", multiple=True, help="Only the cases whose name has this in it.")
+@click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
+def main(*, brokers: int, runs: int, quick: bool, words: tuple[str, ...], only: str | None) -> None:
+    """Measure, append to the results, print the table."""
+    say = Console()
+    if not say.is_terminal:
+        say.width = 130  # the table is for files and pipes too
+    sizes = cases.Sizes().scaled(0.1) if quick else cases.Sizes()
+    wanted = cases.chosen(words)
+    kinds = [only] if only else [OURS, THEIRS]
+    results = []
+    for run in range(1 if quick else runs):
+        for kind in kinds if run % 2 == 0 else reversed(kinds):
+            before = machine.describe()
+            say.print(f"run {run + 1}, {kind} (load average before: {before['load_before']})")
+            result = run_target(kind, brokers=brokers, sizes=sizes, wanted=wanted, say=say)
+            result = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "run": run + 1,
+                "brokers": brokers,
+                **result,
+                "machine": before,
+            }
+            results.append(result)
+            if not quick:
+                keep(result)
+    say.print(table(results))
+
+
+if __name__ == "__main__":
+    main()
