@@ -20,6 +20,7 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Final, NamedTuple
 
+from odradek.model.errors import MalformedRequestError
 from odradek.wire.schema import Message, Versions
 
 
@@ -99,18 +100,38 @@ class Api(NamedTuple):
     inter_broker: bool
 
     @property
+    def first(self) -> int:
+        """The first version served."""
+        return self.served.first
+
+    @property
+    def last(self) -> int:
+        """The last version served."""
+        return self.served.last
+
+    @property
     def decodable(self) -> Versions:
         """The versions that our messages declare."""
         return Versions(self.served.first, self.kafka.last)
 
-    @property
-    def module(self) -> str:
-        """The name of its module in `odradek.wire.messages`."""
-        return self.key.name.lower()
-
     def is_flexible(self, version: int) -> bool:
         """Whether a version has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
+
+    @property
+    def request_class(self) -> type[Message]:
+        """The class of its request."""
+        return self._message_class("Request")
+
+    @property
+    def response_class(self) -> type[Message]:
+        """The class of its response."""
+        return self._message_class("Response")
+
+    def _message_class(self, side: str) -> type[Message]:
+        module = import_module(f"odradek.wire.messages.{self.key.name.lower()}")
+        found: type[Message] = getattr(module, self.name + side)
+        return found
 
 
 _CLIENTS = False
@@ -188,17 +209,23 @@ APIS: Final[dict[int, Api]] = {
 }
 
 
+def api(key: int) -> Api:
+    """The API of a key.
+
+    Raises:
+        MalformedRequestError: there is none.
+    """
+    known = APIS.get(key)
+    if known is None:
+        raise MalformedRequestError(f"api key {key}; no such API here")
+    return known
+
+
 def request_class(key: int) -> type[Message]:
     """The class of an API's request."""
-    return _message_class(APIS[key], "Request")
+    return api(key).request_class
 
 
 def response_class(key: int) -> type[Message]:
     """The class of an API's response."""
-    return _message_class(APIS[key], "Response")
-
-
-def _message_class(api: Api, side: str) -> type[Message]:
-    module = import_module(f"odradek.wire.messages.{api.module}")
-    found: type[Message] = getattr(module, api.name + side)
-    return found
+    return api(key).response_class

@@ -9,7 +9,7 @@ What comes out for a part with an int32, a string and the end of the part, flexi
     n5 -= 1
     q = p + n5
     if n5 < 0 or q > end: raise refused_length('FetchRequest v12 topics.name', n5, end - p)
-    e2.name = str(view[p:q], 'utf-8')
+    e2.name = view[p:q].tobytes().decode()
     p = q
     ...
 
@@ -155,7 +155,7 @@ class DecoderSource:
             f"if {length} < 0 or q > end: raise refused_length({source.where!r}, {length}, end - p)"
         )
         source.line(
-            f"{target} = " + ("str(view[p:q], 'utf-8')" if kind == "string" else "view[p:q]")
+            f"{target} = " + ("view[p:q].tobytes().decode()" if kind == "string" else "view[p:q]")
         )
         source.line("p = q")
 

@@ -13,6 +13,7 @@ A response repeats the correlation id (v0), with flexible versions followed by a
 section (v1). ApiVersions answers in v0 always: the client does not know yet what we speak.
 """
 
+import struct
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,10 +21,12 @@ from odradek.model.errors import MalformedRequestError
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.primitives import skip_tags
 
-_KEY_TO_CLIENT_ID: Final = Struct(">hhih")
+_KEY_TO_CLIENT_ID: Final = Struct(">hhih").unpack_from
 _KEY_TO_CORRELATION: Final = Struct(">hhi")
 _CORRELATION: Final = Struct(">i")
 _CORRELATION_AND_TAGS: Final = Struct(">ix")
+_PACK_TO_CLIENT_ID: Final = Struct(">hhih").pack
+_new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 _NEVER: Final = 1 << 15
 _FLEXIBLE_FROM: Final = {
     int(key): _NEVER if api.flexible_from is None else api.flexible_from
@@ -47,53 +50,49 @@ def decode_request_header(view: memoryview, position: int = 0) -> tuple[RequestH
         MalformedRequestError: it is no header, or of an API that we do not know. A version
             that we do not know is left to the caller: ApiVersions is answered even then.
     """
-    if len(view) - position < _KEY_TO_CLIENT_ID.size:
+    try:
+        api_key, api_version, correlation_id, length = _KEY_TO_CLIENT_ID(view, position)
+        if api_version == 0 and api_key == ApiKey.CONTROLLED_SHUTDOWN:
+            return _decode_short(view, position)
+        flexible_from = _FLEXIBLE_FROM.get(api_key)
+        if flexible_from is None:
+            raise _refused(f"api key {api_key}; no such API here")
+        position += 10
+        client_id = None
+        if length >= 0:
+            end = position + length
+            client_id = view[position:end].tobytes().decode()
+            if end > len(view):
+                raise _refused(f"client id of {length} bytes; {len(view) - position} are left")
+            position = end
+        elif length != -1:
+            raise _refused(f"client id of {length} bytes; must not be negative")
+        if api_version >= flexible_from:
+            tag_count = view[position]
+            position += 1
+            if tag_count:
+                position = skip_tags(view, position, tag_count, "request header")
+    except struct.error:
         return _decode_short(view, position)
-    api_key, api_version, correlation_id, length = _KEY_TO_CLIENT_ID.unpack_from(view, position)
-    flexible_from = _FLEXIBLE_FROM.get(api_key)
-    if flexible_from is None:
-        raise MalformedRequestError(f"request header: api key {api_key}; no such API here")
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
-        return _decode_short(view, position)
-    position += _KEY_TO_CLIENT_ID.size
-    client_id = None
-    if length >= 0:
-        end = position + length
-        if end > len(view):
-            raise MalformedRequestError(
-                f"request header: client id of {length} bytes; {len(view) - position} are left"
-            )
-        client_id = _decode_client_id(view[position:end])
-        position = end
-    elif length != -1:
-        raise MalformedRequestError(f"request header: client id of {length} bytes")
-    if api_version >= flexible_from:
-        if position >= len(view):
-            raise MalformedRequestError("request header: the bytes end before its tagged fields")
-        count = view[position]
-        position += 1
-        if count:
-            position = skip_tags(view, position, count, "request header")
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    except IndexError:
+        raise _refused("the bytes end before its tagged fields") from None
+    except UnicodeDecodeError as error:
+        raise _refused(f"client id {error.object[:40]!r}; must be UTF-8") from None
+    return _new(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
 def _decode_short(view: memoryview, position: int) -> tuple[RequestHeader, int]:
-    """Header v0, or too few bytes for any other."""
+    """Header v0, or too few bytes for any."""
     if len(view) - position >= _KEY_TO_CORRELATION.size:
         api_key, api_version, correlation_id = _KEY_TO_CORRELATION.unpack_from(view, position)
         if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
             header = RequestHeader(api_key, api_version, correlation_id, None)
             return header, position + _KEY_TO_CORRELATION.size
-    raise MalformedRequestError(f"request header: only {len(view) - position} bytes")
+    raise _refused(f"only {len(view) - position} bytes are left")
 
 
-def _decode_client_id(data: memoryview) -> str:
-    try:
-        return str(data, "utf-8")
-    except UnicodeDecodeError:
-        raise MalformedRequestError(
-            f"request header: client id {bytes(data)[:40]!r}; must be UTF-8"
-        ) from None
+def _refused(why: str) -> MalformedRequestError:
+    return MalformedRequestError(f"request header: {why}")
 
 
 def encode_request_header(
@@ -105,7 +104,7 @@ def encode_request_header(
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= _FLEXIBLE_FROM[api_key] else b""
-    return _KEY_TO_CLIENT_ID.pack(api_key, api_version, correlation_id, length) + name + tags
+    return _PACK_TO_CLIENT_ID(api_key, api_version, correlation_id, length) + name + tags
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:

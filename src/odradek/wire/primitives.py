@@ -29,7 +29,6 @@ ENCODING_STUMBLES: Final = (
 LIST_CODES: Final[dict[Any, str]] = {"int8": "b", "int32": "i", "int64": "q"}
 SHORT_LIST: Final = 16  # lists below this length have a Struct of their own
 ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
-_VARINT_32_BYTES: Final = 5
 
 
 class UnsupportedFieldError(OdradekError):
@@ -42,18 +41,27 @@ class UnencodableError(OdradekError):
 
 def unsigned_varint(view: memoryview, position: int, field: str) -> tuple[int, int]:
     """Read an unsigned varint of up to 32 bits."""
-    value = shift = 0
-    for byte in view[position : position + _VARINT_32_BYTES]:
-        position += 1
-        value |= (byte & 0x7F) << shift
+    try:
+        # The lengths of record batches have two or three bytes: these without a loop.
+        value = view[position]
+        if value < 0x80:
+            return value, position + 1
+        byte = view[position + 1]
         if byte < 0x80:
-            if value > 0xFFFFFFFF:
-                raise MalformedRequestError(f"{field}: varint {value}; must fit in 32 bits")
-            return value, position
-        shift += 7
-    if shift < 7 * _VARINT_32_BYTES:
-        raise MalformedRequestError(f"{field}: the bytes end within a varint")
-    raise MalformedRequestError(f"{field}: varint of more than {_VARINT_32_BYTES} bytes")
+            return value & 0x7F | byte << 7, position + 2
+        value = value & 0x7F | (byte & 0x7F) << 7
+        for shift in (14, 21, 28):
+            byte = view[position + shift // 7]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise MalformedRequestError(f"{field}: varint of more than 5 bytes")
+    except IndexError:
+        raise MalformedRequestError(f"{field}: the bytes end within a varint") from None
+    if value > 0xFFFFFFFF:
+        raise MalformedRequestError(f"{field}: varint {value}; must fit in 32 bits")
+    return value, position + shift // 7 + 1
 
 
 def encode_unsigned_varint(value: int) -> bytes:

@@ -3,6 +3,9 @@
 A follower says who it is: `replica_id` up to v14, `replica_state` from v15. `follower` reads
 either. Its fetch offset is its acknowledgement of everything before.
 
+The broker writes its responses with `encode_fetch_response` at the end of this file, which
+leaves the records where they are; everything else goes through the generic codec.
+
 Versions:
     v4   isolation level; aborted transactions in the response
     v5   log start offset, both ways
@@ -17,7 +20,15 @@ Versions:
     v17  directory id of the replica
 """
 
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from odradek.wire.codec import encoder
+from odradek.wire.header import encode_response_header
+from odradek.wire.primitives import encode_unsigned_varint
 from odradek.wire.schema import (
+    ZERO_UUID,
     Buffer,
     Message,
     array,
@@ -160,3 +171,153 @@ class FetchResponse(Message, api_key=1, versions="4-17", flexible="12+"):
     session_id: int = int32("7+")
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)
+
+
+def follower(request: FetchRequest) -> ReplicaState:
+    """Which broker asks, in which of its lives; replica id -1 for a consumer."""
+    return request.replica_state or ReplicaState(replica_id=request.replica_id)
+
+
+# -------------------------------------------------------------------- on the way of the data
+
+FIRST_FLEXIBLE: Final = 12
+_LOG_START_FROM: Final = 5
+_SESSIONS_FROM: Final = 7
+_PREFERRED_REPLICA_FROM: Final = 11
+_TOPIC_IDS_FROM: Final = 13
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+# throttle time, error, session id
+_HEAD: Final = Struct(">ihi")
+# partition, error, high watermark, last stable offset, log start offset
+_STATE: Final = Struct(">ihqqq")
+_STATE_BEFORE_LOG_START: Final = Struct(">ihqq")
+# The same, aborted transactions (null), preferred replica
+_STATE_COMMON: Final = Struct(">ihqqqBi")
+_ABORTED: Final = Struct(">qq")
+# tag, size, fields, no tags inside
+_DIVERGING_EPOCH: Final = Struct(">BBiqx")
+_CURRENT_LEADER: Final = Struct(">BBiix")
+_SNAPSHOT_ID: Final = Struct(">BBqix")
+
+
+def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
+    correlation_id: int,
+    version: int,
+    topics: Sequence[tuple[str | bytes, Sequence[PartitionData]]],
+    *,
+    throttle_time_ms: int = 0,
+    error_code: int = 0,
+    session_id: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Buffer]:
+    """Write a fetch response as a frame in pieces, the records among them as they are.
+
+    A topic goes by its name up to v12, by its id from v13. Partitions without records say
+    "no bytes", not null: the protocol allows null here, some clients do not.
+    """
+    flexible = version >= FIRST_FLEXIBLE
+    count = _compact_count if flexible else _INT32.pack
+    tags = b"\0" if flexible else b""
+    piece = bytearray(4)  # the length of the frame, when it is known
+    piece += encode_response_header(1, version, correlation_id)
+    if version >= _SESSIONS_FROM:
+        piece += _HEAD.pack(throttle_time_ms, error_code, session_id)
+    else:
+        assert not session_id, (version, session_id)
+        piece += _INT32.pack(throttle_time_ms)
+    piece += count(len(topics))
+    pieces: list[Buffer] = [piece]
+    for topic, partitions in topics:
+        piece += _topic(topic, version) + count(len(partitions))
+        for partition in partitions:
+            piece += _state_flexible(partition) if flexible else _state_plain(partition, version)
+            records = partition.records or b""
+            piece += count(len(records))
+            if records:
+                piece = bytearray()
+                pieces += (records, piece)
+            if flexible:
+                piece += _partition_tags(partition)
+        piece += tags
+    if node_endpoints:
+        piece += _node_endpoints(node_endpoints, version)
+    else:
+        piece += tags
+    if not piece:
+        pieces.pop()
+    _INT32.pack_into(pieces[0], 0, sum(map(len, pieces)) - 4)
+    return pieces
+
+
+def _compact_count(count: int) -> bytes:
+    return encode_unsigned_varint(count + 1)
+
+
+def _topic(topic: str | bytes, version: int) -> bytes:
+    if isinstance(topic, bytes):
+        assert version >= _TOPIC_IDS_FROM, (version, topic)
+        assert len(topic) == len(ZERO_UUID), topic
+        return topic
+    assert version < _TOPIC_IDS_FROM, (version, topic)
+    name = topic.encode()
+    return (_compact_count if version >= FIRST_FLEXIBLE else _INT16.pack)(len(name)) + name
+
+
+def _state_flexible(partition: PartitionData) -> bytes:
+    state = (
+        partition.partition_index,
+        partition.error_code,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+    )
+    aborted = partition.aborted_transactions
+    if aborted is None:
+        return _STATE_COMMON.pack(*state, 0, partition.preferred_read_replica)
+    items = b"".join(_ABORTED.pack(a.producer_id, a.first_offset) + b"\0" for a in aborted)
+    preferred = _INT32.pack(partition.preferred_read_replica)
+    return _STATE.pack(*state) + _compact_count(len(aborted)) + items + preferred
+
+
+def _state_plain(partition: PartitionData, version: int) -> bytes:
+    state = (
+        partition.partition_index,
+        partition.error_code,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+    )
+    if version >= _LOG_START_FROM:
+        piece = _STATE.pack(*state)
+    else:
+        piece = _STATE_BEFORE_LOG_START.pack(*state[:4])
+    aborted = partition.aborted_transactions
+    piece += _INT32.pack(-1 if aborted is None else len(aborted))
+    piece += b"".join(_ABORTED.pack(a.producer_id, a.first_offset) for a in aborted or ())
+    if version >= _PREFERRED_REPLICA_FROM:
+        piece += _INT32.pack(partition.preferred_read_replica)
+    return piece
+
+
+def _partition_tags(partition: PartitionData) -> bytes:
+    diverging = partition.diverging_epoch
+    leader = partition.current_leader
+    snapshot = partition.snapshot_id
+    if diverging is None and leader is None and snapshot is None:
+        return b"\0"
+    tags = []
+    if diverging is not None:
+        tags.append(_DIVERGING_EPOCH.pack(0, 13, diverging.epoch, diverging.end_offset))
+    if leader is not None:
+        tags.append(_CURRENT_LEADER.pack(1, 9, leader.leader_id, leader.leader_epoch))
+    if snapshot is not None:
+        tags.append(_SNAPSHOT_ID.pack(2, 13, snapshot.end_offset, snapshot.epoch))
+    return encode_unsigned_varint(len(tags)) + b"".join(tags)
+
+
+def _node_endpoints(node_endpoints: Sequence[NodeEndpoint], version: int) -> bytes:
+    """The tagged section of the response: what the generic codec writes when that is all."""
+    response = FetchResponse(node_endpoints=list(node_endpoints))
+    return encoder(FetchResponse, version)(response)[_HEAD.size + 1 :]
