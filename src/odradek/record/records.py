@@ -68,17 +68,10 @@ class Record(NamedTuple):
     offset: int = -1  # to `build_batch`: the next one
 
 
-class Span(NamedTuple):
-    """Where the parts of a record are, for who does not want them copied out."""
-
-    timestamp_delta: int
-    offset_delta: int
-    key_start: int
-    key_length: int  # -1: null
-    value_start: int
-    value_length: int  # -1: null
-    headers_start: int
-    headers_count: int
+# Where the parts of a record are, for who does not want them copied out: timestamp delta,
+# offset delta, key start, key length (-1: null), value start, value length (-1: null),
+# headers start, headers count.
+Span = tuple[int, int, int, int, int, int, int, int]
 
 
 # --------------------------------------------------------------------------------- decoding
@@ -93,6 +86,8 @@ def iter_records(
         InvalidRecordError, CorruptBatchError, DecompressionError: damage.
     """
     header = read_header(batch)
+    if header.record_count == 0:
+        return  # compaction has left the header alone
     body = records_bytes(batch, header, decompressed_bytes_max)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -123,56 +118,91 @@ def records_bytes(
         return decompress(header.codec, view[HEADER_BYTES : header.size_bytes], bytes_max)
 
 
-def iter_spans(body: bytes, count: int) -> Iterator[Span]:
+def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR0912, PLR0915
     """Walk decompressed records.
+
+    Varints of one or two bytes, which nearly all are, are read here and not by a call each:
+    compacted topics are walked at every produce, and this halves the time.
 
     Raises:
         InvalidRecordError: they are not exactly `count` well-formed ones.
     """
     position = 0
-    for index in range(count):
-        try:
-            span, position = _read_span(body, position)
-        except IndexError:
-            raise InvalidRecordError(f"record {index} of {count} ends early") from None
-        yield span
-    if position != len(body):
-        raise InvalidRecordError(f"{len(body) - position} bytes after the last of {count} records")
-
-
-def _read_span(body: bytes, position: int) -> tuple[Span, int]:
-    length, position = _varint(body, position)
-    end = position + length
-    if length < 0 or end > len(body):
-        raise InvalidRecordError(f"record of {length} bytes, {len(body) - position} are left")
-    timestamp_delta, position = _varint(body, position + 1, _VARLONG_SHIFT_MAX)
-    offset_delta, position = _varint(body, position)
-    key_length, key_start = _varint(body, position)
-    position = key_start + key_length if key_length > 0 else key_start
-    value_length, value_start = _varint(body, position)
-    position = value_start + value_length if value_length > 0 else value_start
-    headers_count, headers_start = _varint(body, position)
-    position = headers_start
-    if headers_count:
-        position = _skip_headers(body, headers_start, headers_count)
-    if key_length < -1 or value_length < -1 or position != end:
-        raise InvalidRecordError(
-            f"record of {length} bytes has key length {key_length}, value length {value_length}, "
-            f"{headers_count} headers, and ends {position - end} bytes off"
-        )
-    return (
-        Span(
-            timestamp_delta,
-            offset_delta,
-            key_start,
-            key_length,
-            value_start,
-            value_length,
-            headers_start,
-            headers_count,
-        ),
-        end,
-    )
+    index = -1
+    size = len(body)
+    try:
+        for index in range(count):
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+            end = position + ((raw >> 1) ^ -(raw & 1))
+            raw = body[position + 1]  # after the attributes
+            position += 2
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, position - 2, _VARLONG_SHIFT_MAX)
+            timestamp_delta = (raw >> 1) ^ -(raw & 1)
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+            offset_delta = (raw >> 1) ^ -(raw & 1)
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                raw, position = _raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
+            key_start, key_length = position, (raw >> 1) ^ -(raw & 1)
+            if key_length > 0:
+                position += key_length
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+            value_start, value_length = position, (raw >> 1) ^ -(raw & 1)
+            if value_length > 0:
+                position += value_length
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                raw, position = _raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
+            headers_start, headers_count = position, (raw >> 1) ^ -(raw & 1)
+            if headers_count:
+                position = _skip_headers(body, position, headers_count)
+            if position != end or end > size or key_length < -1 or value_length < -1:
+                raise InvalidRecordError(
+                    f"record {index} of {count}: key length {key_length}, value length "
+                    f"{value_length}, {headers_count} headers; ends at {position}, not {end}"
+                )
+            yield (
+                timestamp_delta,
+                offset_delta,
+                key_start,
+                key_length,
+                value_start,
+                value_length,
+                headers_start,
+                headers_count,
+            )
+    except IndexError:
+        raise InvalidRecordError(f"record {index} of {count} ends early") from None
+    if position != size:
+        raise InvalidRecordError(f"{size - position} bytes after the last of {count} records")
 
 
 def _skip_headers(body: bytes, position: int, count: int) -> int:
@@ -205,22 +235,22 @@ def _read_headers(body: bytes, position: int, count: int) -> tuple[tuple[str, by
 
 def _varint(body: bytes, position: int, shift_max: int = _VARINT_SHIFT_MAX) -> tuple[int, int]:
     """The number at `position`, and where the next thing begins; IndexError past the end."""
-    byte = body[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value = byte & 0x7F
-    shift = 7
+    raw, position = _raw_varint(body, position, shift_max)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _raw_varint(body: bytes, position: int, shift_max: int) -> tuple[int, int]:
+    """The same before zig-zag is undone."""
+    raw = shift = 0
     while True:
         byte = body[position]
         position += 1
-        value |= (byte & 0x7F) << shift
+        raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            break
+            return raw, position
         shift += 7
         if shift > shift_max:
             raise InvalidRecordError(f"varint longer than {shift_max // 7 + 1} bytes")
-    return (value >> 1) ^ -(value & 1), position
 
 
 # --------------------------------------------------------------------------------- encoding
@@ -255,6 +285,7 @@ def build_batch(  # noqa: PLR0913 - the fields of a batch, each by its name
     base_timestamp = delete_horizon_ms
     max_timestamp = NO_TIMESTAMP
     count = 0
+    append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     for record in records:
         offset = record.offset if record.offset >= 0 else offset + 1
         if base_timestamp is None:
@@ -262,11 +293,11 @@ def build_batch(  # noqa: PLR0913 - the fields of a batch, each by its name
         max_timestamp = max(max_timestamp, record.timestamp)
         _append_record(body, record, record.timestamp - base_timestamp, offset - base_offset)
         count += 1
-    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if append_time:
         max_timestamp = append_time_ms
     attributes = (
-        codec
-        | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        (codec if count else Codec.NONE)
+        | (LOG_APPEND_TIME_BIT if append_time else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
         | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)

@@ -17,7 +17,7 @@ It looks at the records inside only where the topic's rules depend on them: a co
 records are well-formed, as many as the header says, in order, and that the header's max
 timestamp is theirs: a producer that signs nonsense can make its own topic unreadable, as it
 can by writing nonsense into the values. The reason is the price: a batch of 1,000 records of
-100 bytes takes 5 us to check by its header, 4 of them the checksum, and 1,600 us to walk.
+100 bytes takes 5 us to check by its header, 4 of them the checksum, and 800 us to walk.
 
 What a leader sets: the codec and its level where `compression.type` demands another one than
 the producer's, timestamp type and max timestamp where the topic's is LogAppendTime, the max
@@ -298,16 +298,18 @@ def _walk(body: bytes, header: BatchHeader, rules: ValidationRules, now_ms: int)
     keyless: list[int] = []
     mistimed: list[tuple[int, int]] = []
     for index, span in enumerate(iter_spans(body, header.record_count)):
-        if span.offset_delta != index:
-            raise InvalidRecordError(f"record {index} has offset delta {span.offset_delta}")
-        timestamp = base_timestamp + span.timestamp_delta
+        timestamp_delta, offset_delta, _, key_length, _, _, _, _ = span
+        if offset_delta != index:
+            raise InvalidRecordError(f"record {index} has offset delta {offset_delta}")
+        timestamp = base_timestamp + timestamp_delta
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
             raise InvalidRecordError(f"record {index} has timestamp {timestamp}")
-        if span.key_length < 0 and rules.compacted:
+        if key_length < 0 and rules.compacted:
             keyless.append(index)
         elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
             mistimed.append((index, timestamp))
-        max_timestamp = max(max_timestamp, timestamp)
+        if timestamp > max_timestamp:  # noqa: PLR1730 - no call for each record
+            max_timestamp = timestamp
     if keyless or mistimed:
         raise _records_rejected(keyless, mistimed, earliest, latest)
     return max_timestamp

@@ -1,0 +1,354 @@
+"""What Apache Kafka 3.9's own classes wrote and judged, held against ours.
+
+The files beside this one were made by `KafkaOracle.java`, which says how.
+"""
+
+import pathlib
+
+import pytest
+
+from odradek.log import transaction_index
+from odradek.log.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
+from odradek.log.leader_epochs import LeaderEpochs
+from odradek.log.producer_state import ProducerState
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.model.errors import ApiError
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import (
+    PREFIX_BYTES,
+    TimestampType,
+    has_valid_crc,
+    patched_prefix,
+    read_header,
+)
+from odradek.record.compression import Codec, target_codec
+from odradek.record.control import ControlType, Marker, build_marker, read_marker
+from odradek.record.records import Record, build_batch, iter_records
+from odradek.record.validate import (
+    RejectedBatchError,
+    ValidationRules,
+    validate_produced,
+    validate_replicated,
+)
+
+HERE = pathlib.Path(__file__).parent
+NOW = 1_700_000_000_000
+
+
+def kafkas(name):
+    return (HERE / name).read_bytes()
+
+
+def records(count):
+    """The records of `KafkaOracle.records`."""
+    return [
+        Record(
+            key=None if i % 7 == 0 else b"key%d" % i,
+            value=None
+            if i % 11 == 0
+            else b"value " + b"v" * (9000 if i == 5 else i % 90) + b"%d" % i,
+            timestamp=NOW + (i * 3701) % 100_000,
+            headers=() if i % 5 else ((f"h{i}", b"x%d" % i), ("n\u00fc", None)),
+        )
+        for i in range(count)
+    ]
+
+
+def without_offsets(read):
+    return [record._replace(offset=-1) for record in read]
+
+
+# ------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_of_every_codec_are_read(codec):
+    batch = kafkas(f"{codec.name.lower()}.batch")
+
+    header = read_header(batch)
+    read = list(iter_records(batch))
+
+    assert (header.base_offset, header.leader_epoch, header.codec) == (5, 3, codec)
+    assert has_valid_crc(memoryview(batch), 0, header)
+    assert without_offsets(read) == records(150)
+    assert [record.offset for record in read] == list(range(5, 155))
+
+
+IDEMPOTENT = {
+    "base_offset": 7,
+    "producer_id": 4711,
+    "producer_epoch": 3,
+    "base_sequence": 12,
+    "leader_epoch": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "fields"),
+    [
+        ("none", 150, {"base_offset": 5, "leader_epoch": 3}),
+        ("idempotent", 20, IDEMPOTENT),
+        ("transactional", 20, {**IDEMPOTENT, "transactional": True}),
+    ],
+)
+def test_batches_are_written_byte_for_byte(name, count, fields):
+    assert build_batch(records(count), **fields) == kafkas(f"{name}.batch")
+
+
+def test_a_batch_with_append_time_gives_all_records_its_timestamp():
+    batch = kafkas("append_time.batch")
+
+    assert {record.timestamp for record in iter_records(batch)} == {NOW + 1}
+    assert batch == build_batch(
+        records(20),
+        base_offset=9,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        append_time_ms=NOW + 1,
+    )
+
+
+@pytest.mark.parametrize("control_type", list(ControlType))
+def test_markers_are_read_and_written_byte_for_byte(control_type):
+    batch = kafkas(f"{control_type.name.lower()}.batch")
+    marker = Marker(control_type, coordinator_epoch=17)
+
+    assert read_marker(batch) == marker
+    assert batch == build_marker(
+        marker,
+        producer_id=4711,
+        producer_epoch=3,
+        timestamp=NOW,
+        base_offset=42,
+        leader_epoch=6,
+    )
+
+
+# -------------------------------------------------------------------------------- verdicts
+
+# Where we refuse what Kafka takes, or answer with another code, and why.
+STRICTER = {
+    # Kafka reads any negative length as null.
+    "key length + 1": "INVALID_RECORD",
+    # Kafka runs out of its buffer.
+    "length huge": "INVALID_RECORD",
+}
+
+
+def verdicts():
+    lines = (HERE / "verdicts.txt").read_text().splitlines()
+    return [pytest.param(*line.split("|"), id=line.split("0000", 1)[0]) for line in lines]
+
+
+def rules_of(text, *, full):
+    config = dict(item.split("=") for item in text.split(",") if item)
+    rules = {}
+    if "message.timestamp.type" in config:
+        rules["timestamp_type"] = TimestampType.LOG_APPEND_TIME
+    for end in ("before", "after"):
+        if value := config.get(f"message.timestamp.{end}.max.ms"):
+            rules[f"timestamp_{end}_max_ms"] = int(value)
+    if value := config.get("max.message.bytes"):
+        rules["message_bytes_max"] = int(value)
+    return ValidationRules(
+        **rules,
+        compacted=config.get("cleanup.policy") == "compact",
+        codec=target_codec(config.get("compression.type", "producer")),
+        full=full,
+    )
+
+
+def judge(batch, rules, api_version, *, full):
+    """Our verdict: the validated batch, or what was raised."""
+    try:
+        return validate_produced(
+            memoryview(bytes.fromhex(batch)),
+            rules_of(rules, full=full),
+            now_ms=NOW,
+            api_version=int(api_version),
+        )
+    except ApiError as refused:
+        return refused
+
+
+@pytest.mark.parametrize(("name", "rules", "api_version", "batch", "error", "detail"), verdicts())
+def test_verdicts_and_stored_bytes_are_kafkas(name, rules, api_version, batch, error, detail):
+    verdict = judge(batch, rules, api_version, full=True)
+
+    if isinstance(verdict, ApiError):
+        assert verdict.code.name == STRICTER.get(name, error)
+        if isinstance(verdict, RejectedBatchError) and verdict.record_errors:
+            assert ",".join(str(index) for index, _ in verdict.record_errors) == detail
+    else:
+        assert error == "NONE"
+        assert_stored_alike(verdict, bytes.fromhex(detail))
+
+
+def assert_stored_alike(validated, stored):
+    header = validated.header
+    assert header == read_header(validated.view)
+    ours = patched_prefix(0, header.length, 8) + validated.view[PREFIX_BYTES:]
+    if ours == stored:
+        return
+    # What was compressed anew is the same inside, whatever the library made of it.
+    theirs = read_header(stored)
+    assert header.codec == theirs.codec != Codec.NONE
+    assert has_valid_crc(memoryview(ours), 0, header)
+    assert list(iter_records(ours)) == list(iter_records(stored))
+    different = {"length": 0, "crc": 0, "leader_epoch": 8}
+    assert header._replace(**different) == theirs._replace(**different)
+
+
+def test_by_its_header_alone_a_batch_gets_the_same_verdict_unless_its_inside_is_wrong():
+    inside = ("key length", "record length", "wrong max timestamp", "count too")
+    for parameters in verdicts():
+        name, rules, api_version, batch, error, _ = parameters.values
+        if not name.startswith(inside):
+            verdict = judge(batch, rules, api_version, full=False)
+            code = verdict.code.name if isinstance(verdict, ApiError) else "NONE"
+            assert code == STRICTER.get(name, error), name
+
+
+def test_what_kafka_wrote_passes_as_replicated():
+    batches = b"".join(
+        kafkas(f"{name}.batch")
+        for name in ("none", "commit")  # offsets 5-154, then 42
+    )
+    commit = build_marker(
+        Marker(ControlType.COMMIT, 1), producer_id=1, producer_epoch=0, timestamp=5, base_offset=155
+    )
+    whole = kafkas("none.batch") + commit
+
+    end, headers = validate_replicated(memoryview(whole + commit[:50]))
+
+    assert end == len(whole)
+    assert [header.base_offset for header in headers] == [5, 155]
+    with pytest.raises(ApiError, match="155 was due"):
+        validate_replicated(memoryview(batches))
+
+
+# ---------------------------------------------------------------------------- producer state
+
+
+def test_producer_state_answers_as_kafkas_log_does():
+    state, replica = ProducerState(), ProducerState()
+    leo = high_watermark = 0
+    aborted = []
+    for line in (HERE / "producer_state.txt").read_text().splitlines():
+        if line.startswith("snapshot "):
+            assert_same_snapshot(state, replica, bytes.fromhex(line.split()[1]))
+        elif line.startswith("txnindex "):
+            assert b"".join(entry.encode() for entry in aborted).hex() == line.split()[1]
+        else:
+            what, expected = line.split(" -> ")
+            verb, *numbers = what.split()
+            numbers = list(map(int, numbers))
+            if verb == "hw":
+                (high_watermark,) = numbers
+                state.high_watermark_advanced(high_watermark)
+                answer = "ok"
+            else:
+                batch = data_batch(*numbers) if verb == "data" else marker_batch(*numbers)
+                answer, leo = append(state, replica, batch, leo, aborted)
+            answer += f" ; {state.last_stable_offset(high_watermark)}"
+            assert (what, answer) == (what, expected)
+
+
+def data_batch(producer_id, epoch, sequence, count, transactional, timestamp):
+    return build_batch(
+        [Record(None, b"\0", timestamp)] * count,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=bool(transactional),
+    )
+
+
+def marker_batch(producer_id, epoch, coordinator_epoch, commit, timestamp):
+    return build_marker(
+        Marker(ControlType(commit), coordinator_epoch),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timestamp=timestamp,
+    )
+
+
+def append(state, replica, batch, leo, aborted):
+    """As a log does: ask, append, record. The replica only records."""
+    header = read_header(batch)
+    try:
+        if header.is_control:
+            marker = read_marker(batch)
+            state.check_marker(
+                header.producer_id,
+                producer_epoch=header.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+            completed = state.marker_appended(header, marker, leo)
+            assert replica.marker_appended(header, marker, leo) == completed
+            if completed and completed.aborted:
+                aborted.append(AbortedTransaction._make(completed[:4]))
+        else:
+            if stored := state.check(header):
+                return f"duplicate {stored.base_offset}", leo
+            state.appended(header, leo)
+            replica.appended(header, leo)
+    except ApiError as refused:
+        return refused.code.name, leo
+    return f"ok {leo}", leo + header.last_offset_delta + 1
+
+
+def assert_same_snapshot(state, replica, snapshot):
+    loaded = ProducerState()
+    loaded.load_snapshot(snapshot, now_ms=NOW, expiration_ms=86_400_000)
+    assert loaded.encode_snapshot() == snapshot
+    assert sorted(loaded.active_producers()) == sorted(state.active_producers())
+    assert sorted(loaded.active_producers()) == sorted(replica.active_producers())
+
+
+# ------------------------------------------------------------------------- epochs and files
+
+
+def test_leader_epochs_answer_as_kafkas_cache_does():
+    epochs = LeaderEpochs()
+    for line in (HERE / "leader_epochs.txt").read_text().splitlines():
+        what, entries = line.split(" ;")
+        match what.split():
+            case "assign", epoch, offset:
+                epochs.assign(int(epoch), int(offset))
+            case "end", offset:
+                epochs.truncate_from_end(int(offset))
+            case "start", offset:
+                epochs.truncate_from_start(int(offset))
+            case "ask", epoch, leo, found, offset:
+                answer = epochs.end_offset_for(int(epoch), int(leo))
+                assert answer == (int(found), int(offset)), line
+            case "at", offset, found:
+                assert epochs.epoch_at(int(offset)) == int(found), line
+        assert epochs.starts() == [
+            tuple(map(int, entry.split(":"))) for entry in entries.split()
+        ], line
+
+
+def test_checkpoint_files_are_read_and_written_byte_for_byte():
+    epochs = kafkas("leader-epoch-checkpoint")
+    offsets = kafkas("replication-offset-checkpoint")
+
+    assert decode_epochs(epochs) == [(0, 0), (3, 17), (4, 40_000_000_000)]
+    assert encode_epochs(decode_epochs(epochs)) == epochs
+    assert decode_offsets(offsets) == {
+        TopicPartition("orders", 0): 1500,
+        TopicPartition("a.b_c-d", 12): 40_000_000_000,
+    }
+    assert encode_offsets(decode_offsets(offsets)) == offsets
+
+
+def test_transaction_indexes_are_read_and_written_byte_for_byte():
+    index = kafkas("00000000000000000100.txnindex")
+    entries = transaction_index.decode(index, base_offset=100)
+
+    assert entries == [
+        AbortedTransaction(7, 90, 110, 95),
+        AbortedTransaction(9, 95, 120, 111),
+        AbortedTransaction(11, 130, 140, 141),
+    ]
+    assert b"".join(entry.encode() for entry in entries) == index
