@@ -358,6 +358,25 @@ async def test_a_later_multi_of_many_sees_the_earlier(world):
 
 
 @contract
+async def test_many_multis_at_once_lose_nothing(world):
+    store, other = await world.connect(), await world.connect()
+    await store.create("/t")
+    calls = [Calls() for _ in range(5000)]
+    for number in range(5000):
+        await other.exists(f"/t/{number}/x", watch=calls[number])
+
+    outcomes = await store.multi_many(
+        [[Create(f"/t/{n}"), Create(f"/t/{n}/x", b"%d" % n)] for n in range(5000)]
+    )
+
+    assert outcomes == [[f"/t/{n}", f"/t/{n}/x"] for n in range(5000)]
+    found = await other.get_many([f"/t/{n}/x" for n in range(5000)])
+    assert [node[0] for node in found] == [b"%d" % n for n in range(5000)]
+    assert len(await other.children("/t")) == 5000
+    assert {call.count for call in calls} == {1}
+
+
+@contract
 async def test_an_empty_multi_does_nothing(world):
     store = await world.connect()
 

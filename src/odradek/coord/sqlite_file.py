@@ -16,8 +16,9 @@ have them sleep and try again.
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from itertools import islice
 from typing import Final
 
 from odradek.coord.store import ConnectionLostError, StoreError
@@ -27,7 +28,6 @@ from odradek.model.errors import StartupError
 APPLICATION_ID: Final = 0x4F647261  # "Odra"
 SCHEMA_VERSION: Final = 1
 CHANGES_KEPT: Final = 16_384
-FOREIGN_LOCK_WAIT_MS: Final = 5_000
 ROWS_PER_SLICE: Final = 400  # about a millisecond
 
 _SCHEMA: Final = """
@@ -52,103 +52,86 @@ _PUT: Final = f"INSERT OR REPLACE INTO nodes(path, parent, {_NODE}) VALUES (?,?,
 
 
 class StoreFile:
-    """One process's hold on the file; `path` is made if it is not there."""
+    """One process's hold on the file; `path` is made if it is not there.
 
-    def __init__(self, path: str) -> None:
+    Raises:
+        StartupError: the file cannot be used; the message says what to do.
+    """
+
+    def __init__(self, path: str, *, foreign_wait_ms: int = 5_000) -> None:
         self.path = path
         self.has_changes = False  # of sessions, in this transaction
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Never opened but by SQLite once it is there: to close any other descriptor of the
-        # file would drop the POSIX locks that this process has on it.
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self._foreign_wait_ms = foreign_wait_ms  # for a program that is none of ours
         try:
-            self.writer = self._connect()
-            self.reader = self._connect()
-        except BaseException:
-            os.close(self._lock)
-            raise
+            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Never opened but by SQLite once it is there: to close any other descriptor of
+            # the file would drop the POSIX locks that this process has on it.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise StartupError(f"coordination store {path}: {error.strerror}") from error
+        with ExitStack() as undo:
+            undo.callback(os.close, self._lock)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self.writer = undo.enter_context(closing(self._connect()))
+            self._check(_prepare)
+            self.reader = undo.enter_context(closing(self._connect()))
+            self.writer.execute("PRAGMA busy_timeout = 0")
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._undo = undo.pop_all()
 
     def close(self) -> None:
         """Let go."""
-        self.reader.close()
-        self.writer.close()
-        os.close(self._lock)
+        self._undo.close()
 
     def _connect(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self.path,
-                timeout=FOREIGN_LOCK_WAIT_MS / 1000,
-                isolation_level=None,  # transactions begin and end where we say
-                check_same_thread=False,  # one thread at a time, though not always the same
-            )
-        except sqlite3.Error as error:
-            raise StartupError(f"coordination store {self.path}: {error}") from error
-        try:
-            self._prepare(connection)
-        except sqlite3.OperationalError as error:
-            connection.close()
-            raise StartupError(
-                f"coordination store {self.path}: {error}; if another program holds it, "
-                "close that one"
-            ) from error
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise StartupError(
-                f"coordination store {self.path}: {error}; put back a copy, or move the file "
-                "away and lose the topics' metadata"
-            ) from error
-        except StartupError:
-            connection.close()
-            raise
-        return connection
+        return sqlite3.connect(
+            self.path,
+            timeout=self._foreign_wait_ms / 1000,
+            isolation_level=None,  # transactions begin and end where we say
+            check_same_thread=False,  # one thread at a time, though not always the same
+        )
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if application not in (0, APPLICATION_ID):
-            raise StartupError(f"coordination store {self.path}: the file of another program")
-        if version > SCHEMA_VERSION:
-            raise StartupError(
-                f"coordination store {self.path}: written by a newer Odradek (schema {version}, "
-                f"this one knows {SCHEMA_VERSION}); start that version"
-            )
-        if version == SCHEMA_VERSION:
-            connection.execute("PRAGMA synchronous = FULL")
+    def _check(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
+        try:
+            prepare(self.writer)
+        except sqlite3.OperationalError as error:
+            problem = f"{error}; if another program has it open, close that one"
+        except sqlite3.DatabaseError as error:
+            problem = f"{error}; put back a copy, or move it away and lose the topics' metadata"
+        except StartupError as error:
+            problem = str(error)
+        else:
             return
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:  # nobody was faster
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute(_PUT, (ROOT, None, *EMPTY_ROOT))
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
+        raise StartupError(f"coordination store {self.path}: {problem}")
 
     # --------------------------------------------------------------------- transactions
 
     def try_begin(self) -> bool:
-        """Begin a transaction if no process is in one."""
+        """Begin a transaction if nobody is in one."""
+        self.has_changes = False
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._begin()
+        try:
+            self.writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            return False
         return True
 
     def begin(self) -> None:
-        """Begin a transaction when it is our turn."""
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._begin()
+        """Begin a transaction when it is our turn.
 
-    def _begin(self) -> None:
-        self.has_changes = False
+        Raises:
+            StoreError: a program that is none of ours does not let us.
+        """
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
+            self.writer.execute(f"PRAGMA busy_timeout = {self._foreign_wait_ms}")
             self.writer.execute("BEGIN IMMEDIATE")
+            self.writer.execute("PRAGMA busy_timeout = 0")
         except sqlite3.Error as error:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             raise StoreError(f"coordination store {self.path}: {error}") from error
@@ -200,7 +183,7 @@ class StoreFile:
             ("DELETE FROM nodes WHERE path = ?", gone),
             ("INSERT INTO changes VALUES (?,?,?)", changes),
         ):
-            while chunk := [row for row, _ in zip(rows, range(ROWS_PER_SLICE), strict=False)]:
+            while chunk := list(islice(rows, ROWS_PER_SLICE)):
                 self.writer.executemany(statement, chunk)
                 yield
         self._set_counter("transaction", draft.last_transaction_id)
@@ -244,6 +227,34 @@ class StoreFile:
             self.writer.execute(
                 "DELETE FROM changes WHERE number <= ?", (number + more - CHANGES_KEPT,)
             )
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables, or see whether those that are there are ours and sound."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != APPLICATION_ID and tables:
+        raise StartupError("the file of another program; give Odradek a directory of its own")
+    if version > SCHEMA_VERSION:
+        raise StartupError(
+            f"written by a newer Odradek (schema {version}, this one knows {SCHEMA_VERSION}); "
+            "start that version"
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if tables:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.execute(_PUT, (ROOT, None, *EMPTY_ROOT))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
 
 
 # ---------------------------------------------------------------------------------- reads

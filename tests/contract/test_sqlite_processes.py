@@ -1,0 +1,299 @@
+"""The SQLite store between real processes: deaths, silences, wake-ups; and files that are bad."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from odradek.coord import sqlite_file
+from odradek.coord.sqlite import SqliteStore
+from odradek.coord.sqlite_file import StoreFile
+from odradek.coord.store import Create, SessionExpiredError, StoreError
+from odradek.model.errors import StartupError
+
+SRC = pathlib.Path(__file__).parents[2] / "src"
+
+CHILD = """
+import asyncio, sys
+from odradek.coord.sqlite import SqliteStore
+from odradek.coord.store import BadVersionError
+
+async def main():
+    directory, timeout_ms, *words = sys.argv[1:]
+    store = SqliteStore(directory, wall_ms=lambda: 1, session_timeout_ms=int(timeout_ms))
+    store.on_session_lost = lambda: print("lost", flush=True)
+    await store.open()
+    if words[0] == "register":
+        await store.create("/ids/7", ephemeral=True, make_parents=True)
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+    if words[0] == "count":
+        print("ready", flush=True)
+        for _ in range(int(words[1])):
+            while True:
+                data, stat = await store.get("/n")
+                try:
+                    await store.set_data("/n", b"%d" % (int(data) + 1), stat.version)
+                    break
+                except BadVersionError:
+                    pass
+        await store.close()
+
+asyncio.run(main())
+"""
+
+
+def connect(directory: pathlib.Path, session_timeout_ms: int = 18_000) -> SqliteStore:
+    return SqliteStore(str(directory), wall_ms=lambda: 1, session_timeout_ms=session_timeout_ms)
+
+
+@contextlib.asynccontextmanager
+async def opened(directory: pathlib.Path, **options: int) -> AsyncIterator[SqliteStore]:
+    store = connect(directory, **options)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def child(
+    directory: pathlib.Path, *words: str, session_timeout_ms: int = 18_000
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, str(directory), str(session_timeout_ms), *words,
+        stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(SRC)},
+    )  # fmt: skip
+    try:
+        assert await line(process) == b"ready\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        # The transport of the pipe is closed by a callback, after the end was seen.
+        await process.stdout.read()
+        await asyncio.sleep(0)
+
+
+async def line(process):
+    return await asyncio.wait_for(process.stdout.readline(), 30)
+
+
+async def until(store, path, is_there):
+    """Wait, by watches alone, until a node is there, or is not."""
+    while True:
+        changed = asyncio.Event()
+        if (await store.exists(path, watch=changed.set) is not None) == is_there:
+            return
+        await asyncio.wait_for(changed.wait(), 30)
+
+
+def test_a_killed_process_is_noticed_by_its_end_and_not_by_a_time_out(tmp_path):
+    async def scenario():
+        async with (
+            opened(tmp_path) as store,
+            child(tmp_path, "register", session_timeout_ms=3_600_000) as process,
+        ):
+            assert await store.exists("/ids/7") is not None
+            process.kill()
+            await until(store, "/ids/7", is_there=False)
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_broker_registers_at_once_when_it_comes_back(tmp_path):
+    async def scenario():
+        async with child(tmp_path, "register", session_timeout_ms=3_600_000) as process:
+            process.kill()
+        async with opened(tmp_path) as store:
+            await store.create("/ids/7", ephemeral=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_hung_process_loses_its_session_by_silence_and_learns_it_when_it_wakes(tmp_path):
+    async def scenario():
+        async with (
+            opened(tmp_path, session_timeout_ms=400) as store,
+            child(tmp_path, "register", session_timeout_ms=400) as process,
+        ):
+            process.send_signal(signal.SIGSTOP)
+            await until(store, "/ids/7", is_there=False)
+            process.send_signal(signal.SIGCONT)
+            assert await line(process) == b"lost\n"
+
+    asyncio.run(scenario())
+
+
+def test_processes_that_write_at_once_lose_no_write(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await store.create("/n", b"0")
+            async with child(tmp_path, "count", "50") as one, child(tmp_path, "count", "50") as two:
+                await asyncio.wait_for(asyncio.gather(one.wait(), two.wait()), 30)
+            assert (await store.get("/n"))[0] == b"100"
+
+    asyncio.run(scenario())
+
+
+def test_a_process_in_the_same_directory_wakes_the_watchers(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await store.create("/n", b"0")
+            changed = asyncio.Event()
+            await store.get("/n", watch=changed.set)
+            async with child(tmp_path, "count", "1"):
+                await asyncio.wait_for(changed.wait(), 30)
+            assert (await store.get("/n"))[0] == b"1"
+
+    asyncio.run(scenario())
+
+
+def test_closed_sessions_leave_no_files_but_the_store(tmp_path):
+    async def scenario():
+        async with opened(tmp_path / "a"), opened(tmp_path / "a"):
+            pass
+
+    asyncio.run(scenario())
+
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["store.db", "store.db.lock"]
+
+
+def test_only_the_owner_may_look(tmp_path):
+    async def scenario():
+        async with opened(tmp_path / "a"):
+            assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+            for path in (tmp_path / "a").iterdir():
+                if path.suffix != ".sock":  # reached through the directory alone
+                    assert path.stat().st_mode & 0o077 == 0, path
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_too_deep_for_a_socket_address_will_do(tmp_path):
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+
+    async def scenario():
+        async with opened(deep) as one, opened(deep) as two:
+            changed = asyncio.Event()
+            await one.exists("/n", watch=changed.set)
+            await two.create("/n")
+            await asyncio.wait_for(changed.wait(), 30)
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_that_missed_too_much_is_told_of_everything(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_file, "CHANGES_KEPT", 10)
+
+    async def scenario():
+        async with opened(tmp_path) as store, opened(tmp_path) as other:
+            fired = []
+            await store.exists("/nothing", watch=lambda: fired.append("data"))
+            await store.children("/", watch=lambda: fired.append("children"))
+            await other.multi([Create(f"/{number}") for number in range(2000)])
+            await store.get("/1999")
+            assert sorted(fired) == ["children", "data"]
+
+    asyncio.run(scenario())
+
+
+def test_a_write_in_flight_when_the_session_ends_is_refused(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store, opened(tmp_path) as other:
+            await store.create("/e", ephemeral=True)
+            other._bury(store.session_id)
+            await until(other, "/e", is_there=False)
+            with pytest.raises(SessionExpiredError):
+                await store.create("/late")
+            assert await other.exists("/late") is None
+
+    asyncio.run(scenario())
+
+
+# ------------------------------------------------------------------------------- bad files
+
+
+def refusal(path: pathlib.Path) -> str:
+    with pytest.raises(StartupError) as refused:
+        StoreFile(str(path), foreign_wait_ms=10)
+    return str(refused.value)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "store.db").write_bytes(b"what is this? " * 1000)
+
+    assert refusal(tmp_path / "store.db") == (
+        f"coordination store {tmp_path}/store.db: file is not a database; "
+        "put back a copy, or move it away and lose the topics' metadata"
+    )
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    path = tmp_path / "store.db"
+
+    async def fill():
+        async with opened(tmp_path) as store:
+            await store.multi([Create(f"/{number}", b"x" * 500) for number in range(1000)])
+
+    asyncio.run(fill())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+
+    assert "put back a copy" in refusal(path)
+
+
+def test_a_file_of_a_newer_odradek_is_refused(tmp_path):
+    path = tmp_path / "store.db"
+    StoreFile(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+
+    assert refusal(path) == (
+        f"coordination store {path}: written by a newer Odradek (schema 2, this one knows 1); "
+        "start that version"
+    )
+
+
+def test_a_file_of_another_program_is_refused(tmp_path):
+    path = tmp_path / "store.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE music(title)")
+
+    assert "the file of another program" in refusal(path)
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    assert refusal(tmp_path / "gone" / "store.db") == (
+        f"coordination store {tmp_path}/gone/store.db: No such file or directory"
+    )
+
+
+def test_a_file_that_another_program_writes_is_waited_for_and_then_refused(tmp_path):
+    path = tmp_path / "store.db"
+    with contextlib.closing(StoreFile(str(path), foreign_wait_ms=10)) as file:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            assert not file.try_begin()
+            with pytest.raises(StoreError, match="database is locked"):
+                file.begin()
+        assert file.try_begin()
+        file.rollback()
+
+
+def test_a_file_that_another_program_holds_for_itself_is_refused(tmp_path):
+    path = tmp_path / "store.db"
+    StoreFile(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+
+        assert "close that one" in refusal(path)
