@@ -94,7 +94,6 @@ class BrokerOptions:
     replica_socket_timeout_ms: int
     replica_socket_receive_buffer_bytes: int
     replica_high_watermark_checkpoint_interval_ms: int
-    replica_selector_class: str | None
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
@@ -333,21 +332,22 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
     """What has to hold between options, in Kafka's words."""
     values, topic = config.values, config.topic_defaults
     told = [end_point.listener for end_point in config.advertised_listeners]
-    lowest_id = -1 if config.broker_id_generation_enable else 0
+    generated = config.broker_id_generation_enable
     return {
         "You must set `node.id` to the same value as `broker.id`.": (
             values["node.id"] == config.broker_id
         ),
-        f"broker.id must be greater than or equal to {lowest_id}": config.broker_id >= lowest_id,
-        "broker.id must be less than or equal to reserved.broker.max.id": (
-            not config.broker_id_generation_enable
-            or config.broker_id <= config.reserved_broker_max_id
+        "broker.id must be greater than or equal to -1 and not greater than "
+        "reserved.broker.max.id": (
+            not generated or -1 <= config.broker_id <= config.reserved_broker_max_id
         ),
+        "broker.id must be greater than or equal to 0": generated or config.broker_id >= 0,
         "log.roll.ms must be greater than or equal to 1": topic.segment_ms >= 1,
         "log.roll.jitter.ms must be greater than or equal to 0": topic.segment_jitter_ms >= 0,
         "log.retention.ms must be unlimited (-1) or, greater than or equal to 1": (
             topic.retention_ms != 0
         ),
+        "log.flush.interval.ms must be greater than or equal to 0": topic.flush_ms >= 0,
         "At least one log directory must be defined via log.dirs or log.dir.": bool(
             config.log_dirs
         ),
@@ -372,7 +372,7 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
         "The valid options based on currently configured listeners are "
         + ",".join(told): config.inter_broker_listener in told,
-        "socket.request.max.bytes must not be above queued.max.request.bytes": (
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes": (
             not 0 < config.queued_max_request_bytes < config.socket_request_max_bytes
         ),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "

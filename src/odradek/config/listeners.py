@@ -8,6 +8,7 @@ A port 0 is any that is free, which only the one who binds it can know.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from odradek.config.option import InvalidConfigError
@@ -21,7 +22,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     """`listener.security.protocol.map`: the security protocol of each listener name.
 
     Raises:
-        InvalidConfigError: an entry is not NAME:PROTOCOL, or one name has two.
+        InvalidConfigError: an entry is not NAME:PROTOCOL.
     """
     protocols: dict[str, str] = {}
     for entry in _entries(text):
@@ -34,10 +35,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
             raise InvalidConfigError(
                 f"Invalid security protocol `{protocol}` defined in listener.security.protocol.map"
             )
-        if protocols.setdefault(name, protocol) != protocol:
-            raise InvalidConfigError(
-                f"listener.security.protocol.map: {name} stands for two protocols"
-            )
+        protocols[name] = protocol
     return protocols
 
 
@@ -80,34 +78,28 @@ def advertised(
     """What others are told: `advertised.listeners`, or else the listeners themselves.
 
     Raises:
-        InvalidConfigError: an address that nobody else can reach, or a listener that is not bound.
+        InvalidConfigError: in Kafka's words; an address that nobody else can reach, a listener
+            that is not bound, or none at all.
     """
-    if text is None:
-        told = tuple(
-            EndPoint(
-                listener=end_point.listener,
-                security_protocol=end_point.security_protocol,
-                host=end_point.host or host_name,
-                port=end_point.port,
-            )
-            for end_point in bound
-        )
-    else:
-        told = parse_listeners(text, protocols)
-    for end_point in told:
-        if end_point.host in ("0.0.0.0", "::"):
-            raise InvalidConfigError(
-                f"advertised.listeners cannot use the nonroutable meta-address {end_point.host}. "
-                "Use a routable IP address."
-            )
-        if not end_point.host:
-            raise InvalidConfigError(f"advertised.listeners: {end_point.listener} has no host")
-    unbound = {end_point.listener for end_point in told} - {e.listener for e in bound}
-    if unbound:
+    told = bound if text is None else parse_listeners(text, protocols)
+    if not told:
+        raise InvalidConfigError("There must be at least one broker advertised listener.")
+    if any(end_point.host == "0.0.0.0" for end_point in told):
         raise InvalidConfigError(
-            f"advertised.listeners: {', '.join(sorted(unbound))} must be among the listeners"
+            "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
+            "Use a routable IP address."
         )
-    return told
+    told_names, bound_names = ([e.listener for e in end_points] for end_points in (told, bound))
+    if not set(told_names) <= set(bound_names):
+        raise InvalidConfigError(
+            "advertised.listeners listener names must be equal to or a subset of the ones defined "
+            f"in listeners. Found {','.join(told_names)}. The valid options based on the current "
+            f"configuration are {','.join(bound_names)}"
+        )
+    return tuple(
+        replace(end_point, host=host_name) if end_point.host in ("", "::") else end_point
+        for end_point in told
+    )
 
 
 def parse_connection_limits(text: str) -> dict[str, int]:

@@ -120,7 +120,7 @@ NOT_EMPTY: Final = Rule(
     "not empty", lambda value: (value, "String must be non-empty") if value == "" else None
 )
 _RELEASE = re.compile(
-    r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(?:[.-].*)?"
+    r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?:[.-].*)?"
 )
 VERSION: Final = Rule(
     "a version of Kafka, like 3.9 or 3.9-IV0",

@@ -124,11 +124,7 @@ def parse(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def inherited(broker_values: Mapping[str, Value]) -> TopicConfig:
-    """The configuration of a topic without options of its own.
-
-    Raises:
-        InvalidConfigError: a broker's option does not take a value that a topic's may not have.
-    """
+    """The configuration of a topic without options of its own."""
     values = {name: option.default for name, option in TOPIC_OPTIONS.items()}
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
@@ -142,8 +138,6 @@ def inherited(broker_values: Mapping[str, Value]) -> TopicConfig:
     retention_ms = values["retention.ms"]
     assert isinstance(retention_ms, int)
     values["retention.ms"] = max(-1, retention_ms)  # below zero is for ever, whichever the unit
-    for name, option in TOPIC_OPTIONS.items():
-        option.check(values[name])
     return TopicConfig(values, {})
 
 

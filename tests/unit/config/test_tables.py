@@ -1,0 +1,149 @@
+"""The tables say what Apache Kafka 3.9.2 says, but where we differ on purpose."""
+
+import pathlib
+import types
+import typing
+
+import pytest
+
+from odradek.config.broker import ATTRIBUTES, BROKER_OPTIONS, BrokerOptions
+from odradek.config.option import Type
+from odradek.config.topic import SYNONYMS, TOPIC_OPTIONS, TopicConfig
+
+HERE = pathlib.Path(__file__).parent
+# Unset, we listen on the loopback interface alone.
+OUR_DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+
+
+def rows(name):
+    for line in (HERE / name).read_text().splitlines():
+        if not line.startswith("#"):
+            yield line.split("\t")
+
+
+def test_every_option_of_a_3_9_broker_is_declared_as_there():
+    theirs = {row[0]: tuple(row[1:]) for row in rows("kafka_3_9_broker.tsv")}
+    ours = {
+        name: (
+            option.type.name,
+            "null" if option.default is None else option.render(option.default),
+            option.scope.value,
+            str(option.internal).lower(),
+        )
+        for name, option in BROKER_OPTIONS.items()
+    }
+    theirs |= {
+        name: (theirs[name][0], default, *theirs[name][2:])
+        for name, default in OUR_DEFAULTS.items()
+    }
+
+    assert len(theirs) == 329
+    assert {name: ours.get(name) for name in theirs} == theirs
+    assert sorted(ours.keys() - theirs.keys()) == [
+        "allow.everyone.if.no.acl.found",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "log.validate.records",
+        "odradek.flush.before.ack",
+        "odradek.http.allowed.hosts",
+        "odradek.http.host",
+        "odradek.http.port",
+        "odradek.store.path",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "super.users",
+    ]
+
+
+def test_every_option_of_a_3_9_topic_is_declared_as_there():
+    theirs = {row[0]: tuple(row[1:3]) for row in rows("kafka_3_9_topic.tsv")}
+
+    assert len(theirs) == 36
+    assert {
+        name: (option.type.name, option.render(option.default))
+        for name, option in TOPIC_OPTIONS.items()
+    } == theirs
+
+
+def test_behind_a_topics_option_stand_the_same_options_of_the_broker():
+    theirs = {
+        row[0]: [tuple(word.split("/")) for word in row[3].split()]
+        for row in rows("kafka_3_9_topic.tsv")
+    }
+
+    assert {
+        name: [(synonym.name, str(synonym.factor)) for synonym in SYNONYMS.get(name, ())]
+        for name in TOPIC_OPTIONS
+    } == theirs
+
+
+def test_a_default_is_a_value_that_the_option_takes():
+    for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()):
+        shown = option.render(option.default)
+        if shown is not None and not option.is_sensitive:
+            assert option.parse(shown) == option.default
+
+
+PYTHON_TYPES = {
+    Type.BOOLEAN: bool,
+    Type.INT: int,
+    Type.SHORT: int,
+    Type.LONG: int,
+    Type.DOUBLE: float,
+    Type.STRING: str,
+    Type.LIST: tuple[str, ...],
+    Type.CLASS: str,
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "options"), [(BrokerOptions, BROKER_OPTIONS), (TopicConfig, TOPIC_OPTIONS)]
+)
+def test_an_attribute_has_the_type_of_its_option(declared, options):
+    computed = {"cleanup_policy", "overrides", "values"}
+    for name, annotation in typing.get_type_hints(declared).items():
+        if name in computed:
+            continue
+        option = options[name.replace("_", ".")]
+        expected = PYTHON_TYPES[option.type]
+        if option.default is None:
+            expected = expected | None
+            assert isinstance(annotation, types.UnionType), name
+        assert annotation == expected, name
+
+
+# What BrokerConfig works out of several options.
+COMPUTED_FROM = {
+    "advertised.listeners",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "max.connections.per.ip.overrides",
+    "security.inter.broker.protocol",
+    "zookeeper.connection.timeout.ms",
+}
+
+
+def test_an_option_is_said_to_have_an_effect_exactly_where_code_can_ask_for_it():
+    through_topics = {
+        synonym.name
+        for name, synonyms in SYNONYMS.items()
+        if TOPIC_OPTIONS[name].effect
+        for synonym in synonyms
+    }
+    reachable = {key for _, key in ATTRIBUTES} | COMPUTED_FROM | through_topics
+
+    assert {name for name, option in BROKER_OPTIONS.items() if option.effect} == reachable
+
+
+def test_a_topics_option_has_an_effect_where_the_brokers_behind_it_has():
+    for name, synonyms in SYNONYMS.items():
+        for synonym in synonyms:
+            if synonym.name != "log.flush.scheduler.interval.ms":  # has one of its own
+                assert BROKER_OPTIONS[synonym.name].effect is TOPIC_OPTIONS[name].effect, name
+
+
+def test_every_option_with_an_effect_says_what_it_is_for():
+    for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()):
+        assert option.doc.endswith(".") or not option.effect, option.name
