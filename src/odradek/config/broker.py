@@ -11,7 +11,6 @@ A name that is not known is kept and reported, never fatal: it may be a plug-in'
 version's. `listener.name.<listener>.<option>` is the option for that listener alone.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -237,7 +236,6 @@ class BrokerConfig(BrokerOptions):
 # ------------------------------------------------------------------------------------- names
 
 LISTENER_PREFIX: Final = "listener.name."
-_LISTENER_OPTION = re.compile(r"listener\.name\.[^.]*\.(.*)")
 # These also stand behind a mechanism's name: listener.name.<listener>.<mechanism>.<option>.
 _MECHANISM_OPTIONS = (
     "sasl.jaas.config",
@@ -250,13 +248,12 @@ _MECHANISM_OPTIONS = (
 
 def base_name(name: str) -> str | None:
     """The option that `listener.name.<listener>.` stands before; None if it does not."""
-    match = _LISTENER_OPTION.fullmatch(name)
-    if match is None:
+    if not name.startswith(LISTENER_PREFIX):
         return None
-    for option in _MECHANISM_OPTIONS:
-        if match[1].endswith(option):
-            return option
-    return match[1]
+    _, dot, base = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if not dot:
+        return None
+    return next((option for option in _MECHANISM_OPTIONS if base.endswith(option)), base)
 
 
 def find(name: str) -> Option | None:

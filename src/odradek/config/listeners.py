@@ -15,7 +15,7 @@ from odradek.config.option import InvalidConfigError
 from odradek.model.cluster import EndPoint
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_END_POINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+_END_POINT: Final = r"([^:/]*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
@@ -120,7 +120,7 @@ def parse_connection_limits(text: str) -> dict[str, int]:
 
 
 def _end_point(entry: str, text: str, protocols: Mapping[str, str]) -> EndPoint:
-    match = _END_POINT.fullmatch(entry)
+    match = re.fullmatch(_END_POINT, entry)
     if match is None or int(match[3]) > 65_535:
         raise InvalidConfigError(
             f"Error creating broker listeners from '{text}': "

@@ -119,14 +119,13 @@ def one_of(*names: str) -> Rule:
 NOT_EMPTY: Final = Rule(
     "not empty", lambda value: (value, "String must be non-empty") if value == "" else None
 )
-_RELEASE = re.compile(
-    r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?:[.-].*)?"
-)
+# Patterns are compiled at their first use (re remembers them): most starts need none of them.
+_RELEASE: Final = r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?:[.-].*)?"
 VERSION: Final = Rule(
     "a version of Kafka, like 3.9 or 3.9-IV0",
     lambda value: (
         None
-        if _RELEASE.fullmatch(str(value))
+        if re.fullmatch(_RELEASE, str(value))
         else (value, f"Version {value} is not a valid version")
     ),
 )
@@ -258,12 +257,9 @@ def _shortest(value: float, exponent: int) -> str:
 
 # --------------------------------------------------------------------------- parsers
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
-)
+_INTEGER: Final = r"[+-]?[0-9]+"
+_DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 _BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
-_COMMA = re.compile(r"\s*,\s*")
 
 
 def _boolean(option: Option, text: str) -> bool:
@@ -276,7 +272,7 @@ def _boolean(option: Option, text: str) -> bool:
 def _integer(option: Option, text: str) -> int:
     limit = 1 << _BITS[option.type] - 1
     # The length first: a text of a million digits is not worth being converted.
-    if _INTEGER.fullmatch(text) and len(text.lstrip("+-0")) < 20:
+    if re.fullmatch(_INTEGER, text) and len(text.lstrip("+-0")) < 20:
         value = int(text)
         if -limit <= value < limit:
             return value
@@ -284,13 +280,13 @@ def _integer(option: Option, text: str) -> int:
 
 
 def _double(option: Option, text: str) -> float:
-    if not _DOUBLE.fullmatch(text):
+    if not re.fullmatch(_DOUBLE, text):
         raise option.refusal(text, "Not a number of type DOUBLE")
     return float(text if text.endswith(("N", "y")) else text.rstrip("fFdD"))
 
 
 def _list(_option: Option, text: str) -> tuple[str, ...]:
-    return tuple(_COMMA.split(text)) if text else ()
+    return tuple(word.strip() for word in text.split(",")) if text else ()
 
 
 def _text(_option: Option, text: str) -> str:

@@ -94,23 +94,23 @@ VALID = "The valid options based on currently configured listeners are "
         (
             {"listeners": "PLAINTEXT://:1", "advertised_listeners": "PLAINTEXT://h:1,SSL://h:2"},
             (
-                "advertised.listeners listener names must be equal to or a subset of the ones defined "
-                "in listeners. Found PLAINTEXT,SSL. The valid options based on the current "
+                "advertised.listeners listener names must be equal to or a subset of the ones "
+                "defined in listeners. Found PLAINTEXT,SSL. The valid options based on the current "
                 "configuration are PLAINTEXT"
             ),
         ),
         (
             {"listeners": "SSL://h:1"},
             (
-                "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
-                f"{VALID}SSL"
+                "inter.broker.listener.name must be a listener name defined in "
+                f"advertised.listeners. {VALID}SSL"
             ),
         ),
         (
             {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "SSL"},
             (
-                "Only one of inter.broker.listener.name and security.inter.broker.protocol should be "
-                "set."
+                "Only one of inter.broker.listener.name and security.inter.broker.protocol "
+                "should be set."
             ),
         ),
         (
@@ -128,8 +128,8 @@ VALID = "The valid options based on currently configured listeners are "
         (
             {"max_connections_per_ip": "0"},
             (
-                "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
-                "property is set."
+                "max.connections.per.ip can be set to zero only if "
+                "max.connections.per.ip.overrides property is set."
             ),
         ),
         (

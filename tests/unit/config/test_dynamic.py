@@ -232,8 +232,8 @@ RESIZED = RECONFIGURED.format(
         (
             ["=advertised.listeners=FOO://h:1"],
             (
-                "Error creating broker listeners from 'FOO://h:1': No security protocol defined for "
-                "listener FOO"
+                "Error creating broker listeners from 'FOO://h:1': "
+                "No security protocol defined for listener FOO"
             ),
         ),
         (
