@@ -82,6 +82,10 @@ class EncoderSource:
 
     def _is_said(self, value: str, field: Field) -> str:
         """The condition that a field differs from its default."""
+        if isinstance(field.part, MessageType) and field.kind == "struct":
+            part = field.part
+            default = self._source.constant("default", part, lambda: part())
+            return f"{value} is not None and {value} != {default}"
         if field.default is None:
             return f"{value} is not None"
         if field.is_list:

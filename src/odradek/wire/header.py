@@ -59,14 +59,12 @@ def decode_request_header(view: memoryview, position: int = 0) -> tuple[RequestH
             raise _refused(f"api key {api_key}; no such API here")
         position += 10
         client_id = None
-        if length >= 0:
+        if length != -1:
             end = position + length
-            client_id = view[position:end].tobytes().decode()
-            if end > len(view):
+            if not position <= end <= len(view):
                 raise _refused(f"client id of {length} bytes; {len(view) - position} are left")
+            client_id = view[position:end].tobytes().decode()
             position = end
-        elif length != -1:
-            raise _refused(f"client id of {length} bytes; must not be negative")
         if api_version >= flexible_from:
             tag_count = view[position]
             position += 1
