@@ -17,7 +17,8 @@ import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from odradek import __version__
@@ -77,8 +78,7 @@ class Supervisor:
 
     def down(self) -> None:
         """Stop every broker cleanly; kill those that do not stop in time, and say so."""
-        with self._directory.locked():
-            state = self._directory.expect()
+        with self._changing() as state:
             state.up = False
             for record in state.brokers.values():
                 record.wanted = Wanted.STOPPED
@@ -148,8 +148,7 @@ class Supervisor:
 
     def start(self, broker_id: int) -> None:
         """Start a broker that does not run, and wait until it serves."""
-        with self._directory.locked():
-            state = self._directory.expect()
+        with self._changing() as state:
             record = self._record(state, broker_id)
             if record.process and processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} runs already (pid {record.process.pid})")
@@ -195,6 +194,13 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------- the parts
 
+    @contextmanager
+    def _changing(self) -> Iterator[ClusterState]:
+        """Alone with the state of a cluster that is there."""
+        self._directory.expect()  # refuses before a lock is left where there is no cluster
+        with self._directory.locked():
+            yield self._directory.expect()
+
     def _record(self, state: ClusterState, broker_id: int) -> BrokerRecord:
         if broker_id not in state.brokers:
             known = ", ".join(map(str, sorted(state.brokers)))
@@ -203,8 +209,7 @@ class Supervisor:
 
     def _want(self, broker_id: int, wanted: Wanted) -> ProcessId:
         """Write down what is wanted of a running broker, before it is done."""
-        with self._directory.locked():
-            state = self._directory.expect()
+        with self._changing() as state:
             record = self._record(state, broker_id)
             if record.process is None or not processes.is_alive(record.process):
                 raise LocalError(f"broker {broker_id} does not run ({_state(record)})")
@@ -250,8 +255,7 @@ class Supervisor:
             if told is None:
                 raise LocalError(self._obituary(broker_id, "died while it was starting"))
             silent.discard(broker_id)
-            with self._directory.locked():
-                state = self._directory.expect()
+            with self._changing() as state:
                 record = state.brokers[broker_id]
                 record.listeners, record.http = list(told.listeners), told.http
                 record.ready = True

@@ -1,0 +1,126 @@
+"""The command line: fast to start, one message and exit code 1 for what cannot be done."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from odradek import __version__
+from odradek.cli import main
+from odradek.cli.main import COMMANDS, LazyGroup, run
+from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
+from odradek.local.options import Wishes, write_options
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A directory of a cluster that ran once."""
+    directory = ClusterDirectory(tmp_path / "D")
+    write_options(directory, Wishes(port=9092), brokers=2)
+    record = BrokerRecord(wanted=Wanted.STOPPED, listeners=["PLAINTEXT://127.0.0.1:9092"])
+    directory.save(ClusterState(up=False, brokers={0: record, 1: BrokerRecord()}))
+    return directory
+
+
+def test_help_loads_nothing_that_it_does_not_need():
+    program = (
+        "import sys; from odradek.cli.main import run; code = run(['--help']);"
+        "heavy = {'asyncio', 'rich', 'sqlite3', 'subprocess', 'odradek.wire.codec'};"
+        "sys.exit(f'{code} {heavy & sys.modules.keys()}')"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.stderr == "0 set()\n"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_subcommand_of_the_table_is_there(name):
+    command = LazyGroup().get_command(click.Context(main.odradek), name)
+
+    assert command is not None
+    assert command.name == name
+    assert command.help
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["up", "--nope"], "No such option"),
+        (["up", "--brokers", "x"], "'x' is not a valid integer"),
+        (["up", "--brokers", "0"], "--brokers 0: must be from 1 to 100"),
+        (["up", "--", "retention"], "'retention': must have the form key=value"),
+        (["up", "--", "broker.id=1"], "broker.id: not to be set here"),
+        (["kill"], "Missing argument 'ID'"),
+        (["kill", "0", "--dir", "none"], "there is no cluster in"),
+        (["status", "--json", "--dir", "none"], "there is no cluster in"),
+        (["down", "--dir", "none"], "there is no cluster in"),
+        (["server-start", "none.properties"], "none.properties"),
+    ],
+)
+def test_what_cannot_be_done_is_said_on_stderr(arguments, complaint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    assert run(arguments) == 1
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_properties_file_is_named(tmp_path, capsys):
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=0\nlog.dirs=\\u00zz\n")
+
+    assert run(["server-start", str(file)]) == 1
+    assert f"{file}: line 2: \\u00zz" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_no_traceback(monkeypatch, stopped):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("odradek.cli.local.Supervisor.down", interrupted)
+
+    assert run(["down", "--dir", str(stopped.path)]) == 130
+
+
+def test_status_for_machines_has_the_agreed_form(stopped, capsys):
+    assert run(["status", "--json", "--dir", str(stopped.path)]) == 0
+    home = stopped.path
+
+    assert json.loads(capsys.readouterr().out) == {
+        "version": __version__,
+        "bootstrap": "127.0.0.1:9092",
+        "http": None,
+        "brokers": [
+            {
+                "id": 0,
+                "pid": None,
+                "state": "stopped",
+                "listeners": ["PLAINTEXT://127.0.0.1:9092"],
+                "log_dirs": [f"{home}/broker-0/data"],
+            },
+            {
+                "id": 1,
+                "pid": None,
+                "state": "stopped",
+                "listeners": [],
+                "log_dirs": [f"{home}/broker-1/data"],
+            },
+        ],
+    }
+
+
+def test_status_for_people(stopped, capsys):
+    assert run(["status", "--dir", str(stopped.path)]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "broker 0    stopped                PLAINTEXT://127.0.0.1:9092",
+        "broker 1    stopped                -",
+        "connect to  127.0.0.1:9092",
+    ]
