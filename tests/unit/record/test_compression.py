@@ -1,0 +1,205 @@
+"""Codecs: the ways in which clients write them, and an end to what comes out."""
+
+import contextlib
+import gzip
+import tracemalloc
+import zlib
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+
+from odradek.record.compression import (
+    Codec,
+    DecompressionError,
+    Levels,
+    compress,
+    decompress,
+    target_codec,
+)
+
+REAL = [codec for codec in Codec if codec is not Codec.NONE]
+TEXT = b"".join(b"%d bottles of beer; " % i for i in range(20_000))
+
+
+@pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=["nothing", "a byte", "many blocks"])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_compressed_comes_back(codec, data):
+    for view in (data, bytearray(data), memoryview(data)):
+        assert decompress(codec, compress(codec, view)) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "fast", "small"),
+    [
+        (Codec.GZIP, Levels(gzip=1), Levels(gzip=9)),
+        (Codec.LZ4, Levels(), Levels(lz4=5)),
+        (Codec.ZSTD, Levels(zstd=-5), Levels(zstd=9)),
+    ],
+)
+def test_levels_trade_time_for_size(codec, fast, small):
+    assert len(compress(codec, TEXT, small)) < len(compress(codec, TEXT, fast))
+
+
+XERIAL = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+
+
+def xerial_blocks(*parts):
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in parts]
+    return b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("codec", "written"),
+    [
+        pytest.param(Codec.GZIP, gzip.compress(TEXT), id="gzip"),
+        pytest.param(
+            Codec.GZIP, gzip.compress(TEXT[:9]) + gzip.compress(TEXT[9:]), id="gzip members"
+        ),
+        pytest.param(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), id="raw snappy"),
+        pytest.param(
+            Codec.SNAPPY, XERIAL + xerial_blocks(TEXT[:1000], b"", TEXT[1000:]), id="xerial blocks"
+        ),
+        pytest.param(
+            Codec.SNAPPY,
+            XERIAL + xerial_blocks(TEXT[:9]) + XERIAL + xerial_blocks(TEXT[9:]),
+            id="xerial streams",
+        ),
+        pytest.param(Codec.LZ4, lz4.frame.compress(TEXT, store_size=True), id="lz4 with size"),
+        pytest.param(
+            Codec.LZ4,
+            lz4.frame.compress(TEXT, block_linked=True, content_checksum=True),
+            id="lz4 linked",
+        ),
+        pytest.param(Codec.ZSTD, zstandard.ZstdCompressor().compress(TEXT), id="zstd with size"),
+        pytest.param(
+            Codec.ZSTD,
+            zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(TEXT),
+            id="zstd without size",
+        ),
+    ],
+)
+def test_every_client_is_understood(codec, written):
+    assert decompress(codec, written) == TEXT
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_a_limit_that_just_fits_is_enough_and_one_byte_less_is_not(codec):
+    compressed = compress(codec, TEXT)
+
+    assert decompress(codec, compressed, len(TEXT)) == TEXT
+    with pytest.raises(DecompressionError):
+        decompress(codec, compressed, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_a_stream_that_ends_early_is_refused_wherever_it_ends(codec):
+    compressed = compress(codec, TEXT[:300])
+    for length in range(len(compressed)):
+        try:
+            read = decompress(codec, compressed[:length])
+        except DecompressionError:
+            continue
+        # Frames without an end mark may end between their blocks: the count of records tells.
+        assert codec in (Codec.GZIP, Codec.SNAPPY)
+        assert read == b""
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_a_flipped_byte_never_raises_anything_else(codec):
+    compressed = compress(codec, TEXT[:300])
+    for position in range(len(compressed)):
+        damaged = bytearray(compressed)
+        damaged[position] ^= 0x55
+        with contextlib.suppress(DecompressionError):
+            assert len(decompress(codec, damaged, 10_000)) <= 10_000
+
+
+def test_an_unknown_codec_is_refused():
+    with pytest.raises(DecompressionError, match="codec 5"):
+        decompress(5, b"x")
+
+
+def test_the_codec_of_a_topic_is_found_by_its_name():
+    assert target_codec("producer") is None
+    assert target_codec("uncompressed") is Codec.NONE
+    assert target_codec("lz4") is Codec.LZ4
+
+
+# --------------------------------------------------------------------------------- bombs
+
+GIB = 1 << 30
+
+
+def gzip_bomb():
+    member = zlib.compress(bytes(4 << 20), level=9, wbits=31)
+    return member * 256  # 1 MiB that stands for 1 GiB
+
+
+def zstd_bomb():
+    # A frame of blocks that repeat one byte 128 Ki times: 32 KiB that stand for 1 GiB.
+    block = ((128 * 1024 << 3) | 1 << 1).to_bytes(3, "little") + b"x"
+    last = ((1 << 3) | 1 << 1 | 1).to_bytes(3, "little") + b"x"
+    return b"\x28\xb5\x2f\xfd" + b"\x00\x58" + block * (GIB // (128 * 1024)) + last
+
+
+def zstd_claim():
+    return zstandard.ZstdCompressor().compress(bytes(32 << 20))
+
+
+def lz4_bomb(*, with_size):
+    frame = lz4.frame.compress(
+        bytes(4 << 20), block_size=lz4.frame.BLOCKSIZE_MAX4MB, store_size=with_size
+    )
+    head, end = frame[: 15 if with_size else 7], frame[-4:]
+    if with_size:  # the size is part of what the header's checksum covers
+        return frame
+    return head + frame[len(head) : -4] * 256 + end
+
+
+def snappy_claim():
+    return b"\x80\x80\x80\x80\x04" + b"\xfe\x01\x00" * 300  # 1 GiB, says the first number
+
+
+def xerial_bomb():
+    return XERIAL + xerial_blocks(bytes(32 * 1024)) * 32_768
+
+
+@pytest.mark.parametrize(
+    ("codec", "bomb"),
+    [
+        pytest.param(Codec.GZIP, gzip_bomb(), id="gzip"),
+        pytest.param(Codec.ZSTD, zstd_bomb(), id="zstd"),
+        pytest.param(Codec.ZSTD, zstd_claim(), id="zstd that says so"),
+        pytest.param(Codec.LZ4, lz4_bomb(with_size=False), id="lz4"),
+        pytest.param(Codec.LZ4, lz4_bomb(with_size=True), id="lz4 that says so"),
+        pytest.param(Codec.SNAPPY, snappy_claim(), id="snappy that says so"),
+        pytest.param(Codec.SNAPPY, xerial_bomb(), id="snappy in blocks"),
+    ],
+)
+def test_a_bomb_is_refused_and_its_memory_never_spent(codec, bomb):
+    limit = 2 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressionError):
+            decompress(codec, bomb, limit)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # The libraries keep what is left of the input, and grow their output by copying.
+    assert peak < 3 * (limit + len(bomb))
+
+
+def test_snappy_that_could_not_be_so_long_is_refused_below_the_limit():
+    with pytest.raises(DecompressionError, match="cannot stand for"):
+        decompress(Codec.SNAPPY, snappy_claim(), 2 * GIB)
+
+
+def test_lz4_that_claims_a_size_beyond_what_its_bytes_could_hold_is_refused():
+    frame = bytearray(lz4.frame.compress(b"x" * 100, store_size=True))
+    frame[6:14] = (1 << 62).to_bytes(8, "little")
+
+    with pytest.raises(DecompressionError):
+        decompress(Codec.LZ4, frame, 1 << 63)
