@@ -30,6 +30,8 @@ class RequestBatch:
         self._know_nothing: set[int] = set()
         self._brokers_changed = False
         self._decisions: list[Decision] = []
+        # What was described already, to be shared by all who are told of it.
+        self._described: dict[tuple[TopicPartition, bool], PartitionNews | None] = {}
 
     def leader_and_isr(
         self, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
@@ -107,28 +109,30 @@ class RequestBatch:
         return self._describe_to(dict.fromkeys(names, False))
 
     def _describe_to(self, told: dict[TopicPartition, bool]) -> tuple[PartitionNews, ...]:
-        context, described = self._context, []
-        for name, is_new in told.items():
-            partition = context.partition(name)
-            if partition is None or partition.leader_and_isr is None:
-                continue  # gone again, or never led: there is nothing to tell
-            replicas = partition.assignment.replicas
-            online = context.online_replicas(partition)
-            offline = () if len(online) == len(replicas) else tuple(
-                r for r in replicas if r not in online
-            )  # fmt: skip
-            described.append(
-                PartitionNews(
-                    name,
-                    partition.leader_and_isr,
-                    partition.controller_epoch,
-                    partition.assignment,
-                    is_new,
-                    offline,
-                    context.is_being_deleted(name),
-                )
-            )
+        described = []
+        for key in told.items():
+            if key not in self._described:
+                self._described[key] = self._describe_one(*key)
+            news = self._described[key]
+            if news is not None:
+                described.append(news)
         return tuple(described)
+
+    def _describe_one(self, name: TopicPartition, is_new: bool) -> PartitionNews | None:
+        partition = self._context.partition(name)
+        if partition is None or partition.leader_and_isr is None:
+            return None  # gone again, or never led: there is nothing to tell
+        assigned, online = partition.assignment.replicas, self._context.online_replicas(partition)
+        all_online = len(online) == len(assigned)
+        return PartitionNews(
+            name,
+            partition.leader_and_isr,
+            partition.controller_epoch,
+            partition.assignment,
+            is_new,
+            () if all_online else tuple(r for r in assigned if r not in online),
+            self._context.is_being_deleted(name),
+        )
 
     def _stops(self, told: dict[TopicPartition, bool]) -> Iterable[StopNews]:
         for name, delete in told.items():

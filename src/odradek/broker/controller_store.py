@@ -1,0 +1,367 @@
+"""The controller's hands on the coordination store: what its effects mean in znodes.
+
+Every write is a transaction with the reign's token. If that check fails another controller
+reigns, and `DeposedError` ends this one. Everything else that may fail does so for each
+partition or topic on its own and is reported, not raised; a lost answer is settled by reading
+what stands there. Much is written in few pipelined steps, and encoded in slices.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+from uuid import UUID
+
+from odradek.broker.controller_election import Reign
+from odradek.controller.events import TopicSeen
+from odradek.controller.proposals import (
+    NO_VERSION,
+    Accepted,
+    Conflicting,
+    Outcome,
+    Proposal,
+    StoredState,
+)
+from odradek.coord import layout
+from odradek.coord.layout_config import decode_config, topic_entity
+from odradek.coord.store import (
+    ConnectionLostError,
+    Create,
+    Delete,
+    MultiError,
+    NoNodeError,
+    Operation,
+    Result,
+    SetData,
+    Stat,
+    Store,
+    Watcher,
+)
+from odradek.coord.znode import CorruptNodeError
+from odradek.model.cluster import Broker
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+
+T = TypeVar("T")
+
+SLICE: Final = 250  # nodes encoded or decoded before others may run
+STEP: Final = 2_000  # transactions in one pipelined step
+_ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 0.1
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+class DeposedError(OdradekError):
+    """Another controller reigns; what this one wants is void."""
+
+
+def slices(items: Iterable[T], size: int) -> Iterable[tuple[T, ...]]:
+    """The items in their order, so many at a time."""
+    left = iter(items)
+    while chunk := tuple(islice(left, size)):
+        yield chunk
+
+
+class ControllerStore:
+    """The store, for one reign."""
+
+    def __init__(
+        self,
+        store: Store,
+        reign: Reign,
+        *,
+        draw_id: Callable[[], UUID],
+        skip: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._reign = reign
+        self._draw_id = draw_id
+        self._skip = skip  # told what is wrong with a node that cannot be read
+
+    # ------------------------------------------------------------------------- reading
+
+    async def brokers(self, watch_all: Watcher, watch_one: Watcher) -> tuple[Broker, ...]:
+        """The registered brokers, in the order of their ids."""
+        names = await self._store.children(layout.BROKER_IDS, watch_all)
+        found = []
+        for id_ in sorted(int(name) for name in names if name.isdigit()):
+            try:
+                data, stat = await self._store.get(layout.broker_path(id_), watch_one)
+                found.append(layout.decode_broker(id_, data, broker_epoch=stat.created_id))
+            except NoNodeError:
+                continue  # it went between the two reads
+            except CorruptNodeError as error:
+                self._skip(str(error))
+        return tuple(found)
+
+    async def children(self, path: str, watch: Watcher) -> tuple[str, ...]:
+        """The names below one of Kafka's fixed nodes; none if it is not there yet."""
+        try:
+            return tuple(await self._store.children(path, watch))
+        except NoNodeError:
+            return ()
+
+    async def topics(
+        self, names: Sequence[str], watch: Callable[[str], Watcher]
+    ) -> tuple[TopicSeen, ...]:
+        """These topics' nodes, each watched."""
+        found: list[TopicSeen] = []
+        for chunk in slices(names, SLICE):
+            reads = (self._store.get(layout.topic_path(name), watch(name)) for name in chunk)
+            nodes = await asyncio.gather(*reads, return_exceptions=True)
+            for name, node in zip(chunk, nodes, strict=True):
+                seen = self._topic(name, node)
+                if seen is not None:
+                    found.append(seen)
+        return tuple(found)
+
+    def _topic(
+        self, name: str, node: tuple[bytes | None, Stat] | BaseException
+    ) -> TopicSeen | None:
+        if isinstance(node, NoNodeError):
+            return None
+        if isinstance(node, BaseException):
+            raise node
+        data, stat = node
+        try:
+            decoded = layout.decode_topic(name, data)
+        except CorruptNodeError as error:
+            self._skip(str(error))
+            return None
+        return TopicSeen(
+            name=name,
+            id=decoded.topic_id,
+            spare_id=None if decoded.topic_id else self._draw_id(),
+            assignments=decoded.assignments,
+            store_version=stat.version,
+        )
+
+    async def states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, StoredState]:
+        """The states of those of these partitions that have one."""
+        found = {}
+        for chunk in slices(partitions, SLICE):
+            nodes = await self._store.get_many([layout.partition_state_path(p) for p in chunk])
+            for partition, node in zip(chunk, nodes, strict=True):
+                state = self._state(partition, node)
+                if state is not None:
+                    found[partition] = state
+            await asyncio.sleep(0)
+        return found
+
+    def _state(
+        self, partition: TopicPartition, node: tuple[bytes | None, Stat] | None
+    ) -> StoredState | None:
+        if node is None:
+            return None
+        data, stat = node
+        try:
+            state = layout.decode_partition_state(partition, data, store_version=stat.version)
+        except CorruptNodeError as error:
+            self._skip(str(error))
+            return None
+        return StoredState(state.leader_and_isr, state.controller_epoch)
+
+    async def allows_unclean(self, names: Sequence[str], *, default: bool) -> dict[str, bool]:
+        """Whether each of these topics allows unclean election."""
+        paths = [topic_entity(name).path for name in names]
+        allowed = {}
+        for name, path, node in zip(names, paths, await self._store.get_many(paths), strict=True):
+            try:
+                overrides = decode_config(path, node[0]) if node else {}
+            except CorruptNodeError as error:
+                self._skip(str(error))
+                overrides = {}
+            text = overrides.get(_UNCLEAN)
+            allowed[name] = default if text is None else text.strip().lower() == "true"
+        return allowed
+
+    # ------------------------------------------------------------------ partition states
+
+    async def store(self, proposals: Sequence[Proposal]) -> list[Outcome]:
+        """Write what is proposed; each succeeds or conflicts on its own."""
+        outcomes: list[Outcome] = []
+        for chunk in slices(proposals, STEP):
+            outcomes += await self._store_step(chunk)
+        return outcomes
+
+    async def _store_step(self, proposals: Sequence[Proposal]) -> list[Outcome]:
+        batches = []
+        for number, proposal in enumerate(proposals):
+            batches.append(self._write_state(proposal))
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+        outcomes: dict[int, Outcome] = {}
+        for index, result in enumerate(await self._multi_many(batches)):
+            if isinstance(result, MultiError):
+                outcomes[index] = await self._refused(proposals[index], result)
+            else:
+                written = result[-1]
+                version = written.version if isinstance(written, Stat) else 0
+                outcomes[index] = Accepted(proposals[index], version)
+        return [outcomes[index] for index in range(len(proposals))]
+
+    def _write_state(self, proposal: Proposal) -> list[Operation]:
+        path = layout.partition_state_path(proposal.partition)
+        data = layout.encode_partition_state(
+            layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
+        )
+        version = proposal.proposed.store_version
+        if version != NO_VERSION:
+            return [self._reign.token, SetData(path, data, version)]
+        create: list[Operation] = [
+            self._reign.token,
+            Create(layout.partition_path(proposal.partition)),
+            Create(path, data),
+        ]
+        if proposal.partition.partition == 0:  # as a rule the topic's first: see _refused
+            create.insert(1, Create(layout.topic_partitions_path(proposal.partition.topic)))
+        return create
+
+    async def _refused(self, proposal: Proposal, error: MultiError) -> Outcome:
+        """Find out why, and write what can be written all the same."""
+        self._check_reign(error)
+        path = layout.partition_state_path(proposal.partition)
+        for _ in range(_ATTEMPTS):
+            found = await self.states([proposal.partition])
+            if proposal.partition in found:
+                return self._judge(proposal, found[proposal.partition])
+            if proposal.proposed.store_version != NO_VERSION:
+                return Conflicting(proposal, None)
+            missing = await self._missing(proposal.partition)
+            if missing is None:
+                return Conflicting(proposal, None)
+            operations = [self._reign.token, *missing, Create(path, self._state_data(proposal))]
+            (result,) = await self._multi_many([operations])
+            if not isinstance(result, MultiError):
+                return Accepted(proposal, 0)
+            self._check_reign(result)
+        return Conflicting(proposal, None)
+
+    def _state_data(self, proposal: Proposal) -> bytes:
+        state = layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
+        return layout.encode_partition_state(state)
+
+    def _judge(self, proposal: Proposal, found: StoredState) -> Outcome:
+        """What stands there may be our own write, whose answer was lost."""
+        stands, wanted = found.leader_and_isr, proposal.proposed
+        ours = found.controller_epoch == self._reign.controller_epoch
+        follows = stands.store_version == wanted.store_version + 1
+        same = (stands.leader, stands.leader_epoch, stands.isr, stands.leader_recovery_state) == (
+            wanted.leader,
+            wanted.leader_epoch,
+            wanted.isr,
+            wanted.leader_recovery_state,
+        )
+        if ours and follows and same:
+            return Accepted(proposal, stands.store_version)
+        return Conflicting(proposal, found)
+
+    async def _missing(self, partition: TopicPartition) -> list[Operation] | None:
+        """The parents of a state that are to be made; None if the topic itself is gone."""
+        paths = [
+            layout.topic_path(partition.topic),
+            layout.topic_partitions_path(partition.topic),
+            layout.partition_path(partition),
+        ]
+        topic, *parents = await self._store.get_many(paths)
+        if topic is None:
+            return None
+        pairs = zip(paths[1:], parents, strict=True)
+        return [Create(path) for path, node in pairs if node is None]
+
+    # ---------------------------------------------------------------------------- topics
+
+    async def write_topics(self, topics: Sequence[TopicSeen]) -> None:
+        """Write their nodes, where they are unchanged; else the watch tells of the change."""
+        batches = []
+        for seen in topics:
+            node = layout.TopicNode(topic_id=seen.id, assignments=seen.assignments)
+            path = layout.topic_path(seen.name)
+            batches.append([SetData(path, layout.encode_topic(node), seen.store_version)])
+        await self._write_all(batches)
+
+    async def forget_deletions(self, names: Sequence[str]) -> None:
+        """Remove requests for deletion."""
+        await self._write_all([[Delete(layout.delete_topic_path(name))] for name in names])
+
+    async def remove_topics(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Remove all that is stored of these topics: states first, the request last.
+
+        Returns those of which nothing is left; another may have been given a child meanwhile.
+        """
+        left = list(names)
+        for _ in range(_ATTEMPTS):
+            await self._remove_partitions([p for name in left for p in await self._below(name)])
+            await self._remove([_topic_nodes(name) for name in left])
+            requests = [layout.delete_topic_path(name) for name in left]
+            nodes = await self._store.get_many(requests)
+            left = [name for name, node in zip(left, nodes, strict=True) if node is not None]
+            if not left:
+                break
+        return tuple(name for name in names if name not in left)
+
+    async def _below(self, topic: str) -> list[TopicPartition]:
+        try:
+            names = await self._store.children(layout.topic_partitions_path(topic))
+        except NoNodeError:
+            return []
+        return [TopicPartition(topic, int(name)) for name in names if name.isdigit()]
+
+    async def _remove_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        for chunk in slices(partitions, SLICE):
+            await self._remove(
+                [[layout.partition_state_path(p), layout.partition_path(p)] for p in chunk]
+            )
+            await asyncio.sleep(0)
+
+    async def _remove(self, groups: Sequence[Sequence[str]]) -> None:
+        """Remove those of these nodes that are there, each group as a whole and in its order."""
+        nodes = iter(await self._store.get_many([path for group in groups for path in group]))
+        there = [[path for path in group if next(nodes) is not None] for group in groups]
+        await self._write_all([[Delete(path) for path in group] for group in there if group])
+
+    async def remove_notices(self, path: str, names: Sequence[str]) -> None:
+        """Remove sequential notices that were read."""
+        await self._write_all([[Delete(f"{path}/{name}")] for name in names])
+
+    async def set_up_features(self) -> None:
+        """`/feature`: enabled, and nothing finalized, as every broker since 2.7 has it."""
+        data = layout.encode_feature(layout.FeatureNode(enabled=True, features={}))
+        await self._write_all([[Create(layout.FEATURE, data)]])
+
+    async def _write_all(self, batches: Sequence[Sequence[Operation]]) -> None:
+        """Write what can be written; what cannot has been written by somebody else."""
+        for chunk in slices(batches, STEP):
+            with_token = [[self._reign.token, *operations] for operations in chunk]
+            for result in await self._multi_many(with_token):
+                if isinstance(result, MultiError):
+                    self._check_reign(result)
+
+    async def _multi_many(
+        self, batches: Sequence[Sequence[Operation]]
+    ) -> list[list[Result] | MultiError]:
+        """Write, again after a lost connection: what was done the first time is refused then.
+
+        So whoever calls this must be able to tell its own work from another's (`_judge`).
+        """
+        while True:
+            try:
+                return await self._store.multi_many(batches)
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _check_reign(self, error: MultiError) -> None:
+        """Raise `DeposedError` if it was the token that was refused."""
+        if error.index == 0:
+            raise DeposedError(f"controller epoch {self._reign.controller_epoch} is over: {error}")
+
+
+def _topic_nodes(topic: str) -> list[str]:
+    return [
+        layout.topic_partitions_path(topic),
+        layout.topic_path(topic),
+        topic_entity(topic).path,
+        layout.delete_topic_path(topic),
+    ]

@@ -1,0 +1,533 @@
+"""The controller's shell against a store in memory and brokers that answer, in simulated time."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from odradek.broker.controller_channels import ControllerChannels
+from odradek.broker.controller_election import ControllerElection
+from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.tasks import Tasks
+from odradek.broker.topic_ids import draw_topic_id
+from odradek.controller.causes import Verdict
+from odradek.controller.effects import IsrChangesAnswer, ShutdownAnswer
+from odradek.controller.events import ControlledShutdownRequested, IsrChange, IsrChangesRequested
+from odradek.coord import layout
+from odradek.coord.layout_config import encode_config, topic_entity
+from odradek.coord.memory import Fate, Loss, MemoryStore, MemoryTree
+from odradek.coord.store import Create, SetData
+from odradek.model.cluster import Broker, EndPoint
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+from odradek.sim import loop as sim
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+class StillClock:
+    def wall_ms(self) -> int:
+        return 1_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class Options:
+    deletion_enabled = True
+    unclean_allowed = False
+
+
+class Notebook:
+    def __init__(self) -> None:
+        self.decisions = []
+        self.notes = []
+
+    def record(self, decision):
+        self.decisions.append(decision)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+class FakeBroker:
+    """Does as it is told, unless it is told to fail."""
+
+    def __init__(self) -> None:
+        self.heard = []
+        self.unreachable = 0  # so many times
+        self.partition_errors: dict[tuple[str, int], ErrorCode] = {}
+        self.error = ErrorCode.NONE
+
+    async def send(self, request):
+        await asyncio.sleep(0.001)
+        if self.unreachable:
+            self.unreachable -= 1
+            raise ConnectionRefusedError("nobody listens")
+        self.heard.append(request)
+        match request:
+            case LeaderAndIsrRequest():
+                topics = [
+                    LeaderAndIsrTopicError(
+                        topic_id=topic.topic_id,
+                        partition_errors=[
+                            LeaderAndIsrPartitionError(
+                                partition_index=p.partition_index,
+                                error_code=self.partition_errors.get(
+                                    (topic.topic_name, p.partition_index), ErrorCode.NONE
+                                ),
+                            )
+                            for p in topic.partition_states
+                        ],
+                    )
+                    for topic in request.topic_states
+                ]
+                return LeaderAndIsrResponse(error_code=self.error, topics=topics)
+            case UpdateMetadataRequest():
+                return UpdateMetadataResponse(error_code=self.error)
+            case StopReplicaRequest():
+                return StopReplicaResponse(error_code=self.error)
+
+    def requests(self, kind):
+        return [request for request in self.heard if isinstance(request, kind)]
+
+    def leaders(self) -> dict[TopicPartition, int]:
+        """What UpdateMetadata has told it."""
+        told = {}
+        for request in self.requests(UpdateMetadataRequest):
+            for topic in request.topic_states:
+                for state in topic.partition_states:
+                    name = TopicPartition(topic.topic_name, state.partition_index)
+                    told[name] = state.leader
+        return {name: leader for name, leader in told.items() if leader != -2}
+
+
+class Node:
+    """One broker's controller shell, and this broker as others reach it."""
+
+    def __init__(self, cluster: "Cluster", id_: int) -> None:
+        self.cluster = cluster
+        self.id = id_
+        self.store = MemoryStore(cluster.tree, fate=cluster.fate)
+        self.journal = Notebook()
+        self.tasks = Tasks(asyncio.get_running_loop(), cluster.failed)
+        self.channels = ControllerChannels(
+            broker_id=id_,
+            listener="PLAINTEXT",
+            connect=lambda broker: cluster.brokers[broker.id],
+            tasks=self.tasks,
+        )
+        self.shell = ControllerShell(
+            store=self.store,
+            election=ControllerElection(self.store, broker_id=id_, clock=StillClock()),
+            channels=self.channels,
+            options=Options(),
+            journal=self.journal,
+            draw_id=lambda: draw_topic_id(cluster.random),
+        )
+        self.store.on_session_lost = self.shell.session_lost
+
+    async def start(self) -> None:
+        await self.register()
+        self.tasks.start(self.shell.run(), "controller")
+        self.shell.session_opened()
+
+    async def register(self) -> None:
+        await self.store.open()
+        end_point = EndPoint(
+            listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + self.id
+        )
+        data = layout.encode_broker(Broker(id=self.id, end_points=(end_point,)), timestamp_ms=1)
+        await self.store.create(layout.broker_path(self.id), data, ephemeral=True)
+
+    async def end(self) -> None:
+        await self.tasks.cancel_all()
+        with contextlib.suppress(Exception):
+            await self.store.close()
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.tree = MemoryTree()
+        self.random = random.Random(7)
+        self.brokers: dict[int, FakeBroker] = {id_: FakeBroker() for id_ in (1, 2, 3)}
+        self.nodes: dict[int, Node] = {}
+        self.failures = []
+        self.fates = []
+        self.store = MemoryStore(self.tree)
+
+    def fate(self, operation: str) -> Fate:
+        return self.fates.pop(0)(operation) if self.fates else Fate()
+
+    def failed(self, name, error) -> None:
+        self.failures.append((name, error))
+
+    async def start(self, *ids: int) -> Node:
+        await self.store.open()
+        for path in layout.TOP_LEVEL:
+            await self.store.create(path, make_parents=True)
+        for id_ in ids:
+            await self.add(id_)
+        return self.nodes[ids[0]]
+
+    async def add(self, id_: int) -> None:
+        self.nodes[id_] = Node(self, id_)
+        await self.nodes[id_].start()
+        await self.until(lambda: self.active() is not None)
+
+    def active(self) -> ControllerShell | None:
+        reigning = [n.shell for n in self.nodes.values() if n.shell.reign is not None]
+        return reigning[0] if reigning else None
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        for _ in range(20_000):
+            if true():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("it never became true")
+
+    async def create_topic(self, name: str, assignment: dict[int, tuple[int, ...]]) -> None:
+        node = layout.TopicNode(
+            topic_id=draw_topic_id(self.random),
+            assignments={n: Assignment(replicas=ids) for n, ids in assignment.items()},
+        )
+        await self.store.multi(
+            [
+                Create(topic_entity(name).path, encode_config({})),
+                Create(layout.topic_path(name), layout.encode_topic(node)),
+            ]
+        )
+
+    async def state(self, topic: str, number: int) -> layout.PartitionState:
+        partition = TopicPartition(topic, number)
+        data, stat = await self.store.get(layout.partition_state_path(partition))
+        return layout.decode_partition_state(partition, data, store_version=stat.version)
+
+    async def end(self) -> None:
+        for node in self.nodes.values():
+            await node.end()
+        assert not self.failures, self.failures
+
+
+def play(story: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        try:
+            await story(cluster)
+        finally:
+            await cluster.end()
+
+    sim.run(main())
+
+
+def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,), 1: (1,)})
+        told = cluster.brokers[1]
+        await cluster.until(lambda: len(told.leaders()) == 2)
+
+        (request,) = told.requests(LeaderAndIsrRequest)
+        (topic,) = request.topic_states
+        assert (topic.topic_name, request.controller_epoch) == ("t", 1)
+        assert [(p.leader, p.leader_epoch, p.is_new) for p in topic.partition_states] == [
+            (1, 0, True),
+            (1, 0, True),
+        ]
+        assert [leader.port for leader in request.live_leaders] == [9001]
+        state = await cluster.state("t", 1)
+        assert state.controller_epoch == 1
+        assert state.leader_and_isr == LeaderAndIsr(
+            leader=1, leader_epoch=0, isr=(1,), store_version=0
+        )
+
+    play(story)
+
+
+def test_the_requests_come_in_the_order_in_which_a_broker_needs_them():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+        told = cluster.brokers[1]
+        await cluster.until(lambda: told.leaders() != {})
+
+        kinds = [type(request).__name__.removesuffix("Request") for request in told.heard]
+        alive_first, everything = "UpdateMetadata", "UpdateMetadata"
+        assert kinds == [alive_first, everything, "LeaderAndIsr", "UpdateMetadata"]
+        assert [broker.id for broker in told.heard[0].live_brokers] == [1]
+
+    play(story)
+
+
+def test_a_deleted_topic_leaves_nothing_in_the_store():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1)
+        await cluster.create_topic("t", {n: (1,) for n in range(3)})
+        await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 3)
+        await cluster.store.create(layout.delete_topic_path("t"))
+        await cluster.until(
+            lambda: (
+                node.journal.decisions[-1:]
+                and node.journal.decisions[-1].verdict is Verdict.TOPIC_DELETED
+            )
+        )
+
+        (stop,) = cluster.brokers[1].requests(StopReplicaRequest)
+        (topic,) = stop.topic_states
+        assert [(p.leader_epoch, p.delete_partition) for p in topic.partition_states] == [
+            (-2, True)
+        ] * 3
+        assert cluster.brokers[1].leaders() == {}
+        for path in (layout.TOPICS, layout.DELETE_TOPICS, "/config/topics"):
+            assert await cluster.store.children(path) == [], path
+
+    play(story)
+
+
+def test_partitions_written_into_a_topics_node_are_created():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+        told = cluster.brokers[1]
+        await cluster.until(lambda: len(told.leaders()) == 1)
+        path = layout.topic_path("t")
+        data, _ = await cluster.store.get(path)
+        node = layout.decode_topic("t", data)
+        more = {**node.assignments, 1: Assignment(replicas=(1,)), 2: Assignment(replicas=(1,))}
+        grown = layout.TopicNode(topic_id=node.topic_id, assignments=more)
+        await cluster.store.set_data(path, layout.encode_topic(grown))
+
+        await cluster.until(lambda: len(told.leaders()) == 3)
+
+    play(story)
+
+
+def test_a_topic_without_an_id_gets_one_and_keeps_it():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1)
+        path = layout.topic_path("old")
+        one = b'{"version":1,"partitions":{"0":[1]}}'
+        await cluster.store.create(path, one)
+        told = cluster.brokers[1]
+        await cluster.until(lambda: len(told.leaders()) == 1)
+        data, _ = await cluster.store.get(path)
+        given = layout.decode_topic("old", data).topic_id
+        assert given is not None
+        assert told.requests(LeaderAndIsrRequest)[0].topic_states[0].topic_id == given.bytes
+
+        await cluster.store.set_data(path, b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
+        await cluster.until(lambda: len(told.leaders()) == 2)
+        data, _ = await cluster.store.get(path)
+        assert layout.decode_topic("old", data).topic_id == given
+
+    play(story)
+
+
+def test_when_the_controller_dies_another_takes_over_and_elects():
+    async def story(cluster: Cluster) -> None:
+        first = await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2), 1: (2, 1)})
+        await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 2)
+        first.store.crash(noticed_after_ms=100)
+        await first.tasks.cancel_all()
+        await cluster.until(lambda: cluster.brokers[2].leaders().get(TopicPartition("t", 0)) == 2)
+
+        shell = cluster.nodes[2].shell
+        assert shell.reign is not None
+        assert (shell.reign.controller_epoch, shell.controller_id) == (2, 2)
+        state = await cluster.state("t", 0)
+        assert (state.controller_epoch, state.leader_and_isr.leader_epoch) == (2, 1)
+        assert state.leader_and_isr.isr == (2,)
+
+    play(story)
+
+
+def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1)
+        # Somebody raised the epoch behind its back: its next write is refused.
+        await cluster.store.set_data(layout.CONTROLLER_EPOCH, b"7")
+        await cluster.create_topic("t", {0: (1,)})
+        await cluster.until(lambda: any("epoch 1 ends" in note for note in node.journal.notes))
+
+        # It still owns the node, so it may reign on - knowing the epoch that stands.
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+        state = await cluster.state("t", 0)
+        assert (state.controller_epoch, state.leader_and_isr.store_version) == (7, 0)
+
+    play(story)
+
+
+def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+        cluster.tree.expire(node.store.session_id)
+        await cluster.until(lambda: node.shell.reign is None)
+        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+            await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
+
+        await node.register()
+        node.shell.session_opened()
+        await cluster.until(lambda: node.shell.reign is not None)
+        assert node.shell.reign.controller_epoch == 2
+        # It leads as before: nobody else could have been elected meanwhile.
+        assert (await cluster.state("t", 0)).leader_and_isr.leader_epoch == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+def test_a_lost_answer_of_the_store_is_settled_by_looking(loss):
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1)
+        lost = []
+
+        def once(operation: str) -> Fate:
+            if operation == "multi_many" and not lost:
+                lost.append(operation)
+                return Fate(loss=loss)
+            cluster.fates.append(once)
+            return Fate()
+
+        cluster.fates.append(once)
+        await cluster.create_topic("t", {0: (1,), 1: (1,)})
+        await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 2)
+
+        assert lost
+        for number in (0, 1):
+            state = await cluster.state("t", number)
+            assert state.leader_and_isr.leader_epoch == 0
+            assert state.leader_and_isr.store_version == 0
+
+    play(story)
+
+
+def test_a_broker_that_cannot_be_reached_is_asked_again():
+    async def story(cluster: Cluster) -> None:
+        cluster.brokers[1].unreachable = 3
+        await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+
+    play(story)
+
+
+def test_a_leader_asks_for_another_isr_and_is_answered():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2)})
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+        epoch = node.shell.machine.context.brokers[1].broker_epoch
+        wanted = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), store_version=0)
+        change = IsrChange(TopicPartition("t", 0), wanted, {})
+
+        answer = await node.shell.ask(IsrChangesRequested(1, epoch, (change,)), IsrChangesAnswer)
+
+        stands = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), store_version=1)
+        assert answer.partitions == {TopicPartition("t", 0): stands}
+        assert (await cluster.state("t", 0)).leader_and_isr == stands
+
+    play(story)
+
+
+def test_a_log_dir_that_fails_moves_the_leader_away():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2), 1: (1, 2)})
+        told = cluster.brokers[2]
+        await cluster.until(lambda: len(told.leaders()) == 2)
+        cluster.brokers[1].partition_errors["t", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+        path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
+        await cluster.store.create(path, layout.encode_log_dir_event(1), sequential=True)
+
+        await cluster.until(lambda: told.leaders()[TopicPartition("t", 0)] == 2)
+        assert told.leaders()[TopicPartition("t", 1)] == 1
+        assert await cluster.store.children(layout.LOG_DIR_EVENTS) == []
+
+    play(story)
+
+
+def test_unclean_election_is_held_where_the_topic_allows_it():
+    async def story(cluster: Cluster) -> None:
+        await cluster.start(1, 2)
+        for topic in ("safe", "available"):
+            await cluster.create_topic(topic, {0: (2, 1)})
+        await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 2)
+        path = topic_entity("available").path
+        config = encode_config({"unclean.leader.election.enable": "true"})
+        await cluster.store.set_data(path, config)
+        for topic in ("safe", "available"):  # only 2 is in sync
+            state = layout.PartitionState(
+                LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), store_version=0), 1
+            )
+            partition = TopicPartition(topic, 0)
+            await cluster.store.multi(
+                [
+                    SetData(
+                        layout.partition_state_path(partition),
+                        layout.encode_partition_state(state),
+                    )
+                ]
+            )
+        await cluster.nodes[2].end()
+        await cluster.until(lambda: len(cluster.nodes[1].shell.machine.context.brokers) == 1)
+
+        await cluster.until(
+            lambda: cluster.brokers[1].leaders()[TopicPartition("available", 0)] == 1
+        )
+        assert cluster.brokers[1].leaders()[TopicPartition("safe", 0)] == -1
+        state = (await cluster.state("available", 0)).leader_and_isr
+        assert (state.leader_recovery_state, state.isr) == (1, (1,))
+        assert cluster.nodes[1].shell.machine.machines.partitions.unclean_elections == 1
+
+    play(story)
+
+
+def test_a_corrupt_node_is_skipped_and_told():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1)
+        await cluster.store.create(layout.topic_path("broken"), b"{not json")
+        await cluster.create_topic("t", {0: (1,)})
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+
+        assert any("/brokers/topics/broken" in note for note in node.journal.notes)
+
+    play(story)
+
+
+def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_the_store():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+        partition = node.shell.machine.context.partition(TopicPartition("t", 0))
+        partition.replicas[1] = None  # no state that a replica can be in
+        await cluster.store.create(layout.delete_topic_path("t"))
+
+        await cluster.until(lambda: any("lost its mind" in note for note in node.journal.notes))
+        await cluster.until(lambda: node.shell.reign is not None)
+        assert node.shell.reign.controller_epoch == 2
+        await cluster.until(lambda: cluster.brokers[1].leaders() == {})
+
+    play(story)
+
+
+def test_a_stopping_controller_lets_the_next_one_reign_at_once():
+    async def story(cluster: Cluster) -> None:
+        node = await cluster.start(1, 2)
+        await node.shell.stop()
+
+        await cluster.until(lambda: cluster.nodes[2].shell.reign is not None)
+
+    play(story)
