@@ -19,10 +19,6 @@ from collections import deque
 import crc32c
 import raw
 
-from kit import ROOT
-
-assert ROOT  # its import put the helpers on the path
-
 PRODUCE, VERSION, ACKS_LEADER = 0, 8, 1
 PARTITIONS = 6
 RECORD_BYTES = 100

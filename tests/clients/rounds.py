@@ -23,7 +23,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -50,9 +50,15 @@ class Round:
     acks: str
     idempotent: bool
     records: tuple[Record, ...]
+    there: tuple[Record, ...] = ()  # what the topic holds already; it is created if nothing
 
     def __str__(self) -> str:
         return f"{self.codec}-acks_{self.acks}{'-idempotent' if self.idempotent else ''}"
+
+
+def continued(rounds: list[Round]) -> list[Round]:
+    """The same rounds once more, on the topics that they have made."""
+    return [replace(each, there=each.there + each.records) for each in rounds]
 
 
 def all_rounds(prefix: str, *, null_header_values: bool = True) -> list[Round]:
@@ -108,6 +114,7 @@ def plan(rounds: list[Round]) -> str:
                     "codec": r.codec,
                     "acks": r.acks,
                     "idempotent": r.idempotent,
+                    "there": len(r.there),
                     "records": [_record_json(record) for record in r.records],
                 }
                 for r in rounds
@@ -119,6 +126,8 @@ def plan(rounds: list[Round]) -> str:
 def problems(asked: Round, seen: dict[str, Any]) -> Iterator[str]:
     """What is wrong with a program's report on a round; nothing, if all is well."""
     wanted: dict[int, list[Record]] = defaultdict(list)
+    for record in asked.there:
+        wanted[record.partition].append(record)
     offsets = []
     for record in asked.records:
         offsets.append([record.partition, len(wanted[record.partition])])

@@ -22,10 +22,12 @@ def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
 def round_trip(bootstrap: str, asked: dict[str, Any]) -> dict[str, Any]:
     topic, partitions = asked["topic"], asked["partitions"]
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(30)
+    if not asked["there"]:
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(30)
     sent = produce(bootstrap, asked)
-    return {"topic": topic, "sent": sent, **consume(bootstrap, topic, partitions, len(sent))}
+    seen = consume(bootstrap, topic, partitions, asked["there"] + len(sent))
+    return {"topic": topic, "sent": sent, **seen}
 
 
 def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:

@@ -1,0 +1,207 @@
+"""The command-line tools of Apache Kafka 3.9 and 4.x do their work on our broker and our files."""
+
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+
+import fetch
+import pytest
+from harness import Cluster
+from rounds import CODECS
+
+pytestmark = pytest.mark.jvm
+
+CLASSES: dict[str, str | dict[str, str]] = {
+    "api-versions": {
+        "3.9": "kafka.admin.BrokerApiVersionsCommand",
+        "4": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    },
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": {
+        "3.9": "kafka.tools.ConsoleProducer",
+        "4": "org.apache.kafka.tools.ConsoleProducer",
+    },
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": {
+        "3.9": "kafka.tools.DumpLogSegments",
+        "4": "org.apache.kafka.tools.DumpLogSegments",
+    },
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "producer-perf": "org.apache.kafka.tools.ProducerPerformance",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+}
+COUNTER = itertools.count()
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture(params=fetch.KAFKA_LINES)
+def line(request: pytest.FixtureRequest) -> str:
+    """The tools' line."""
+    return str(request.param)
+
+
+@pytest.fixture
+def tool(cluster: Cluster, line: str) -> Tool:
+    """Runs a tool and returns what it printed."""
+
+    def run(name: str, *arguments: str, stdin: str = "", bootstrap: bool = True) -> str:
+        main = CLASSES[name]
+        main_class = main if isinstance(main, str) else main[line]
+        where = ["--bootstrap-server", cluster.bootstrap] if bootstrap else []
+        done = subprocess.run(
+            fetch.java(line, main_class, *where, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        said = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{name} {arguments}: {said}"
+        assert "Exception" not in said, f"{name} {arguments}: {said}"
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def topic(tool: Tool, line: str) -> Iterator[str]:
+    """A topic of two partitions, gone afterwards."""
+    name = f"tools-{line}-{next(COUNTER)}-{id(tool):x}"
+    tool("topics", "--create", "--topic", name, "--partitions", "2")
+    yield name
+    tool("topics", "--delete", "--topic", name)
+
+
+def test_a_topic_is_created_described_extended_listed_and_deleted(tool: Tool, line: str) -> None:
+    name = f"life-{line}-{id(tool):x}"
+    config = ["--config", "retention.ms=3600000"]
+    created = tool("topics", "--create", "--topic", name, "--partitions", "3", *config)
+    assert f"Created topic {name}." in created
+    described = tool("topics", "--describe", "--topic", name)
+    assert re.search(rf"Topic: {name}\s.*PartitionCount: 3\s+ReplicationFactor: 1", described)
+    assert "retention.ms=3600000" in described
+    assert len(re.findall(r"Leader: \d+\s+Replicas: \d+\s+Isr: \d+", described)) == 3
+    tool("topics", "--alter", "--topic", name, "--partitions", "5")
+    assert "PartitionCount: 5" in tool("topics", "--describe", "--topic", name)
+    assert name in tool("topics", "--list").split()
+    tool("topics", "--delete", "--topic", name)
+    assert name not in tool("topics", "--list").split()
+
+
+def test_console_lines_come_back_as_they_were_typed(tool: Tool, line: str, topic: str) -> None:
+    lines = [f"key-{n}\tvalue {n} zwölf" for n in range(20)]
+    reader, formatter = (
+        ("--property", "--property") if line == "3.9"
+        else ("--reader-property", "--formatter-property")
+    )  # fmt: skip
+    parse = [reader, "parse.key=true", reader, "key.separator=\t"]
+    tool("console-producer", "--topic", topic, *parse, stdin="\n".join(lines) + "\n")
+    read = []
+    for partition, end in ends(tool, topic).items():
+        where = ["--partition", str(partition), "--offset", "earliest"]
+        show = [formatter, "print.key=true", "--max-messages", str(end)]
+        if end:
+            said = tool("console-consumer", "--topic", topic, *where, *show)
+            read += said.strip("\n").split("\n")
+    assert sorted(read) == sorted(lines)
+
+
+def ends(tool: Tool, topic: str, time: str = "-1") -> dict[int, int]:
+    """Offsets of a topic's partitions at a time."""
+    said = tool("get-offsets", "--topic", topic, "--time", time)
+    return {
+        int(p): int(end) for p, end in re.findall(rf"^{topic}:(\d+):(\d+)$", said, re.MULTILINE)
+    }
+
+
+def test_offsets_are_told_and_records_deleted(
+    tool: Tool, topic: str, tmp_path: pathlib.Path, cluster: Cluster
+) -> None:
+    performance(tool, cluster, topic, 5_000)
+    assert sum(ends(tool, topic).values()) == 5_000
+    assert ends(tool, topic, "earliest") == {0: 0, 1: 0}
+    (partition, end) = max(ends(tool, topic).items(), key=lambda item: item[1])
+    file = tmp_path / "delete.json"
+    wanted = {"topic": topic, "partition": partition, "offset": end // 2}
+    file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    said = tool("delete-records", "--offset-json-file", str(file))
+    assert f"low_watermark: {end // 2}" in said
+    assert ends(tool, topic, "earliest")[partition] == end // 2
+    assert ends(tool, topic)[partition] == end
+
+
+def performance(tool: Tool, cluster: Cluster, topic: str, count: int, *options: str) -> None:
+    """Kafka's own producer benchmark."""
+    load = ["--num-records", str(count), "--throughput", "-1", "--record-size", "100"]
+    props = ["--producer-props", f"bootstrap.servers={cluster.bootstrap}", *options]
+    said = tool("producer-perf", "--topic", topic, *load, *props, bootstrap=False)
+    assert f"{count} records sent" in said
+
+
+def test_configs_are_altered_described_and_taken_back(tool: Tool, topic: str) -> None:
+    entity = ["--entity-type", "topics", "--entity-name", topic]
+    tool("configs", *entity, "--alter", "--add-config", "max.message.bytes=123456")
+    assert "max.message.bytes=123456" in tool("configs", *entity, "--describe")
+    tool("configs", *entity, "--alter", "--delete-config", "max.message.bytes")
+    assert "123456" not in tool("configs", *entity, "--describe")
+
+
+def test_the_tools_know_every_api_that_the_broker_names(tool: Tool) -> None:
+    said = tool("api-versions")
+    assert "Produce(0)" in said
+    assert "UNKNOWN(" not in said
+
+
+def replica_directories(tool: Tool, topic: str) -> list[pathlib.Path]:
+    """Where the broker says that a topic's replicas lie."""
+    said = tool("log-dirs", "--describe", "--topic-list", topic)
+    (found,) = [json.loads(each) for each in said.splitlines() if each.startswith("{")]
+    return [
+        pathlib.Path(directory["logDir"]) / replica["partition"]
+        for broker in found["brokers"]
+        for directory in broker["logDirs"]
+        for replica in directory["partitions"]
+    ]
+
+
+def test_dump_log_reads_segments_and_indexes_without_complaint(
+    tool: Tool, topic: str, cluster: Cluster
+) -> None:
+    # Small segments and an index entry for nearly every batch: more that can be wrong.
+    small = "segment.bytes=200000,index.interval.bytes=1000"
+    entity = ["--entity-type", "topics", "--entity-name", topic]
+    tool("configs", *entity, "--alter", "--add-config", small)
+    for codec in CODECS:
+        options = [f"compression.type={codec}", "batch.size=4000"]
+        performance(tool, cluster, topic, 10_000, *options)
+    directories = replica_directories(tool, topic)
+    if not all(directory.exists() for directory in directories):
+        pytest.skip(f"the broker's files are not on this machine: {directories}")
+
+    def dumped(*arguments: str, files: Iterable[pathlib.Path]) -> str:
+        names = ",".join(map(str, files))
+        said = tool("dump-log", *arguments, "--files", names, bootstrap=False)
+        assert "isvalid: false" not in said
+        return said
+
+    segments = [path for each in directories for path in sorted(each.glob("*.log"))]
+    said = dumped("--deep-iteration", files=segments)
+    assert len(re.findall(r"^\| offset: ", said, re.MULTILINE)) == 10_000 * len(CODECS)
+    assert set(re.findall(r"compresscodec: (\w+)", said)) == set(CODECS)
+    # An active segment's indexes are preallocated, and trimmed when it is closed.
+    closed = [path for each in directories for path in sorted(each.glob("*.log"))[:-1]]
+    assert len(closed) > 4
+    indexes = [path.with_suffix(suffix) for path in closed for suffix in (".index", ".timeindex")]
+    said = dumped("--index-sanity-check", files=indexes)
+    assert said.count("passed sanity check") == len(indexes)
+    assert said.count("Dumping") == len(indexes)
+    assert len(re.findall(r"^offset: ", dumped(files=indexes), re.MULTILINE)) > len(indexes)
+    snapshots = [path for each in directories for path in each.glob("*.snapshot")]
+    assert "producerId: " in dumped(files=snapshots)

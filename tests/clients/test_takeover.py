@@ -1,0 +1,135 @@
+"""Apache Kafka 3.9 goes on where we stopped, and we where it stopped.
+
+Same log directories, same znodes: one broker writes, stops, and the other opens what it
+left, serves it, appends to it, and everything reads as if one broker had done it all.
+Our znodes are copied into a ZooKeeper for that, and back.
+"""
+
+import asyncio
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import apache
+import fetch
+import pytest
+import rounds
+import znodes
+from harness import odradek, run_program
+
+pytestmark = pytest.mark.jvm
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@contextlib.contextmanager
+def ours(home: pathlib.Path) -> Iterator[str]:
+    """A broker of ours on this directory; its address."""
+    odradek("up", "--dir", str(home), "--detach")
+    try:
+        yield json.loads(odradek("status", "--dir", str(home), "--json"))["bootstrap"]
+    finally:
+        odradek("down", "--dir", str(home))
+
+
+@contextlib.contextmanager
+def theirs(
+    home: pathlib.Path, data: pathlib.Path, nodes: znodes.Nodes
+) -> Iterator[tuple[str, str]]:
+    """An Apache Kafka broker on this log directory, in a cluster that these nodes describe.
+
+    Yields its address and its ZooKeeper's.
+    """
+    zookeeper = apache.ZooKeeper(home / "zookeeper")
+    try:
+        znodes.fill_zookeeper(zookeeper.address, nodes)
+        broker = apache.Broker(
+            home / "broker-0", zookeeper.address, properties={"log.dirs": str(data)}
+        )
+        try:
+            broker.wait()
+            yield broker.address, zookeeper.address
+        finally:
+            broker.stop()
+            complaints = re.findall(
+                r"^\[.*\] (?:ERROR|FATAL) .*", broker.log.read_text(), re.MULTILINE
+            )
+            assert complaints == []
+    finally:
+        zookeeper.stop()
+
+
+def play(asked: list[rounds.Round], bootstrap: str, folder: pathlib.Path) -> None:
+    """Write and read the rounds with librdkafka; all must be well."""
+    file = folder / "plan.json"
+    file.write_text(rounds.plan(asked))
+    program = str(HERE / "librdkafka" / "client.py")
+    report = run_program(
+        [sys.executable, program, bootstrap, "round_trips", str(file)], timeout_s=120
+    )
+    seen = {each["topic"]: each for each in report["rounds"]}
+    for each in asked:
+        assert list(rounds.problems(each, seen[each.topic])) == [], each.topic
+
+
+def written() -> list[rounds.Round]:
+    """Rounds of each codec, with and without producer state."""
+    return [each for each in rounds.all_rounds("takeover") if each.acks == "all"]
+
+
+def must_be_sound(data: pathlib.Path) -> None:
+    """Kafka's own reader finds nothing to complain of in these segments and indexes."""
+    main = "kafka.tools.DumpLogSegments"
+    for option, pattern in (("--deep-iteration", "*/*.log"), ("--index-sanity-check", "*/*.index")):
+        files = ",".join(map(str, sorted(data.glob(pattern))))
+        command = fetch.java("3.9", main, option, "--files", files)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert "isvalid: false" not in said
+        assert not re.search(r"Exception|mismatch|fail", said), said
+
+
+def test_apache_kafka_goes_on_where_we_stopped_and_we_again_after_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    home = tmp_path / "ours"
+    data = home / "broker-0" / "data"
+    store = znodes.our_store
+    first = written()
+    with ours(home) as bootstrap:
+        play(first, bootstrap, tmp_path)
+    nodes = asyncio.run(znodes.read_ours(store(home / "broker-0" / "server.properties")))
+    second = rounds.continued(first)
+    with theirs(tmp_path / "theirs", data, nodes) as (address, zookeeper):
+        play(second, address, tmp_path)
+        nodes = znodes.read_zookeeper(zookeeper)
+    must_be_sound(data)
+    asyncio.run(znodes.replace_ours(store(home / "broker-0" / "server.properties"), nodes))
+    with ours(home) as bootstrap:
+        play(rounds.continued(second), bootstrap, tmp_path)
+    must_be_sound(data)
+
+
+def test_we_go_on_where_apache_kafka_stopped(tmp_path: pathlib.Path) -> None:
+    left = tmp_path / "left"
+    first = written()
+    with theirs(tmp_path / "theirs", left, {}) as (address, zookeeper):
+        play(first, address, tmp_path)
+        nodes = znodes.read_zookeeper(zookeeper)
+    home = tmp_path / "ours"
+    with ours(home):
+        pass  # it has now written its options; what it stored is replaced
+    data = home / "broker-0" / "data"
+    shutil.rmtree(data)
+    shutil.move(left, data)
+    store = znodes.our_store(home / "broker-0" / "server.properties")
+    asyncio.run(znodes.replace_ours(store, nodes))
+    with ours(home) as bootstrap:
+        play(rounds.continued(first), bootstrap, tmp_path)
+    must_be_sound(data)
