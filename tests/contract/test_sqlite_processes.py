@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from odradek.broker.world import RealClock
 from odradek.coord import sqlite_file
 from odradek.coord.sqlite import SqliteStore
 from odradek.coord.sqlite_file import StoreFile
@@ -21,12 +22,13 @@ SRC = pathlib.Path(__file__).parents[2] / "src"
 
 CHILD = """
 import asyncio, sys
+from odradek.broker.world import RealClock
 from odradek.coord.sqlite import SqliteStore
 from odradek.coord.store import BadVersionError
 
 async def main():
-    directory, timeout_ms, *words = sys.argv[1:]
-    store = SqliteStore(directory, wall_ms=lambda: 1, session_timeout_ms=int(timeout_ms))
+    path, timeout_ms, *words = sys.argv[1:]
+    store = SqliteStore(path, clock=RealClock(), session_timeout_ms=int(timeout_ms))
     store.on_session_lost = lambda: print("lost", flush=True)
     await store.open()
     if words[0] == "register":
@@ -49,13 +51,9 @@ asyncio.run(main())
 """
 
 
-def connect(directory: pathlib.Path, session_timeout_ms: int = 18_000) -> SqliteStore:
-    return SqliteStore(str(directory), wall_ms=lambda: 1, session_timeout_ms=session_timeout_ms)
-
-
 @contextlib.asynccontextmanager
 async def opened(directory: pathlib.Path, **options: int) -> AsyncIterator[SqliteStore]:
-    store = connect(directory, **options)
+    store = SqliteStore(str(directory / "store.db"), clock=RealClock(), **options)
     await store.open()
     try:
         yield store
@@ -68,7 +66,7 @@ async def child(
     directory: pathlib.Path, *words: str, session_timeout_ms: int = 18_000
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CHILD, str(directory), str(session_timeout_ms), *words,
+        sys.executable, "-c", CHILD, str(directory / "store.db"), str(session_timeout_ms), *words,
         stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(SRC)},
     )  # fmt: skip
     try:
@@ -170,10 +168,10 @@ def test_closed_sessions_leave_no_files_but_the_store(tmp_path):
 def test_only_the_owner_may_look(tmp_path):
     async def scenario():
         async with opened(tmp_path / "a"):
-            assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+            names = {path.suffix for path in (tmp_path / "a").iterdir()}
+            assert names == {".db", ".db-wal", ".db-shm", ".lock", ".sock"}
             for path in (tmp_path / "a").iterdir():
-                if path.suffix != ".sock":  # reached through the directory alone
-                    assert path.stat().st_mode & 0o077 == 0, path
+                assert path.stat().st_mode & 0o077 == 0, path
 
     asyncio.run(scenario())
 
@@ -271,9 +269,11 @@ def test_a_file_of_another_program_is_refused(tmp_path):
     assert "the file of another program" in refusal(path)
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path):
-    assert refusal(tmp_path / "gone" / "store.db") == (
-        f"coordination store {tmp_path}/gone/store.db: No such file or directory"
+def test_a_path_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").touch()
+
+    assert refusal(tmp_path / "file" / "store.db") == (
+        f"coordination store {tmp_path}/file/store.db: File exists"
     )
 
 

@@ -26,9 +26,17 @@ from odradek.model.errors import StoreConflictError
 from odradek.sim.loop import run as run_in_simulated_time
 
 
+class StoppedClock:
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
 class MemoryWorld:
     def __init__(self, directory: pathlib.Path) -> None:
-        self.tree = MemoryTree(wall_ms=lambda: 1_000_000)
+        self.tree = MemoryTree(wall_ms=StoppedClock().wall_ms)
 
     def run(self, main):
         run_in_simulated_time(main)
@@ -44,7 +52,7 @@ class MemoryWorld:
 
 class SqliteWorld:
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory = directory / "coordination"
+        self.path = str(directory / "made" / "coordination.db")
         self.stores = []
 
     def run(self, main):
@@ -58,7 +66,7 @@ class SqliteWorld:
                 await store.close()
 
     async def connect(self):
-        store = SqliteStore(str(self.directory), wall_ms=lambda: 1_000_000)
+        store = SqliteStore(self.path, clock=StoppedClock())
         self.stores.append(store)
         await store.open()
         return store

@@ -1,6 +1,6 @@
 """Who of the processes on this machine is alive: for the SQLite store's sessions and wake-ups.
 
-Every session has, in the store's directory, a lock file that its process holds locked, and a
+Every session has, beside the store's file, a lock file that its process holds locked, and a
 listening socket to which every later session connects. So of any two processes one has a
 connection to the other:
 
@@ -41,12 +41,12 @@ class Presence:
 
     def __init__(
         self,
-        directory: str,
+        store_path: str,
         *,
         woken: Callable[[], None],
         died: Callable[[int], None],
     ) -> None:
-        self._directory = directory
+        self._store_path = store_path
         self._woken = woken
         self._died = died
         self._session = 0
@@ -75,6 +75,9 @@ class Presence:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._address = _Address(self._path(session, "sock"))
+        with suppress(FileNotFoundError):  # left by one that died before it was known
+            os.unlink(self._address.text)
+        os.fchmod(self._socket.fileno(), 0o600)  # before it has a name, so that none slips in
         self._socket.bind(self._address.text)
         self._socket.listen(128)
         self._socket.setblocking(False)
@@ -183,7 +186,7 @@ class Presence:
         task.add_done_callback(self._tasks.discard)
 
     def _path(self, session: int, kind: str) -> str:
-        return os.path.join(self._directory, f"session-{session}.{kind}")
+        return f"{self._store_path}-session-{session}.{kind}"
 
     # ----------------------------------------------------------- what the peers report
 
@@ -233,6 +236,7 @@ class _Peer(asyncio.Protocol):
             (self.session,) = _HELLO.unpack_from(self._hello)
             data = self._hello[_HELLO.size :]
             self._presence.met(self)
+            self.send(_WAKE)  # of what was written before we knew whom to wake
         self._presence.heard(self, data)
 
     def connection_lost(self, _exc: Exception | None) -> None:

@@ -16,7 +16,6 @@
 """
 
 import asyncio
-import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -52,6 +51,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.tree import Draft, check_path, name_of
 from odradek.coord.watches import Watches
+from odradek.model.clock import Clock
 
 T = TypeVar("T")
 
@@ -84,14 +84,14 @@ class SqliteStore:
 
     def __init__(
         self,
-        directory: str,
+        path: str,
         *,
-        wall_ms: Callable[[], int],
+        clock: Clock,
         session_timeout_ms: int = 18_000,
     ) -> None:
         self.on_session_lost: Callable[[], None] | None = None
-        self._directory = directory
-        self._wall_ms = wall_ms
+        self._path = path
+        self._clock = clock
         self._session_timeout_ms = session_timeout_ms
         self._session = 0
         self._file: StoreFile | None = None
@@ -118,11 +118,9 @@ class SqliteStore:
         """
         assert not self._session, "the session is still open"
         if self._file is None:
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
             self._thread = self._thread or ThreadPoolExecutor(1, "odradek-store")
-            path = os.path.join(self._directory, "store.db")
-            self._file = await self._in_thread(lambda: StoreFile(path))
-        presence = Presence(self._directory, woken=self._take_in_news, died=self._bury)
+            self._file = await self._in_thread(lambda: StoreFile(self._path))
+        presence = Presence(self._path, woken=self._take_in_news, died=self._bury)
         try:
             session = await self._write(lambda draft: self._register(draft, presence), session=0)
             await presence.begin()
@@ -278,7 +276,7 @@ class SqliteStore:
                 for watcher in fired:
                     watcher()
         except sqlite3.Error as error:
-            raise StoreError(f"coordination store {self._opened().path}: {error}") from error
+            raise StoreError(f"coordination store {self._path}: {error}") from error
         self._leave()
         if self.on_session_lost is not None:
             self.on_session_lost()
@@ -406,7 +404,7 @@ class SqliteStore:
         except (StoreError, sqlite3.Error) as error:
             failure = error
             if not isinstance(error, StoreError):
-                failure = StoreError(f"coordination store {file.path}: {error}")
+                failure = StoreError(f"coordination store {self._path}: {error}")
             for write in batch:
                 write.outcome = failure
             return
@@ -417,7 +415,7 @@ class SqliteStore:
     async def _apply(self, batch: Sequence[_Write]) -> bool:
         file = self._opened()
         loop = asyncio.get_running_loop()
-        draft = file.draft(self._wall_ms())
+        draft = file.draft(self._clock.wall_ms())
         sessions = {0, *file.sessions()}
         slice_end = loop.time() + _SLICE_S
         for write in batch:

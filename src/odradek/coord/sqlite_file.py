@@ -63,6 +63,7 @@ class StoreFile:
         self.has_changes = False  # of sessions, in this transaction
         self._foreign_wait_ms = foreign_wait_ms  # for a program that is none of ours
         try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             # Never opened but by SQLite once it is there: to close any other descriptor of
             # the file would drop the POSIX locks that this process has on it.
