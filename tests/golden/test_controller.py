@@ -238,7 +238,7 @@ class Stage:
                 self.push(self.controller.handle(TopicsRemoved(names)))
 
 
-def show(effect: Effect) -> Iterable[str]:  # noqa: C901 - one case for each effect
+def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for each effect
     match effect:
         case Store(proposals):
             for p in proposals:

@@ -347,7 +347,10 @@ def _leader_and_isr_errors(
         return {}  # the request as a whole: a former life of the broker was meant
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return {
-        TopicPartition(names[topic.topic_id], error.partition_index): ErrorCode(error.error_code)
+        # Calling an enum is slow, and 10,000 partitions answer at once when a broker starts.
+        TopicPartition(names[topic.topic_id], error.partition_index): (
+            ErrorCode(error.error_code) if error.error_code else ErrorCode.NONE
+        )
         for topic in response.topics
         if topic.topic_id in names
         for error in topic.partition_errors

@@ -59,6 +59,7 @@ from odradek.controller.events import (
     LogDirsFailed,
     Stored,
     TopicsChanged,
+    TopicSeen,
     TopicsLoaded,
     TopicsRead,
     TopicsRemoved,
@@ -348,9 +349,9 @@ class ControllerShell:
         watch_deletions = partial(self.notice, Notice.DELETIONS)
         deletions = await hands.children(layout.DELETE_TOPICS, watch_deletions)
         for chunk in slices(names, SLICE):
-            topics = await hands.topics(chunk, self._topic_watch)
-            partitions = [TopicPartition(t.name, n) for t in topics for n in sorted(t.assignments)]
-            await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
+            for topics in _by_size(await hands.topics(chunk, self._topic_watch)):
+                partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
+                await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
         await self._settle(LoadingFinished(deletions))
 
     async def _lives(self, broker: Broker) -> bool:
@@ -443,6 +444,17 @@ class ControllerShell:
                 return ()
             case _:
                 assert_never(effect)
+
+
+def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
+    """The topics in groups of about as many partitions as may be worked on in one turn."""
+    group: list[TopicSeen] = []
+    for topic in topics:
+        group.append(topic)
+        if sum(len(seen.assignments) for seen in group) >= SLICE:
+            yield tuple(group)
+            group = []
+    yield tuple(group)
 
 
 def _nobody() -> None:

@@ -9,11 +9,28 @@ changed twice is told once. Nothing comes in here before the store has accepted 
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
 
 from odradek.controller.causes import Decision
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import Announce, BrokerNews, Effect, PartitionNews, Record, StopNews
+from odradek.controller.effects import (
+    Announce,
+    BrokerNews,
+    Effect,
+    PartitionNews,
+    Proceed,
+    Record,
+    StopNews,
+)
 from odradek.model.partition import EPOCH_DURING_DELETE, TopicPartition
+
+SLICE: Final = 1_000  # partitions described before others may run
+
+Told: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
+Described: TypeAlias = dict[tuple[TopicPartition, bool], PartitionNews]
 
 
 class RequestBatch:
@@ -21,102 +38,62 @@ class RequestBatch:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._empty()
-
-    def _empty(self) -> None:
-        self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}  # True: it is new
-        self._metadata: dict[TopicPartition, None] = {}
-        self._stop: dict[int, dict[TopicPartition, bool]] = {}  # True: delete it, too
-        self._know_nothing: set[int] = set()
-        self._brokers_changed = False
-        self._decisions: list[Decision] = []
-        # What was described already, to be shared by all who are told of it.
-        self._described: dict[tuple[TopicPartition, bool], PartitionNews | None] = {}
+        self._gathered = _Gathered()
 
     def leader_and_isr(
         self, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
     ) -> None:
         """Tell some of a partition's replicas, and everybody by UpdateMetadata."""
         for broker in brokers:
-            told = self._leader_and_isr.setdefault(broker, {})
+            told = self._gathered.leader_and_isr.setdefault(broker, {})
             told[partition.name] = is_new or told.get(partition.name, False)
         self.metadata(partition)
 
     def metadata(self, partition: Partition) -> None:
         """Tell every broker about a partition."""
-        self._metadata[partition.name] = None
+        self._gathered.metadata[partition.name] = False
 
     def brokers_changed(self) -> None:
         """Tell every broker who is alive."""
-        self._brokers_changed = True
+        self._gathered.brokers_changed = True
 
     def tell_everything(self, brokers: Iterable[int]) -> None:
         """Tell these brokers about every partition: they have just come."""
-        self._know_nothing.update(brokers)
+        self._gathered.know_nothing.update(brokers)
 
     def stop(self, partition: Partition, broker: int, *, delete: bool) -> None:
         """Tell a replica to stop; deletion is not taken back."""
-        told = self._stop.setdefault(broker, {})
+        told = self._gathered.stop.setdefault(broker, {})
         told[partition.name] = delete or told.get(partition.name, False)
 
     def decided(self, decision: Decision) -> None:
         """Enter a decision into the journal."""
-        self._decisions.append(decision)
+        self._gathered.decisions.append(decision)
 
     def flush(self) -> list[Effect]:
-        """Everything gathered, as effects; the batch is empty again."""
+        """Everything gathered, as effects, described in slices; the batch is empty again."""
+        gathered, self._gathered = self._gathered, _Gathered()
         effects: list[Effect] = []
-        if self._decisions:
-            effects.append(Record(tuple(self._decisions)))
-        news = tuple(self._news())
-        if news:
-            effects.append(self._announce(news))
-        self._empty()
+        if gathered.decisions:
+            effects.append(Record(tuple(gathered.decisions)))
+        described: Described = {}
+        if gathered.know_nothing:
+            gathered.everything = {p.name: False for p in self._context.partitions()}
+        keys = dict.fromkeys(key for told in gathered.told() for key in told.items())
+        left = iter(keys)
+        while chunk := tuple(islice(left, SLICE)):
+            effects.append(Proceed(partial(self._describe, chunk, described)))
+        effects.append(Proceed(partial(self._announce, gathered, described)))
         return effects
 
-    def _announce(self, news: tuple[BrokerNews, ...]) -> Announce:
-        topics = self._context.topics
-        named = {
-            item.partition.topic
-            for told in news
-            for part in (told.leader_and_isr, told.metadata, told.stop)
-            for item in part or ()
-        }
-        ids = {name: topics[name].id for name in sorted(named) if name in topics}
-        return Announce(news, dict(self._context.brokers), ids)
-
-    def _news(self) -> Iterable[BrokerNews]:
-        changed = self._describe(self._metadata) if self._metadata else ()
-        tell_all = bool(changed) or self._brokers_changed
-        everything: tuple[PartitionNews, ...] = ()
-        if self._know_nothing:
-            everything = self._describe(p.name for p in self._context.partitions())
-        for broker, registered in self._context.brokers.items():
-            leader_and_isr = stop = metadata = None
-            if broker in self._leader_and_isr:
-                leader_and_isr = self._describe_to(self._leader_and_isr[broker])
-            if broker in self._stop:
-                stop = tuple(self._stops(self._stop[broker]))
-            if broker in self._know_nothing:
-                metadata = everything
-            elif tell_all:
-                metadata = changed
-            if leader_and_isr or stop or metadata is not None:
-                epoch = registered.broker_epoch
-                yield BrokerNews(broker, epoch, leader_and_isr or None, metadata, stop or None)
-
-    def _describe(self, names: Iterable[TopicPartition]) -> tuple[PartitionNews, ...]:
-        return self._describe_to(dict.fromkeys(names, False))
-
-    def _describe_to(self, told: dict[TopicPartition, bool]) -> tuple[PartitionNews, ...]:
-        described = []
-        for key in told.items():
-            if key not in self._described:
-                self._described[key] = self._describe_one(*key)
-            news = self._described[key]
+    def _describe(
+        self, keys: Iterable[tuple[TopicPartition, bool]], described: Described
+    ) -> list[Effect]:
+        for key in keys:
+            news = self._describe_one(*key)
             if news is not None:
-                described.append(news)
-        return tuple(described)
+                described[key] = news
+        return []
 
     def _describe_one(self, name: TopicPartition, is_new: bool) -> PartitionNews | None:
         partition = self._context.partition(name)
@@ -134,7 +111,31 @@ class RequestBatch:
             self._context.is_being_deleted(name),
         )
 
-    def _stops(self, told: dict[TopicPartition, bool]) -> Iterable[StopNews]:
+    def _announce(self, gathered: "_Gathered", described: Described) -> list[Effect]:
+        news = tuple(self._news(gathered, described))
+        if not news:
+            return []
+        topics = self._context.topics
+        named = dict.fromkeys(name.topic for name, _ in described)
+        named |= dict.fromkeys(name.topic for told in gathered.stop.values() for name in told)
+        ids = {name: topics[name].id for name in named if name in topics}
+        return [Announce(news, dict(self._context.brokers), ids)]
+
+    def _news(self, gathered: "_Gathered", described: Described) -> Iterable[BrokerNews]:
+        everything = _pick(gathered.everything, described)
+        changed = _pick(gathered.metadata, described)
+        tell_all = bool(changed) or gathered.brokers_changed
+        for broker, registered in self._context.brokers.items():
+            leader_and_isr = _pick(gathered.leader_and_isr.get(broker, {}), described)
+            stop = tuple(self._stops(gathered.stop.get(broker, {})))
+            metadata = changed if tell_all else None
+            if broker in gathered.know_nothing:
+                metadata = everything
+            if leader_and_isr or stop or metadata is not None:
+                epoch = registered.broker_epoch
+                yield BrokerNews(broker, epoch, leader_and_isr or None, metadata, stop or None)
+
+    def _stops(self, told: Told) -> Iterable[StopNews]:
         for name, delete in told.items():
             partition = self._context.partition(name)
             leader_epoch = -1
@@ -143,3 +144,22 @@ class RequestBatch:
             elif partition is not None and partition.leader_and_isr is not None:
                 leader_epoch = partition.leader_and_isr.leader_epoch
             yield StopNews(name, leader_epoch, delete)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    leader_and_isr: dict[int, Told] = field(default_factory=dict)  # by broker; True: it is new
+    metadata: Told = field(default_factory=dict)
+    stop: dict[int, Told] = field(default_factory=dict)  # by broker; True: delete it, too
+    know_nothing: set[int] = field(default_factory=set)
+    everything: Told = field(default_factory=dict)  # for those who know nothing
+    brokers_changed: bool = False
+    decisions: list[Decision] = field(default_factory=list)
+
+    def told(self) -> Iterable[Told]:
+        """All that has to be described."""
+        return (*self.leader_and_isr.values(), self.metadata, self.everything)
+
+
+def _pick(told: Told, described: Described) -> tuple[PartitionNews, ...]:
+    return tuple(described[key] for key in told.items() if key in described)

@@ -270,7 +270,7 @@ def test_the_requests_come_in_the_order_in_which_a_broker_needs_them():
 def test_a_deleted_topic_leaves_nothing_in_the_store():
     async def story(cluster: Cluster) -> None:
         node = await cluster.start(1)
-        await cluster.create_topic("t", {n: (1,) for n in range(3)})
+        await cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
         await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 3)
         await cluster.store.create(layout.delete_topic_path("t"))
         await cluster.until(
