@@ -32,7 +32,7 @@ class EncoderSource:
         self._version = version
         self._flexible = self._source.flexible
         self._run: list[tuple[str, str]] = []  # format and expression; no expression for `x`
-        self._run_where = ""
+        self._run_fields: list[str] = []
         self._put = "put"
         self._source.constants.update(
             varint=primitives.encode_unsigned_varint,
@@ -84,7 +84,7 @@ class EncoderSource:
         """The condition that a field differs from its default."""
         if isinstance(field.part, MessageType) and field.kind == "struct":
             part = field.part
-            default = self._source.constant("default", part, lambda: part())
+            default = self._source.constant("default", part, part)
             return f"{value} is not None and {value} != {default}"
         if field.default is None:
             return f"{value} is not None"
@@ -105,16 +105,18 @@ class EncoderSource:
     # ------------------------------------------------------------------------- fixed size
 
     def _fixed(self, code: str, value: str) -> None:
-        if not self._run:
-            self._run_where = self._source.where
         self._run.append((code, value))
+        if value:
+            self._run_fields.append(self._source.where)
 
-    def _take_run(self) -> tuple[str, str]:
-        """The run collected so far as a format and arguments; it begins anew."""
+    def _take_run(self) -> tuple[str, str, str]:
+        """The run collected so far: format, arguments, whose; it begins anew."""
         codes = "".join(code for code, _ in self._run)
         values = ", ".join(value for _, value in self._run if value)
+        where = " or ".join(dict.fromkeys(self._run_fields))
         self._run.clear()
-        return codes, values
+        self._run_fields.clear()
+        return codes, values, where
 
     def _packed(self, codes: str, values: str) -> str:
         """The expression that packs a run."""
@@ -126,8 +128,8 @@ class EncoderSource:
     def _flush(self) -> None:
         """Write the run collected so far."""
         if self._run:
-            where = self._run_where
-            self._source.line(f"{self._put}({self._packed(*self._take_run())})", where)
+            codes, values, where = self._take_run()
+            self._source.line(f"{self._put}({self._packed(codes, values)})", where)
 
     def _length(self, wide_code: str, length: str) -> None:
         """Write the run and a length or count; flexible lengths come increased by one."""
@@ -136,11 +138,12 @@ class EncoderSource:
             self._fixed(wide_code, length)
             self._flush()
         elif self._run:
-            codes, values = self._take_run()
+            codes, values, where = self._take_run()
             short = self._packed(codes + "B", f"{values}, {length}" if values else length)
             source.line(
                 f"{self._put}({short} if {length} < 128 "
-                f"else {self._packed(codes, values)} + varint({length}))"
+                f"else {self._packed(codes, values)} + varint({length}))",
+                where,
             )
         else:
             source.line(f"{self._put}(one_byte[{length}] if {length} < 128 else varint({length}))")
