@@ -66,7 +66,13 @@ class SqliteWorld:
                 await store.close()
 
     async def connect(self):
-        store = SqliteStore(self.path, clock=StoppedClock())
+        store = SqliteStore(
+            self.path,
+            clock=StoppedClock(),
+            # So long that only the bytes between the sessions can wake anybody.
+            session_timeout_ms=3_600_000,
+            look_every_ms=3_600_000,
+        )
         self.stores.append(store)
         await store.open()
         return store
@@ -265,8 +271,7 @@ async def test_creation_ids_grow_over_the_whole_tree(world):
 async def test_many_nodes_are_read_in_the_order_asked_for(world):
     store = await world.connect()
     await store.create("/t")
-    for number in range(0, 3000, 2):
-        await store.create(f"/t/{number}", str(number).encode())
+    await store.multi([Create(f"/t/{n}", str(n).encode()) for n in range(0, 3000, 2)])
     paths = [f"/t/{number}" for number in reversed(range(3000))]
 
     found = await store.get_many(paths)

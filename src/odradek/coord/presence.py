@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from odradek.model.errors import StartupError
 
-TICK_S: Final = 1.0
 # When to try a lock after its owner's connection has ended: the kernel closes the descriptors
 # of a dying process one after the other.
 _LOCK_TRIES_S: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -139,7 +138,7 @@ class Presence:
             peer.send(_WAKE)
 
     def tick(self, time_outs_ms: Mapping[int, int]) -> None:
-        """Once a second: give a sign, look for those who give none, connect to the unknown."""
+        """Now and then: give a sign, look for those who give none, connect to the unknown."""
         now = asyncio.get_running_loop().time()
         if now - self._looked > self._time_out_s / 2:
             # It was we who slept, and what they sent may be unread.

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from odradek.coord.presence import TICK_S, Presence
+from odradek.coord.presence import Presence
 from odradek.coord.sqlite_file import (
     ROWS_PER_SLICE,
     StoreFile,
@@ -88,11 +88,14 @@ class SqliteStore:
         *,
         clock: Clock,
         session_timeout_ms: int = 18_000,
+        look_every_ms: int = 1_000,
     ) -> None:
         self.on_session_lost: Callable[[], None] | None = None
         self._path = path
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
+        # For lost bytes and silent processes; seldom enough to cost nothing.
+        self._look_every_ms = min(look_every_ms, session_timeout_ms // 4)
         self._session = 0
         self._file: StoreFile | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -179,8 +182,8 @@ class SqliteStore:
     # ------------------------------------------------------------------ other processes
 
     def _tick(self) -> None:
-        delay_s = min(TICK_S, self._session_timeout_ms / 4000)
-        self._ticker = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(self._look_every_ms / 1000, self._tick)
         self._take_in_news()
         if self._presence is not None:  # None: the news was that our session is over
             self._presence.tick(session_time_outs(self._opened().reader))
