@@ -28,7 +28,15 @@ class Follower:
 class LeaderReplica:
     """One partition while this broker leads it, in one leader epoch."""
 
-    __slots__ = ("_isr", "_isr_min", "_lag_ms_max", "followers", "high_watermark", "leo")
+    __slots__ = (
+        "_isr",
+        "_isr_min",
+        "_lag_ms_max",
+        "followers",
+        "high_watermark",
+        "is_under_min_isr",
+        "leo",
+    )
 
     def __init__(
         self,
@@ -49,11 +57,7 @@ class LeaderReplica:
         self._isr = isr
         self._isr_min = isr_min
         self._lag_ms_max = lag_ms_max
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        """Too few replicas in sync for acks=all. No topic needs more than it has replicas."""
-        return len(self._isr) + 1 < min(self._isr_min, len(self.followers) + 1)
+        self._count_isr()
 
     @property
     def isr(self) -> frozenset[int]:
@@ -93,12 +97,18 @@ class LeaderReplica:
         """The store accepted a new ISR. Returns the HW: a smaller ISR may raise it."""
         assert isr <= self.followers.keys(), isr
         self._isr = isr
+        self._count_isr()
         return self._advance(now_ms)
 
     def isr_min_changed(self, isr_min: int, *, now_ms: int) -> int:
         """`min.insync.replicas` is another one. Returns the HW: a smaller one may raise it."""
         self._isr_min = isr_min
+        self._count_isr()
         return self._advance(now_ms)
+
+    def _count_isr(self) -> None:
+        # Too few for acks=all? No topic needs more in sync than it has replicas.
+        self.is_under_min_isr = len(self._isr) + 1 < min(self._isr_min, len(self.followers) + 1)
 
     def _advance(self, now_ms: int) -> int:
         if self.is_under_min_isr:

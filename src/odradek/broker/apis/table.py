@@ -1,0 +1,113 @@
+"""All that a broker serves, on one page: API, handler, what the handler needs.
+
+The versions stand in `odradek.wire.api_keys`. What is not here is not advertised, and who asks
+for it is sent away. A test compares this table with the files of this folder.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from odradek.broker.apis.alter_configs import alter_configs
+from odradek.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
+from odradek.broker.apis.api_versions import ServedRange, api_versions
+from odradek.broker.apis.create_partitions import create_partitions
+from odradek.broker.apis.create_topics import create_topics
+from odradek.broker.apis.delete_records import delete_records
+from odradek.broker.apis.delete_topics import delete_topics
+from odradek.broker.apis.describe_cluster import describe_cluster
+from odradek.broker.apis.describe_configs import describe_configs
+from odradek.broker.apis.describe_log_dirs import describe_log_dirs
+from odradek.broker.apis.find_coordinator import find_coordinator
+from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
+from odradek.broker.apis.init_producer_id import init_producer_id
+from odradek.broker.apis.list_offsets import list_offsets
+from odradek.broker.apis.metadata import metadata
+from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from odradek.broker.request_loop import RawRoute, Route
+from odradek.wire.api_keys import APIS, ApiKey
+
+if TYPE_CHECKING:
+    from odradek.broker.server import Broker
+
+
+def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
+    """Every API of this broker."""
+    served: list[ServedRange] = []
+    replicas, cache, admin = broker.replicas, broker.metadata, broker.admin
+    table: dict[ApiKey, Route | RawRoute] = {
+        # The way of the data.
+        ApiKey.PRODUCE: RawRoute(broker.produce.handle),
+        ApiKey.FETCH: RawRoute(broker.fetch.handle),
+        ApiKey.LIST_OFFSETS: Route(
+            lambda r: list_offsets(replicas, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(
+            lambda r: offset_for_leader_epoch(replicas, r.session, r.body)
+        ),
+        ApiKey.DELETE_RECORDS: Route(lambda r: delete_records(replicas, r.session, r.body)),
+        ApiKey.INIT_PRODUCER_ID: Route(
+            lambda r: init_producer_id(broker.producer_ids, r.session, r.body, topics=cache.topics)
+        ),
+        # What is where.
+        ApiKey.API_VERSIONS: Route(
+            lambda r: api_versions(r.session, r.body, r.header.api_version, served)
+        ),
+        ApiKey.METADATA: Route(
+            lambda r: metadata(
+                cache,
+                r.session,
+                r.body,
+                r.header.api_version,
+                cluster_id=broker.cluster_id,
+                maker=broker.topic_maker,
+            )
+        ),
+        ApiKey.DESCRIBE_CLUSTER: Route(
+            lambda r: describe_cluster(cache, r.session, r.body, cluster_id=broker.cluster_id)
+        ),
+        ApiKey.FIND_COORDINATOR: Route(
+            lambda r: find_coordinator(
+                cache,
+                r.session,
+                r.body,
+                r.header.api_version,
+                make_topic=broker.internal_topics.make,
+            )
+        ),
+        # Topics and configuration, by way of the controller and the store.
+        ApiKey.CREATE_TOPICS: Route(
+            lambda r: create_topics(admin, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.DELETE_TOPICS: Route(
+            lambda r: delete_topics(admin, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.CREATE_PARTITIONS: Route(
+            lambda r: create_partitions(admin, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.DESCRIBE_CONFIGS: Route(
+            lambda r: describe_configs(admin, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.ALTER_CONFIGS: Route(
+            lambda r: alter_configs(admin, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(
+            lambda r: incremental_alter_configs(admin, r.session, r.body, r.header.api_version)
+        ),
+        # Directories.
+        ApiKey.DESCRIBE_LOG_DIRS: Route(
+            lambda r: describe_log_dirs(broker.logs, r.session, r.body)
+        ),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: Route(
+            lambda r: alter_replica_log_dirs(broker.logs, replicas, r.session, r.body)
+        ),
+        # From the controller and other brokers.
+        ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, r.session)),
+        ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, r.session)),
+        ApiKey.UPDATE_METADATA: Route(lambda r: broker.orders.update_metadata(r.body, r.session)),
+    }
+    served += [
+        ServedRange(int(key), *APIS[key].served)
+        for key in sorted(table)
+        if not APIS[key].inter_broker
+    ]
+    return table

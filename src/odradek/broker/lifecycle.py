@@ -1,0 +1,147 @@
+"""This broker in the coordination store: its session, its registration, its cluster.
+
+    begin      a session, Kafka's fixed nodes, the cluster's id, `/brokers/ids/N`
+    lost       the session expired: a new one is opened, the broker registered again, and the
+               controller (whoever that is) sees a bounced broker with a new broker epoch
+
+The registration node's transaction id is the broker epoch: it fences the orders that were meant
+for an earlier life (KIP-380). A node of our id that another session holds is waited for as long
+as that session may live: a broker that was killed and is started again must not have to give up
+because its former life is not yet known to be over (Apache Kafka exits there).
+"""
+
+import asyncio
+import base64
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from odradek.coord import layout
+from odradek.coord.store import (
+    ConnectionLostError,
+    Create,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    SetData,
+    Store,
+    StoreError,
+)
+from odradek.coord.znode import CorruptNodeError
+from odradek.model.clock import Clock
+from odradek.model.cluster import Broker
+from odradek.model.errors import StartupError
+
+log = logging.getLogger(__name__)
+_PAUSE_S: Final = 0.1
+_RETRY_MS_MAX: Final = 10_000
+
+
+class Lifecycle:
+    """One broker's sessions with the store, one after the other."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        randomness: random.Random,
+        *,
+        session_timeout_ms: int,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random = randomness
+        self._session_timeout_ms = session_timeout_ms
+        self._lost = asyncio.Event()
+        self.on_lost: Callable[[], None] = lambda: None
+        self.on_registered: Callable[[int], None] = lambda _broker_epoch: None
+        store.on_session_lost = self._session_lost
+
+    async def open(self) -> None:
+        """Begin the first session and make the nodes that every cluster has.
+
+        Raises:
+            StartupError: the store cannot be used.
+        """
+        try:
+            await self._store.open()
+            for path in layout.TOP_LEVEL:
+                try:
+                    await self._store.create(path, make_parents=True)
+                except NodeExistsError:
+                    pass
+        except StoreError as error:
+            raise StartupError(f"the coordination store: {error}") from error
+
+    async def cluster_id(self) -> str:
+        """The cluster's id; the first broker to ask makes it.
+
+        Raises:
+            StartupError: the node that holds it cannot be read.
+        """
+        while True:
+            try:
+                data, _ = await self._store.get(layout.CLUSTER_ID)
+                return layout.decode_cluster_id(data)
+            except CorruptNodeError as error:
+                raise StartupError(f"{error}; restore it, it names the cluster") from error
+            except NoNodeError:
+                pass
+            drawn = base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
+            try:
+                await self._store.create(
+                    layout.CLUSTER_ID, layout.encode_cluster_id(drawn), make_parents=True
+                )
+            except NodeExistsError:
+                pass
+
+    async def register(self, broker: Broker) -> int:
+        """Make this broker known. Returns its broker epoch.
+
+        Raises:
+            StartupError: the id is taken by a broker that lives.
+        """
+        path = layout.broker_path(broker.id)
+        deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
+        while True:
+            data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
+            try:
+                # As Apache Kafka does it: so the node's version is 1.
+                await self._store.multi(
+                    [Create(path, None, ephemeral=True), SetData(path, data, 0)]
+                )
+            except ConnectionLostError:
+                pass  # it may have happened: look
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError):
+                    raise
+            stat = await self._store.exists(path)
+            if stat is not None and stat.ephemeral_owner == self._store.session_id:
+                return stat.created_id
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise StartupError(
+                    f"broker.id={broker.id} is registered by another broker that lives; "
+                    "give this one another broker.id, or stop the other"
+                )
+            await asyncio.sleep(_PAUSE_S)
+
+    async def keep_registered(self, broker: Broker) -> None:
+        """Register again after each lost session, until cancelled."""
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            self.on_lost()
+            log.warning("the session with the coordination store is over; opening another")
+            try:
+                await self._store.open()
+                epoch = await self.register(broker)
+            except (SessionExpiredError, ConnectionLostError):
+                self._lost.set()
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self.on_registered(epoch)
+
+    def _session_lost(self) -> None:
+        self._lost.set()

@@ -1,0 +1,75 @@
+"""The controller's orders: who gives them is checked here, what they say is carried out elsewhere.
+
+The own controller's orders come by a direct call (`Orders` is its port to this broker), those
+of another by the inter-broker listener; both pass the same gate.
+"""
+
+from odradek.broker.apis.leader_and_isr import leader_and_isr
+from odradek.broker.apis.stop_replica import stop_replica
+from odradek.broker.apis.update_metadata import update_metadata
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.session import Session
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.replica.transitions import refuse_request
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+AnyOrder = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+
+class Orders:
+    """The gate: newest controller epoch seen, own broker epoch, the asker's right to order."""
+
+    def __init__(self, replicas: ReplicaManager, cache: MetadataCache) -> None:
+        self._replicas = replicas
+        self._cache = cache
+        self.broker_epoch = -1  # of the present registration
+        self.controller_epoch = -1  # the newest seen
+        self.refused = 0
+
+    async def leader_and_isr(
+        self, request: LeaderAndIsrRequest, session: Session | None = None
+    ) -> LeaderAndIsrResponse:
+        """Lead or follow."""
+        refusal = self._refusal(request, session)
+        if refusal is not ErrorCode.NONE:
+            return LeaderAndIsrResponse(error_code=refusal)
+        return await leader_and_isr(self._replicas, request)
+
+    async def stop_replica(
+        self, request: StopReplicaRequest, session: Session | None = None
+    ) -> StopReplicaResponse:
+        """Hold no longer."""
+        refusal = self._refusal(request, session)
+        if refusal is not ErrorCode.NONE:
+            return StopReplicaResponse(error_code=refusal)
+        return await stop_replica(self._replicas, request)
+
+    async def update_metadata(
+        self, request: UpdateMetadataRequest, session: Session | None = None
+    ) -> UpdateMetadataResponse:
+        """Know."""
+        refusal = self._refusal(request, session)
+        if refusal is not ErrorCode.NONE:
+            return UpdateMetadataResponse(error_code=refusal)
+        return update_metadata(self._cache, request)
+
+    def _refusal(self, request: AnyOrder, session: Session | None) -> ErrorCode:
+        if session is not None and not session.authorize(
+            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refusal = refuse_request(
+            controller_epoch=request.controller_epoch,
+            newest_controller_epoch=self.controller_epoch,
+            broker_epoch=request.broker_epoch,
+            own_broker_epoch=self.broker_epoch,
+        )
+        if refusal is not ErrorCode.NONE:
+            self.refused += 1
+            return refusal
+        self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
+        return ErrorCode.NONE

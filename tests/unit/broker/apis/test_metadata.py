@@ -1,0 +1,150 @@
+"""Metadata: who sees what, what is made on demand, what a version means."""
+
+import asyncio
+
+import pytest
+
+from odradek.broker.apis.find_coordinator import java_hash
+from odradek.broker.apis.metadata import metadata
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.session import AllowAll, Session
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.sim.loop import run
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.unit.broker.test_metadata_cache import ID_A, told
+
+
+class Only(AllowAll):
+    """Allows the operations named."""
+
+    def __init__(self, *allowed):
+        self.allowed = allowed
+
+    def authorize(self, session, operation, resource_type, name):
+        return (operation, resource_type, name) in self.allowed
+
+
+class Maker:
+    def __init__(self):
+        self.made = []
+
+    def make(self, names):
+        self.made += names
+
+
+def ask(request, version=12, *, authorizer=None, maker=None, brokers=(1,), leader=1):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        cache = MetadataCache(loop, lambda: 0)
+        cache.update(told(("orders", ID_A, {0: leader}), brokers=brokers))
+        session = Session(
+            authorizer=authorizer or AllowAll(), client_host="h", listener="PLAINTEXT"
+        )
+        return metadata(cache, session, request, version, cluster_id="c", maker=maker)
+
+    return run(scenario())
+
+
+def named(*names, auto=True, **more):
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=auto,
+        **more,
+    )
+
+
+def errors(response):
+    return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}
+
+
+def test_null_means_all_and_an_empty_list_none_except_in_version_0():
+    assert errors(ask(MetadataRequest(topics=None))) == {"orders": "NONE"}
+    assert errors(ask(MetadataRequest(topics=[]))) == {}
+    assert errors(ask(MetadataRequest(topics=[]), version=0)) == {"orders": "NONE"}
+
+
+def test_a_topic_may_be_asked_for_by_id():
+    by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=ID_A)])
+    assert errors(ask(by_id)) == {"orders": "NONE"}
+
+    unknown = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=b"x" * 16)])
+    assert errors(ask(unknown)) == {None: "UNKNOWN_TOPIC_ID"}
+
+
+def test_an_unknown_topic_is_made_where_both_sides_want_it():
+    maker = Maker()
+    assert errors(ask(named("new"), maker=maker)) == {"new": "LEADER_NOT_AVAILABLE"}
+    assert maker.made == ["new"]
+
+    assert errors(ask(named("new"), maker=None)) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
+    maker = Maker()
+    assert errors(ask(named("new", auto=False), maker=maker)) == {
+        "new": "UNKNOWN_TOPIC_OR_PARTITION"
+    }
+    assert errors(ask(named("new", auto=False), version=3, maker=maker)) == {
+        "new": "LEADER_NOT_AVAILABLE"
+    }, "before version 4 nobody could say no"
+
+
+def test_a_name_that_cannot_be_is_refused_and_not_made():
+    maker = Maker()
+    assert errors(ask(named("a b", ".."), maker=maker)) == {
+        "a b": "INVALID_TOPIC_EXCEPTION",
+        "..": "INVALID_TOPIC_EXCEPTION",
+    }
+    assert maker.made == []
+
+
+def test_what_may_not_be_described_does_not_show_whether_it_exists():
+    nobody = Only()
+    refused = {
+        "orders": "TOPIC_AUTHORIZATION_FAILED",
+        "absent": "TOPIC_AUTHORIZATION_FAILED",
+    }
+    assert errors(ask(named("orders", "absent"), authorizer=nobody, maker=Maker())) == refused
+    assert errors(ask(MetadataRequest(topics=None), authorizer=nobody)) == {}
+    by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=ID_A)])
+    assert errors(ask(by_id, authorizer=nobody)) == {None: "UNKNOWN_TOPIC_ID"}
+
+
+def test_making_a_topic_needs_the_right_to_create():
+    may_see = (AclOperation.DESCRIBE, ResourceType.TOPIC, "new")
+    may_make = (AclOperation.CREATE, ResourceType.TOPIC, "new")
+    maker = Maker()
+    assert errors(ask(named("new"), authorizer=Only(may_see), maker=maker)) == {
+        "new": "TOPIC_AUTHORIZATION_FAILED"
+    }
+    assert maker.made == []
+    ask(named("new"), authorizer=Only(may_see, may_make), maker=maker)
+    assert maker.made == ["new"]
+
+
+def test_a_partition_whose_leader_is_dead_says_so():
+    (topic,) = ask(named("orders"), leader=7).topics
+    (partition,) = topic.partitions
+
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert partition.leader_id == -1
+    assert partition.offline_replicas == [2], "1 lives, 2 is not registered"
+
+
+def test_authorized_operations_are_told_only_when_asked_for():
+    (topic,) = ask(named("orders")).topics
+    assert topic.topic_authorized_operations == -(2**31)
+
+    (topic,) = ask(named("orders", include_topic_authorized_operations=True)).topics
+    assert topic.topic_authorized_operations == 0b110111111000 & ~(1 << 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [("", 0), ("a", 97), ("group-1", 282206353), ("polygenelubricants", 0), ("ä😀", 14161)],
+)
+def test_the_hash_is_that_of_java(text, hashed):
+    if text in ("group-1", "ä😀"):
+        value = 0
+        for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+            value = (31 * value + unit) % 2**32
+        hashed = value & 0x7FFFFFFF
+    assert java_hash(text) == hashed
