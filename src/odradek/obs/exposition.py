@@ -1,0 +1,238 @@
+"""The numbers of `metrics.py` as Prometheus' text, in slices.
+
+The format (escaping, histograms, the process' own numbers) is prometheus-client's business.
+With ten thousand partitions the text takes a broker half a second to write; so it is made
+in slices of about a millisecond, between which the caller lets the event loop do its work.
+
+A histogram is given where Kafka's exporter gives a summary: its `_count` has the same name, and
+quantiles can be computed over brokers, which they cannot from summaries.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from odradek.obs.metrics import (
+    BUCKETS_MS,
+    GAUGES,
+    LABELLED_GAUGES,
+    ApiMetrics,
+    BrokerMetrics,
+    PartitionNumbers,
+    TopicMetrics,
+)
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_SLICE: Final = 200  # samples, at about 6 us each
+
+_T = TypeVar("_T")
+
+
+def slices(metrics: BrokerMetrics) -> Iterator[bytes]:
+    """The text, piece by piece; an empty piece is only an occasion to do something else."""
+    for families in (
+        _requests(metrics),
+        _gauges(metrics),
+        ProcessCollector(registry=None).collect(),
+    ):
+        for family in families:
+            yield _text(family)
+    yield from _topics(metrics)
+    yield from _partitions(metrics)
+
+
+class _Only(Collector):
+    """As much of a registry as `generate_latest` asks for: one family."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._family,)
+
+
+def _text(family: Metric) -> bytes:
+    return generate_latest(_Only(family))
+
+
+def _sliced(
+    empty: Callable[[], Metric], items: Iterable[_T], add: Callable[[Metric, _T], None]
+) -> Iterator[bytes]:
+    """One family with a sample for each item: its head once, and its samples in slices."""
+    waiting = iter(items)
+    head = True
+    while some := list(islice(waiting, _SLICE)):
+        family = empty()
+        for item in some:
+            add(family, item)
+        text = _text(family)
+        if not head:
+            _help, _type, text = text.split(b"\n", 2)
+        head = False
+        yield text
+
+
+# ----------------------------------------------------------------------------------- families
+
+
+def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
+    requests = metrics.requests
+    count = CounterMetricFamily(
+        "kafka_network_requestmetrics_requests",
+        "Requests answered.",
+        labels=("request", "version"),
+    )
+    total = HistogramMetricFamily(
+        "kafka_network_requestmetrics_totaltimems",
+        "Milliseconds from a request read to its answer.",
+        labels=("request",),
+    )
+    for key, api in sorted(requests.apis.items()):
+        name = metrics.api_names.get(key, str(key))
+        for version, answered in sorted(api.versions.items()):
+            count.add_metric((name, str(version)), answered)
+        total.add_metric((name,), _buckets(api), api.total_ms.sum_ms)
+    yield count
+    yield total
+    for name, value, text in (
+        ("malformed", requests.malformed, "Connections closed for what they sent."),
+        ("failed", requests.failed, "Requests that failed in a way nobody had foreseen."),
+    ):
+        yield CounterMetricFamily(f"odradek_requests_{name}", text, value=value)
+
+
+def _buckets(api: ApiMetrics) -> Sequence[tuple[str, float]]:
+    buckets, below = [], 0
+    for bound, count in zip((*map(float, BUCKETS_MS), "+Inf"), api.total_ms.counts, strict=True):
+        below += count
+        buckets.append((str(bound), below))
+    return buckets
+
+
+def _gauges(metrics: BrokerMetrics) -> Iterator[Metric]:
+    for name, read in metrics.read_gauge.items():
+        yield GaugeMetricFamily(name, GAUGES[name], value=read())
+    for name, read_all in metrics.read_gauges.items():
+        text, labels = LABELLED_GAUGES[name]
+        family = GaugeMetricFamily(name, text, labels=labels)
+        for values, value in read_all():
+            family.add_metric(values, value)
+        yield family
+    for name, value, text in (
+        ("server_replicamanager_isrshrinks", metrics.isr_shrinks, "ISRs that became smaller."),
+        ("server_replicamanager_isrexpands", metrics.isr_expands, "ISRs that became larger."),
+        (
+            "server_replicamanager_failedisrupdates",
+            metrics.failed_isr_updates,
+            "Changes of an ISR that the controller refused.",
+        ),
+        (
+            "controller_controllerstats_uncleanleaderelections",
+            metrics.unclean_elections,
+            "Elections that may have lost committed records.",
+        ),
+        (
+            "server_brokertopicmetrics_replicationbytesin",
+            metrics.replication_bytes_in,
+            "Bytes that followers here fetched.",
+        ),
+        (
+            "server_brokertopicmetrics_replicationbytesout",
+            metrics.replication_bytes_out,
+            "Bytes that followers fetched from here.",
+        ),
+    ):
+        yield CounterMetricFamily(f"kafka_{name}", text, value=value)
+
+
+# Of each topic and, without a label, of all: as Kafka's exporter has it.
+_TOPIC_COUNTERS: Final = (
+    ("messagesin", "messages_in", "Records that producers wrote."),
+    ("bytesin", "bytes_in", "Bytes that producers wrote."),
+    ("bytesout", "bytes_out", "Bytes that consumers read."),
+    ("bytesrejected", "bytes_rejected", "Bytes of batches above max.message.bytes."),
+    ("totalproducerequests", "produces", "Batches that producers wrote."),
+    ("totalfetchrequests", "fetches", "Reads by consumers."),
+    ("failedproducerequests", "failed_produces", "Batches that were refused."),
+    ("failedfetchrequests", "failed_fetches", "Reads that failed."),
+)
+
+
+def _topics(metrics: BrokerMetrics) -> Iterator[bytes]:
+    total = TopicMetrics()
+    total.add(metrics.deleted_topics)
+    counted = [("", total), *sorted(metrics.topics.items())]
+    for number, (_name, topic) in enumerate(counted[1:], 1):
+        total.add(topic)
+        if number % _SLICE == 0:
+            yield b""
+    # Counted for the whole answer, which may hold many topics.
+    total.bytes_out, total.fetches = metrics.bytes_out, metrics.fetches
+    for short, attribute, text in _TOPIC_COUNTERS:
+        name = f"kafka_server_brokertopicmetrics_{short}"
+
+        def empty(name: str = name, text: str = text) -> Metric:
+            return CounterMetricFamily(name, text, labels=("topic",))
+
+        def add(family: Metric, item: tuple[str, TopicMetrics], attribute: str = attribute) -> None:
+            topic, counters = item
+            labels = {"topic": topic} if topic else {}
+            family.add_sample(f"{family.name}_total", labels, getattr(counters, attribute))
+
+        yield from _sliced(empty, counted, add)
+
+
+_PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionNumbers], float]], ...]] = (
+    ("log_log_size", "Bytes of the log.", lambda n: n.size_bytes),
+    ("log_log_numlogsegments", "Segments of the log.", lambda n: n.segments),
+    (
+        "log_log_logstartoffset",
+        "The first offset that is still there.",
+        lambda n: n.log_start_offset,
+    ),
+    ("log_log_logendoffset", "The offset the next record will get.", lambda n: n.log_end_offset),
+    ("cluster_partition_replicascount", "Replicas, where it leads.", lambda n: n.replicas),
+    ("cluster_partition_insyncreplicascount", "Those in sync.", lambda n: n.in_sync),
+    (
+        "cluster_partition_underreplicated",
+        "1 where it leads and replicas are out of sync.",
+        lambda n: n.is_under_replicated,
+    ),
+    (
+        "cluster_partition_underminisr",
+        "1 where it leads and acks=all fails.",
+        lambda n: n.is_under_min_isr,
+    ),
+)
+
+
+def _partitions(metrics: BrokerMetrics) -> Iterator[bytes]:
+    numbers: list[PartitionNumbers] = []
+    reading = metrics.partitions()
+    while some := list(islice(reading, _SLICE)):
+        numbers += some
+        yield b""
+    for short, text, value in _PARTITION_GAUGES:
+        name = f"kafka_{short}"
+
+        def empty(name: str = name, text: str = text) -> Metric:
+            return GaugeMetricFamily(name, text, labels=("topic", "partition"))
+
+        def add(
+            family: Metric,
+            n: PartitionNumbers,
+            value: Callable[[PartitionNumbers], float] = value,
+        ) -> None:
+            labels = {"topic": n.topic, "partition": str(n.partition)}
+            family.add_sample(family.name, labels, value(n))
+
+        yield from _sliced(empty, numbers, add)

@@ -1,0 +1,162 @@
+"""What a broker counts, and the text that Prometheus reads."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from odradek.obs.exposition import slices
+from odradek.obs.metrics import GAUGES, BrokerMetrics, Histogram, PartitionNumbers
+
+
+def scraped(metrics):
+    """Every sample, by name and labels; fails where the text is none that Prometheus reads."""
+    text = b"".join(slices(metrics)).decode()
+    families = list(text_string_to_metric_families(text))
+    assert len(families) == len({family.name for family in families}), "a family is given twice"
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_api_and_version():
+    metrics = BrokerMetrics({0: "Produce"})
+    metrics.requests.answered(0, 9, 0)
+    metrics.requests.answered(0, 9, 3)
+    metrics.requests.answered(0, 7, 40_000)
+    metrics.requests.answered(99, 0, 1)
+    metrics.requests.malformed += 1
+
+    samples = scraped(metrics)
+
+    name = "kafka_network_requestmetrics_requests_total"
+    assert samples[name, ("request", "Produce"), ("version", "9")] == 2
+    assert samples[name, ("request", "Produce"), ("version", "7")] == 1
+    assert samples[name, ("request", "99"), ("version", "0")] == 1
+    assert samples[("odradek_requests_malformed_total",)] == 1
+
+
+def test_request_times_fall_into_buckets():
+    metrics = BrokerMetrics({0: "Produce"})
+    for took_ms in (0, 1, 2, 3, 40_000):
+        metrics.requests.answered(0, 9, took_ms)
+
+    samples = scraped(metrics)
+
+    name = "kafka_network_requestmetrics_totaltimems"
+    produce = ("request", "Produce")
+    assert samples[f"{name}_bucket", ("le", "1.0"), produce] == 2
+    assert samples[f"{name}_bucket", ("le", "2.0"), produce] == 3
+    assert samples[f"{name}_bucket", ("le", "5.0"), produce] == 4
+    assert samples[f"{name}_bucket", ("le", "30000.0"), produce] == 4
+    assert samples[f"{name}_bucket", ("le", "+Inf"), produce] == 5
+    assert samples[f"{name}_count", produce] == 5
+    assert samples[f"{name}_sum", produce] == 40_006
+
+
+def test_a_histogram_counts_as_the_requests_are_counted():
+    metrics, histogram = BrokerMetrics(), Histogram()
+    for took_ms in (0, 1, 7, 40_000):
+        metrics.requests.answered(0, 0, took_ms)
+        histogram.observe(took_ms)
+
+    total = metrics.requests.apis[0].total_ms
+    assert (total.counts, total.sum_ms) == (histogram.counts, histogram.sum_ms)
+
+
+def test_topics_are_counted_one_by_one_and_together():
+    metrics = BrokerMetrics()
+    metrics.topic("a").produced(3, 300)
+    metrics.topic('b"\\').produced(1, 50)
+    metrics.topic("a").failed_produces += 1
+    metrics.topic("a").fetched(40)
+    metrics.fetched(60, follower=False)  # the whole answer
+    metrics.fetched(70, follower=True)
+
+    samples = scraped(metrics)
+
+    name = "kafka_server_brokertopicmetrics_"
+    assert samples[f"{name}messagesin_total", ("topic", "a")] == 3
+    assert samples[f"{name}bytesin_total", ("topic", 'b"\\')] == 50
+    assert samples[(f"{name}bytesin_total",)] == 350
+    assert samples[(f"{name}failedproducerequests_total",)] == 1
+    assert samples[f"{name}bytesout_total", ("topic", "a")] == 40
+    assert samples[(f"{name}bytesout_total",)] == 60
+    assert samples[(f"{name}replicationbytesout_total",)] == 70
+
+
+def test_a_sum_does_not_go_back_when_a_topic_goes():
+    metrics = BrokerMetrics()
+    metrics.topic("a").produced(3, 300)
+    metrics.topic_deleted("a")
+    metrics.topic_deleted("never heard of")
+
+    samples = scraped(metrics)
+
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert samples[(name,)] == 3
+    assert (name, ("topic", "a")) not in samples
+
+
+def test_gauges_are_read_when_they_are_asked_for():
+    metrics = BrokerMetrics()
+    led = [1]
+    metrics.gauge("kafka_server_replicamanager_leadercount", lambda: len(led))
+    metrics.gauges(
+        "kafka_server_socket_server_metrics_connection_count", lambda: [(("PLAINTEXT",), 7)]
+    )
+    led.append(2)
+
+    samples = scraped(metrics)
+
+    assert samples[("kafka_server_replicamanager_leadercount",)] == 2
+    name = "kafka_server_socket_server_metrics_connection_count"
+    assert samples[name, ("listener", "PLAINTEXT")] == 7
+    assert ("kafka_server_replicamanager_partitioncount",) not in samples  # nobody reads it
+
+
+def test_a_gauge_has_to_be_one_of_the_table():
+    with pytest.raises(AssertionError):
+        BrokerMetrics().gauge("kafka_server_leadercount", lambda: 0)
+    assert all(name.startswith("kafka_") for name in GAUGES)
+
+
+def test_many_partitions_are_written_in_slices_each_family_once():
+    metrics = BrokerMetrics()
+    asked = []
+
+    def numbers(partition):
+        asked.append(partition)
+        return PartitionNumbers("t", partition, 10 * partition, 1, 0, partition, 3, 2, True, False)
+
+    metrics.watch_partitions(lambda: range(1_000), numbers)
+    writing = slices(metrics)
+    while not asked:
+        next(writing)
+    assert len(asked) < 1_000  # a slice, and the caller has its turn
+    list(writing)
+
+    samples = scraped(metrics)
+
+    labels = (("partition", "999"), ("topic", "t"))
+    assert samples["kafka_log_log_logendoffset", *labels] == 999
+    assert samples["kafka_log_log_size", *labels] == 9990
+    assert samples["kafka_cluster_partition_underreplicated", *labels] == 1
+    assert samples["kafka_cluster_partition_insyncreplicascount", *labels] == 2
+    assert sum(name == "kafka_log_log_size" for name, *_ in samples) == 1_000
+
+
+def test_partitions_may_come_and_go_while_they_are_written():
+    metrics = BrokerMetrics()
+    there = dict.fromkeys(range(1_000))
+    metrics.watch_partitions(lambda: there, lambda n: PartitionNumbers("t", n, 0, 1, 0, 0))
+    for written, _ in enumerate(slices(metrics)):
+        there[1_000 + written] = None
+    assert len(there) > 1_000
+
+
+def test_the_process_shows_what_it_uses():
+    samples = scraped(BrokerMetrics())
+
+    assert samples[("process_resident_memory_bytes",)] > 0
+    assert ("process_cpu_seconds_total",) in samples
