@@ -72,6 +72,7 @@ def run_target(
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         target: Target = TARGETS[kind](pathlib.Path(folder) / kind, brokers=brokers)
         try:
+            target.start()
             cases.warm_up(target, sizes)
             measured: dict[str, Any] = {}
             for number, case in enumerate(wanted):
@@ -84,7 +85,7 @@ def run_target(
             measured["process"] = {"rss_mib": round(rss, 1), "start_s": round(target.start_s, 3)}
             return {"target": kind, "version": target.version(), "cases": measured}
         finally:
-            target.stop()
+            target.end()
 
 
 def keep(result: dict[str, Any]) -> None:

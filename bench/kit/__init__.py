@@ -6,3 +6,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The client tests' helpers fetch the jars and run Apache Kafka; here they serve a second time.
 sys.path.append(str(ROOT / "tests" / "clients"))
+
+import apache  # noqa: E402
+import fetch  # noqa: E402
+import raw  # noqa: E402
+
+__all__ = ["ROOT", "apache", "fetch", "raw"]

@@ -18,11 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import apache
-import fetch
-import raw
-
-from kit import ROOT, machine
+from kit import ROOT, apache, fetch, machine, raw
 from kit.targets import Target
 
 RECORD_BYTES: Final = 100

@@ -5,7 +5,6 @@ import pathlib
 import platform
 import re
 import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -88,8 +87,3 @@ def _said(command: list[str]) -> str:
     except FileNotFoundError:
         return f"{command[0]} is not installed"
     return done.stdout + done.stderr
-
-
-def python() -> str:
-    """This interpreter, for children."""
-    return sys.executable

@@ -17,7 +17,8 @@ from array import array
 from collections import deque
 
 import crc32c
-import raw
+
+from kit import raw
 
 PRODUCE, VERSION, ACKS_LEADER = 0, 8, 1
 PARTITIONS = 6

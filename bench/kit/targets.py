@@ -1,23 +1,20 @@
 """What is measured: a cluster of ours, and one of Apache Kafka, started and ended alike.
 
-A target is started afresh for every run, on loopback, with its data in a directory of its
-own, and knows its broker processes, so that their processor time and memory can be read
-from outside.
+A target lives on loopback, with its data in a directory of its own, and knows its broker
+processes, so that their processor time and memory can be read from outside.
 """
 
 import json
 import pathlib
-import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-import apache
-import fetch
-import raw
+from kit import apache, fetch, raw
 
-from kit import machine
+_START_TIMEOUT_S = 120.0
 
 
 class Target(Protocol):
@@ -25,16 +22,22 @@ class Target(Protocol):
 
     name: str
     bootstrap: str
-    start_s: float  # from its spawning to the first Metadata answered, for its first broker
+    start_s: float  # from the first broker's spawning to its first answered Metadata
+
+    def start(self) -> None:
+        """Start its brokers, on the data that there is; return when all serve."""
+
+    def halt(self) -> None:
+        """Stop its brokers as their operator would; the data stays."""
+
+    def end(self) -> None:
+        """Halt, and end what else belongs to it."""
 
     def pids(self) -> list[int]:
         """Its broker processes."""
 
     def version(self) -> str:
         """What it says it is."""
-
-    def stop(self) -> None:
-        """End its processes and remove its data."""
 
 
 class ApacheKafka:
@@ -43,45 +46,47 @@ class ApacheKafka:
     name = "kafka"
 
     def __init__(
-        self, home: pathlib.Path, *, brokers: int = 1, properties: Mapping[str, str] = {}
+        self, home: pathlib.Path, *, brokers: int = 1, properties: Mapping[str, str] | None = None
     ) -> None:
+        self.bootstrap = ""
+        self.start_s = 0.0
         self._home = home
-        self._daemons: list[apache.Daemon] = []
+        self._count = brokers
+        self._properties = properties or {}
+        self._zookeeper: apache.ZooKeeper | None = None
         self._brokers: list[apache.Broker] = []
-        try:
-            self._start(brokers, properties)
-        except BaseException:
-            self.stop()
-            raise
 
-    def _start(self, brokers: int, properties: Mapping[str, str]) -> None:
-        zookeeper = apache.ZooKeeper(self._home / "zookeeper")
-        self._daemons.append(zookeeper)
-        for broker_id in range(brokers):
+    def start(self) -> None:
+        if self._zookeeper is None:
+            self._zookeeper = apache.ZooKeeper(self._home / "zookeeper")
+        for broker_id in range(self._count):
             broker = apache.Broker(
                 self._home / f"broker-{broker_id}",
-                zookeeper.address,
+                self._zookeeper.address,
                 broker_id=broker_id,
-                brokers=brokers,
-                properties=properties,
+                brokers=self._count,
+                properties=self._properties,
             )
-            self._daemons.append(broker)
             self._brokers.append(broker)
         self.start_s = self._brokers[0].wait()
         for broker in self._brokers:
-            raw.wait_for_brokers(broker.address, brokers, timeout_s=60)
+            raw.wait_for_brokers(broker.address, self._count, timeout_s=_START_TIMEOUT_S)
         self.bootstrap = ",".join(broker.address for broker in self._brokers)
+
+    def halt(self) -> None:
+        while self._brokers:
+            self._brokers.pop().stop()
+
+    def end(self) -> None:
+        self.halt()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
 
     def pids(self) -> list[int]:
         return [broker.pid for broker in self._brokers]
 
     def version(self) -> str:
         return fetch.kafka_version(apache.LINE)
-
-    def stop(self) -> None:
-        for daemon in reversed(self._daemons):
-            daemon.stop()
-        shutil.rmtree(self._home, ignore_errors=True)
 
 
 class Odradek:
@@ -90,28 +95,37 @@ class Odradek:
     name = "odradek"
 
     def __init__(
-        self, home: pathlib.Path, *, brokers: int = 1, properties: Mapping[str, str] = {}
+        self, home: pathlib.Path, *, brokers: int = 1, properties: Mapping[str, str] | None = None
     ) -> None:
+        self.bootstrap = ""
+        self.start_s = 0.0
         self._home = home
-        port = apache.free_port()
-        options = [f"{key}={value}" for key, value in properties.items()]
-        arguments = ["--brokers", str(brokers), "--port", str(port), "--detach"]
-        spawned_s = time.monotonic()
-        up = subprocess.Popen(self._command("up", *arguments, "--", *options))
-        try:
-            raw.wait_for_metadata(f"{apache.HOST}:{port}", timeout_s=60)
-            self.start_s = time.monotonic() - spawned_s
-            self._wait_until_up(up)
-        except BaseException:
-            up.kill()
-            up.wait()
-            self.stop()
-            raise
+        self._port = apache.free_port()
+        self._wishes = ["--brokers", str(brokers), "--port", str(self._port), "--"]
+        self._wishes += [f"{key}={value}" for key, value in (properties or {}).items()]
 
-    def _wait_until_up(self, up: subprocess.Popen[bytes]) -> None:
-        if up.wait(120):
-            raise RuntimeError(f"odradek up ended with {up.returncode}")
+    def start(self) -> None:
+        spawned_s = time.monotonic()
+        up = subprocess.Popen(
+            self._command("up", "--detach", *self._wishes),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            raw.wait_for_metadata(f"{apache.HOST}:{self._port}", timeout_s=_START_TIMEOUT_S)
+            self.start_s = time.monotonic() - spawned_s
+        finally:
+            ended_with = up.wait(_START_TIMEOUT_S)
+        if ended_with:
+            raise RuntimeError(f"odradek up ended with {ended_with}; see {self._home}/logs")
         self.bootstrap = self._status()["bootstrap"]
+
+    def halt(self) -> None:
+        subprocess.run(self._command("down"), check=False, timeout=120, capture_output=True)
+
+    def end(self) -> None:
+        self.halt()
 
     def pids(self) -> list[int]:
         return [broker["pid"] for broker in self._status()["brokers"]]
@@ -119,14 +133,10 @@ class Odradek:
     def version(self) -> str:
         return str(self._status()["version"])
 
-    def stop(self) -> None:
-        subprocess.run(self._command("down"), check=False, timeout=120, capture_output=True)
-        shutil.rmtree(self._home, ignore_errors=True)
+    def _command(self, verb: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "odradek", verb, "--dir", str(self._home), *arguments]
 
-    def _command(self, verb: str, *arguments: str) -> Sequence[str]:
-        return [machine.python(), "-m", "odradek", verb, "--dir", str(self._home), *arguments]
-
-    def _status(self) -> dict:  # type: ignore[type-arg]
+    def _status(self) -> dict[str, Any]:
         done = subprocess.run(
             self._command("status", "--json"), check=True, timeout=60, capture_output=True
         )

@@ -1,0 +1,124 @@
+"""How fast a broker starts, alone and with many partitions, and how much memory these take.
+
+    ./run bench start [--partitions 10000] [--runs 5] [--target kafka]
+
+An empty broker is started so many times: from its spawning to the first answered Metadata.
+Then one broker gets its partitions, in topics of a hundred, is stopped cleanly and started
+on what it left: to the first answered Metadata, and until every partition has a leader and
+one of them takes a record. One JSON line is appended to bench/results/start.jsonl.
+"""
+
+import json
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import click
+from kit import ROOT, machine, raw
+from kit.small_requests import request
+from kit.targets import TARGETS, Target
+
+RESULTS = ROOT / "bench" / "results" / "start.jsonl"
+PARTITIONS_PER_TOPIC = 100
+_TIMEOUT_S = 300.0
+
+
+def start_empty(kind: str, runs: int) -> list[float]:
+    """Seconds to the first Metadata, each on a directory of its own."""
+    seconds = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+            target: Target = TARGETS[kind](pathlib.Path(folder) / kind)
+            try:
+                target.start()
+                seconds.append(target.start_s)
+            finally:
+                target.end()
+    return seconds
+
+
+def start_full(kind: str, partitions: int) -> dict[str, float]:
+    """Create, stop, start: seconds and memory."""
+    topics = [f"topic-{n}" for n in range(partitions // PARTITIONS_PER_TOPIC)]
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        target: Target = TARGETS[kind](pathlib.Path(folder) / kind)
+        try:
+            target.start()
+            seen = {"empty_rss_mib": machine.rss_mib(target.pids())}
+            begun_s = time.monotonic()
+            for topic in topics:
+                raw.create_topic(target.bootstrap, topic, PARTITIONS_PER_TOPIC)
+            seen["create_s"] = time.monotonic() - begun_s
+            seen["created_rss_mib"] = machine.rss_mib(target.pids())
+            begun_s = time.monotonic()
+            target.halt()
+            seen["stop_s"] = time.monotonic() - begun_s
+            begun_s = time.monotonic()
+            target.start()
+            wait_until_led(target.bootstrap, topics)
+            write_one(target.bootstrap, topics[-1])
+            seen["start_all_led_s"] = time.monotonic() - begun_s
+            seen["start_s"] = target.start_s
+            seen["started_rss_mib"] = machine.rss_mib(target.pids())
+            seen["start_cpu_s"] = machine.cpu_time(target.pids()).total_s
+            return seen
+        finally:
+            target.end()
+
+
+def wait_until_led(address: str, topics: list[str]) -> None:
+    """Return when all partitions of these topics have a leader."""
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        leaders = [
+            leader
+            for topic in raw.metadata(address, topics).topics.values()
+            for leader in topic.leaders
+        ]
+        if len(leaders) == len(topics) * PARTITIONS_PER_TOPIC and min(leaders) >= 0:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{address}: not all partitions have leaders")
+
+
+def write_one(address: str, topic: str) -> None:
+    """Have a record taken by the topic's last partition."""
+    with raw.connect(address) as connection:
+        answer = raw.call(connection, request(topic, PARTITIONS_PER_TOPIC - 1))
+    answer.number("i"), answer.text(), answer.number("i"), answer.number("i")
+    if error_code := answer.number("h"):
+        raise RuntimeError(f"the broker answers error {error_code}")
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--partitions", default=10_000, show_default=True, help="Of the full broker.")
+@click.option("--runs", default=5, show_default=True, help="Starts of the empty broker.")
+@click.option("--target", "kind", type=click.Choice(list(TARGETS)), default="odradek")
+def main(*, partitions: int, runs: int, kind: str) -> None:
+    """Measure, append to the results, print."""
+    before = machine.describe()
+    empty = start_empty(kind, runs)
+    full = start_full(kind, partitions)
+    result: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "target": kind,
+        "partitions": partitions,
+        "empty_start_s": [round(each, 3) for each in empty],
+        **{key: round(value, 3) for key, value in full.items()},
+        "machine": before,
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(result) + "\n")
+    print(f"{kind}: start to first Metadata {statistics.median(empty):.2f} s (median of {runs})")
+    print(f"with {partitions:,} partitions:")
+    for key, value in full.items():
+        name, _, unit = key.rpartition("_")
+        unit = "MiB" if unit == "mib" else unit
+        print(f"  {name.removesuffix('_rss').replace('_', ' '):16} {value:9.2f} {unit}")
+
+
+if __name__ == "__main__":
+    main()
