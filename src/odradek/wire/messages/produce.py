@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from odradek.model.errors import MalformedRequestError
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import encode_request_header, encode_response_header
 from odradek.wire.primitives import STUMBLES, encode_unsigned_varint, unsigned_varint
@@ -117,6 +118,7 @@ _TRANSACTIONAL_FROM: Final = 3
 # Above these the generic codec takes over, which minds the budget of elements.
 _COUNT_MAX: Final = 1000
 _ONE_BYTE_MAX: Final = 127
+_ANY_DAMAGE: Final = (*STUMBLES, MalformedRequestError)
 _new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 
 Topics: TypeAlias = list[tuple[str, list[tuple[int, Buffer | None]]]]
@@ -142,7 +144,7 @@ def decode_produce(view: memoryview, position: int, version: int) -> Produce:
             produce = _decode_flexible(view, position)
         else:
             produce = _decode_plain(view, position, version)
-    except STUMBLES:
+    except _ANY_DAMAGE:
         produce = None
     return produce or _decode_unusual(view, position, version)
 

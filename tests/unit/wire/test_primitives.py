@@ -1,0 +1,63 @@
+"""Varints and UUIDs."""
+
+import re
+
+import pytest
+
+from odradek.model.errors import MalformedRequestError
+from odradek.wire.primitives import (
+    encode_unsigned_varint,
+    unsigned_varint,
+    uuid_from_string,
+    uuid_to_string,
+)
+from odradek.wire.schema import ZERO_UUID
+
+VARINTS = [
+    (0, "00"),
+    (127, "7f"),
+    (128, "8001"),
+    (300, "ac02"),
+    (16_383, "ff7f"),
+    (16_384, "808001"),
+    (1 << 21, "80808001"),
+    (1 << 28, "8080808001"),
+    ((1 << 32) - 1, "ffffffff0f"),
+]
+
+
+@pytest.mark.parametrize(("value", "data"), VARINTS)
+def test_a_varint_has_seven_bits_in_a_byte(value, data):
+    encoded = bytes.fromhex(data)
+
+    assert encode_unsigned_varint(value) == encoded
+    assert unsigned_varint(memoryview(b"#" + encoded + b"#"), 1, "f") == (value, 1 + len(encoded))
+
+
+@pytest.mark.parametrize(
+    ("data", "refusal"),
+    [
+        ("", "f: the bytes end within a varint"),
+        ("80", "f: the bytes end within a varint"),
+        ("80808080", "f: the bytes end within a varint"),
+        ("808080808001", "f: varint of more than 5 bytes"),
+        ("ffffffff10", "f: varint 4563402751; must fit in 32 bits"),
+    ],
+)
+def test_what_is_no_varint_is_refused(data, refusal):
+    with pytest.raises(MalformedRequestError, match="^" + re.escape(refusal) + "$"):
+        unsigned_varint(memoryview(bytes.fromhex(data)), 0, "f")
+
+
+def test_a_uuid_is_written_as_kafka_writes_it():
+    uuid = bytes.fromhex("fbefbe00000000000000000000000001")
+
+    assert uuid_to_string(uuid) == "----AAAAAAAAAAAAAAAAAQ"
+    assert uuid_from_string("----AAAAAAAAAAAAAAAAAQ") == uuid
+    assert uuid_to_string(ZERO_UUID) == "A" * 22
+
+
+@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "+" * 22, "Ä" * 22])
+def test_what_is_no_uuid_is_refused(text):
+    with pytest.raises(ValueError, match=re.escape(f"uuid {text!r}: must be 16 bytes")):
+        uuid_from_string(text)
