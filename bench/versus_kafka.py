@@ -1,6 +1,7 @@
 """Ours against Apache Kafka 3.9 on this machine: throughput, latency, processor time, memory.
 
     ./run bench versus_kafka [--runs 3] [--quick] [--case WORD] [--only odradek|kafka]
+    ./run bench versus_kafka --profile [--case WORD]    ours alone: where the time goes
 
 Each run starts one target, warms it up, puts one load after the other on it and ends it;
 then the other target, never both at once. Who comes first alternates from run to run. A
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import click
 from kit import ROOT, cases, machine
+from kit.profiled import ProfiledOdradek
 from kit.targets import TARGETS, Target
 from rich.console import Console
 from rich.table import Table
@@ -76,7 +78,7 @@ def run_target(
             cases.warm_up(target, sizes)
             measured: dict[str, Any] = {}
             for number, case in enumerate(wanted):
-                topic = cases.STREAM if case.name == cases.STREAM_WRITER else f"case-{number}"
+                topic = cases.STREAM if case is cases.STREAM_WRITER else f"case-{number}"
                 figures = case.run(target, topic, sizes)
                 measured[case.name] = {key: round(value, 4) for key, value in figures.items()}
                 speed = figures.get("records_per_s") or figures["requests_per_s"]
@@ -86,6 +88,24 @@ def run_target(
             return {"target": kind, "version": target.version(), "cases": measured}
         finally:
             target.end()
+
+
+def profile(*, sizes: cases.Sizes, wanted: list[cases.Case], say: Console) -> None:
+    """Put each load on a broker of ours that is watched, and tell what it did meanwhile."""
+    for case in wanted:
+        with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+            target = ProfiledOdradek(pathlib.Path(folder) / OURS)
+            try:
+                target.start()
+                cases.warm_up(target, sizes)
+                if case.reads_stream:
+                    cases.STREAM_WRITER.run(target, cases.STREAM, sizes)
+                target.start_profile()
+                figures = case.run(target, "profiled", sizes)
+                say.print(f"{case.name}: {figures}")
+                print(target.profile())
+            finally:
+                target.end()
 
 
 def keep(result: dict[str, Any]) -> None:
@@ -141,14 +161,26 @@ def _judged(row: Row, sides: dict[str, list[float]]) -> list[str]:
 @click.option("--runs", default=3, show_default=True, help="Runs of each target.")
 @click.option("--quick", is_flag=True, help="A tenth of the load, once: does it work at all?")
 @click.option("--case", "words", multiple=True, help="Only the cases whose name has this in it.")
+@click.option("--profile", "is_profile", is_flag=True, help="Where the time of ours goes.")
 @click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
-def main(*, brokers: int, runs: int, quick: bool, words: tuple[str, ...], only: str | None) -> None:
+def main(
+    *,
+    brokers: int,
+    runs: int,
+    quick: bool,
+    words: tuple[str, ...],
+    only: str | None,
+    is_profile: bool,
+) -> None:
     """Measure, append to the results, print the table."""
     say = Console()
     if not say.is_terminal:
         say.width = 130  # the table is for files and pipes too
     sizes = cases.Sizes().scaled(0.1) if quick else cases.Sizes()
     wanted = cases.chosen(words)
+    if is_profile:
+        profile(sizes=sizes, wanted=wanted, say=say)
+        return
     kinds = [only] if only else [OURS, THEIRS]
     results = []
     for run in range(1 if quick else runs):

@@ -57,6 +57,7 @@ class Case:
 
     name: str
     run: Callable[[Target, str, Sizes], Figures]
+    reads_stream: bool = False  # which STREAM_WRITER has to have written
 
 
 def java_produce(
@@ -122,6 +123,9 @@ def warm_up(target: Target, sizes: Sizes) -> None:
     _kit("small_requests", _first(target), "warm-up-small", "16", "1", str(sizes.small_seconds))
 
 
+STREAM_WRITER: Final = Case(
+    "librdkafka produce, acks=1", partial(native_produce, partitions=1, acks="1")
+)
 CASES: Final = (
     Case("java produce, 1 partition", partial(java_produce, partitions=1)),
     Case("java produce, 6 partitions", partial(java_produce, partitions=6)),
@@ -129,25 +133,24 @@ CASES: Final = (
     Case(
         "java produce, 6 partitions, 64 KiB", partial(java_produce, partitions=6, options=BATCHED)
     ),
-    Case("librdkafka produce, acks=1", partial(native_produce, partitions=1, acks="1")),
+    STREAM_WRITER,
     Case("librdkafka produce, acks=all", partial(native_produce, partitions=1, acks="all")),
     Case("librdkafka produce, 6 partitions", partial(native_produce, partitions=6, acks="all")),
-    Case("java consume", java_consume),
-    Case("librdkafka consume", native_consume),
+    Case("java consume", java_consume, reads_stream=True),
+    Case("librdkafka consume", native_consume, reads_stream=True),
     Case("small requests", partial(small_requests, connections=16, depth=1)),
     Case("small requests, 8 deep", partial(small_requests, connections=16, depth=8)),
 )
-STREAM_WRITER: Final = "librdkafka produce, acks=1"
 
 
 def chosen(words: tuple[str, ...]) -> list[Case]:
     """The cases whose names have one of the words in them; with a reader, also its writer."""
     if not words:
         return list(CASES)
-    names = {case.name for case in CASES if any(word in case.name for word in words)}
-    if any("consume" in name for name in names):
-        names.add(STREAM_WRITER)
-    return [case for case in CASES if case.name in names]
+    found = [case for case in CASES if any(word in case.name for word in words)]
+    if any(case.reads_stream for case in found) and STREAM_WRITER not in found:
+        found.insert(0, STREAM_WRITER)
+    return found
 
 
 def _producer_performance(

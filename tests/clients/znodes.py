@@ -5,11 +5,11 @@ what a broker finds there is the same. Ephemeral nodes stay behind with their se
 """
 
 import pathlib
-import time
 from typing import Final
 
 from kazoo.client import KazooClient
 
+from odradek.broker.world import RealClock
 from odradek.config.properties import parse
 from odradek.coord.sqlite import SqliteStore
 
@@ -21,7 +21,7 @@ Nodes = dict[str, bytes | None]  # parents before children
 def our_store(properties: pathlib.Path) -> SqliteStore:
     """The store that a broker's server.properties names."""
     place = parse(properties.read_text())["odradek.coordination"].removeprefix("sqlite:")
-    return SqliteStore(place, wall_ms=lambda: time.time_ns() // 1_000_000)
+    return SqliteStore(place, clock=RealClock())
 
 
 async def read_ours(store: SqliteStore) -> Nodes:
