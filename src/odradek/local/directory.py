@@ -2,7 +2,7 @@
 
     D/cluster.json                  which brokers there are, which process is which, what is wanted
     D/coordination.db               the coordination store of all its brokers
-    D/lock                          held by whoever changes any of this
+    D/cluster.lock                  held by whoever changes any of this
     D/broker-N/server.properties    one broker's options: its owner may edit them
     D/broker-N/data/                its log directory, in Kafka's format
     D/logs/broker-N.log             what it says
@@ -96,7 +96,9 @@ class ClusterDirectory:
         try:
             text = file.read_text()
         except FileNotFoundError:
-            if self.path.is_dir() and any(e.name != "lock" for e in self.path.iterdir()):
+            # With the lock's file there a cluster is being made, or was about to be.
+            there = {e.name for e in self.path.iterdir()} if self.path.is_dir() else set()
+            if there and "cluster.lock" not in there:
                 raise LocalError(
                     f"{self.path} is not empty and holds no cluster: choose another --dir"
                 ) from None
@@ -132,7 +134,9 @@ class ClusterDirectory:
             LocalError: somebody else has been at it for too long.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(
+            self.path / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
         try:
             deadline_s = time.monotonic() + _LOCK_WAIT_S
             while not _try_lock(descriptor):
@@ -204,6 +208,6 @@ def _decode(raw: dict[str, Any]) -> ClusterState:
                 listeners=[str(listener) for listener in entry["listeners"]],
                 http=entry["http"],
             )
-            for broker_id, entry in raw["brokers"].items()
+            for broker_id, entry in sorted(raw["brokers"].items(), key=lambda item: int(item[0]))
         },
     )

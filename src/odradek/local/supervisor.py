@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any, Final
 
 from odradek import __version__
@@ -33,6 +34,22 @@ _KILL_TIMEOUT_S: Final = 10.0
 _WATCH_S: Final = 0.2
 _TAIL_LINES: Final = 20
 _TAIL_BYTES: Final = 16_384
+
+
+class Look(Enum):
+    """How a broker looks from outside."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    CRASHED = "crashed"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process."""
+        return self in {Look.STARTING, Look.RUNNING, Look.PAUSED}
 
 
 class Supervisor:
@@ -108,26 +125,26 @@ class Supervisor:
         """
         told: set[ProcessId] = set()
         while True:
-            state = self._directory.expect()
-            running = _running(state)
-            if not state.up and not running:
+            state, looks = self._look()
+            crashed = [i for i, look in looks.items() if look is Look.CRASHED]
+            if not state.up and not any(look.is_alive for look in looks.values()):
                 return
-            for broker_id, record in sorted(state.brokers.items()):
-                if _state(record) == "crashed" and record.process and record.process not in told:
-                    told.add(record.process)
+            for broker_id in crashed:
+                process = state.brokers[broker_id].process
+                if process is not None and process not in told:
+                    told.add(process)
                     self._say(self._obituary(broker_id, "died"))
                     self._say(f"odradek start {broker_id} --dir {self._directory.path} revives it")
-            if state.up and all(_state(r) == "crashed" for r in state.brokers.values()):
+            if state.up and len(crashed) == len(looks):
                 raise LocalError("no broker is left")
             time.sleep(_WATCH_S)
 
     def status(self) -> dict[str, Any]:
         """What `odradek status --json` prints."""
-        state = self._directory.expect()
-        records = sorted(state.brokers.items())
-        running = _running(state)
+        state, looks = self._look()
+        records = list(state.brokers.items())
         addresses = [_address(record.listeners[0]) for _, record in records if record.listeners]
-        http = [record.http for i, record in records if i in running and record.http]
+        http = [record.http for i, record in records if looks[i].is_alive and record.http]
         return {
             "version": __version__,
             "bootstrap": ",".join(addresses),
@@ -135,8 +152,10 @@ class Supervisor:
             "brokers": [
                 {
                     "id": broker_id,
-                    "pid": running[broker_id].pid if broker_id in running else None,
-                    "state": _state(record),
+                    "pid": record.process.pid
+                    if record.process and looks[broker_id].is_alive
+                    else None,
+                    "state": looks[broker_id].value,
                     "listeners": record.listeners,
                     "log_dirs": read_log_dirs(self._directory, broker_id),
                 }
@@ -194,6 +213,16 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------- the parts
 
+    def _look(self) -> tuple[ClusterState, dict[int, Look]]:
+        """What is written down, and how each broker looks at that moment."""
+        while True:
+            state = self._directory.expect()
+            looks = {broker_id: _look(record) for broker_id, record in state.brokers.items()}
+            # What is wanted is written down first: if nothing was meanwhile, a broker that is
+            # gone is not gone because somebody wanted it.
+            if self._directory.load() == state:
+                return state, looks
+
     @contextmanager
     def _changing(self) -> Iterator[ClusterState]:
         """Alone with the state of a cluster that is there."""
@@ -212,7 +241,7 @@ class Supervisor:
         with self._changing() as state:
             record = self._record(state, broker_id)
             if record.process is None or not processes.is_alive(record.process):
-                raise LocalError(f"broker {broker_id} does not run ({_state(record)})")
+                raise LocalError(f"broker {broker_id} does not run ({_look(record).value})")
             record.wanted = wanted
             self._directory.save(state)
             return record.process
@@ -293,12 +322,12 @@ def _running(state: ClusterState) -> dict[int, ProcessId]:
     }
 
 
-def _state(record: BrokerRecord) -> str:
+def _look(record: BrokerRecord) -> Look:
     if record.process is None or not processes.is_alive(record.process):
-        return "crashed" if record.wanted is Wanted.RUNNING else record.wanted.value
+        return Look.CRASHED if record.wanted is Wanted.RUNNING else Look(record.wanted.value)
     if processes.is_paused(record.process):
-        return "paused"
-    return "running" if record.ready else "starting"
+        return Look.PAUSED
+    return Look.RUNNING if record.ready else Look.STARTING
 
 
 def _terminate(process: ProcessId) -> None:

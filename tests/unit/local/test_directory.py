@@ -39,6 +39,14 @@ def test_nothing_is_found_where_nothing_is(tmp_path):
     assert ClusterDirectory(tmp_path).load() is None
 
 
+def test_a_cluster_whose_making_was_cut_short_is_no_stranger(tmp_path):
+    directory = ClusterDirectory(tmp_path)
+    with directory.locked():
+        directory.broker(0).mkdir()
+
+    assert directory.load() is None
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(LocalError, match="is not empty and holds no cluster: choose another --dir"):
