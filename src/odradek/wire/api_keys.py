@@ -17,6 +17,7 @@ its first second, a tool two or three in its life.
 """
 
 from enum import IntEnum
+from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
 
@@ -121,17 +122,19 @@ class Api(NamedTuple):
     @property
     def request_class(self) -> type[Message]:
         """The class of its request."""
-        return self._message_class("Request")
+        return _message_class(self.key, "Request")
 
     @property
     def response_class(self) -> type[Message]:
         """The class of its response."""
-        return self._message_class("Response")
+        return _message_class(self.key, "Response")
 
-    def _message_class(self, side: str) -> type[Message]:
-        module = import_module(f"odradek.wire.messages.{self.key.name.lower()}")
-        found: type[Message] = getattr(module, self.name + side)
-        return found
+
+@cache
+def _message_class(key: ApiKey, side: str) -> type[Message]:
+    module = import_module(f"odradek.wire.messages.{key.name.lower()}")
+    found: type[Message] = getattr(module, APIS[key].name + side)
+    return found
 
 
 _CLIENTS = False

@@ -176,11 +176,13 @@ class DecoderSource:
         source = self._source
         part = field.part
         item_bytes = self._item_bytes(part)
+        # A number costs a fraction of what a part does, and is no object of ours.
+        cost = f"{count} >> 3" if part in primitives.LIST_CODES else count
         source.line(
-            f"if not 0 <= {count} <= budget or {count} * {item_bytes} > end - p: "
+            f"if not 0 <= {count} <= (end - p) // {item_bytes} or {cost} > budget: "
             f"raise refused_count({source.where!r}, {count}, (end - p, {item_bytes}, budget))"
         )
-        source.line(f"budget -= {count}")
+        source.line(f"budget -= {cost}")
         if part in primitives.LIST_CODES:
             self._numbers(target, primitives.LIST_CODES[part], count, item_bytes)
             return

@@ -270,18 +270,26 @@ def test_damage_is_refused_naming_field_value_and_rule(version, data, refusal):
 
 
 def test_a_message_has_a_budget_of_elements():
-    data = encoded(3, items=[Item(), Item()], numbers=[1, 2, 3], words=["a"])
+    data = encoded(3, items=[Item(), Item()], numbers=list(range(17)), words=["a"])
 
-    assert decoded(data, 3, 6).numbers == [1, 2, 3]
+    assert decoded(data, 3, 2 + 17 // 8 + 1).words == ["a"]
     with pytest.raises(MalformedRequestError) as refused:
-        decoded(data, 3, 5)
+        decoded(data, 3, 2 + 17 // 8)
     assert str(refused.value) == (
         "Example v3 words: 1 elements; the request has 0 left of its element budget"
     )
 
 
-def test_many_elements_are_refused_before_they_are_made():
-    data = bytes.fromhex("0001 03 6162 00 01") + b"\xff\xff\xff\x07" + bytes(1 << 26)
+def test_numbers_count_an_eighth_of_a_part():
+    data = encoded(1, numbers=list(range(17)))
 
-    with pytest.raises(MalformedRequestError, match="left of its element budget"):
+    assert decoded(data, 1, 2).numbers[-1] == 16
+    with pytest.raises(MalformedRequestError, match="numbers: 17 elements; the request has 1 left"):
+        decoded(data, 1, 1)
+
+
+def test_many_elements_are_refused_before_they_are_made():
+    data = bytes.fromhex("0001 03 6162 00") + b"\xff\xff\xff\x07" + bytes(100 << 20)
+
+    with pytest.raises(MalformedRequestError, match="items: 16777214 elements; the request has"):
         decoded(data, 3)
