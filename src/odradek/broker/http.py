@@ -1,0 +1,301 @@
+"""What a broker tells by HTTP: `/metrics`, `/health`, and what else is put into its routes.
+
+h11 reads and writes the protocol; the socket is asyncio's. This is a window for operators on
+the loopback interface, not a web server, and so it is strict:
+
+    GET only, a request of at most 8 KiB and without a body, an answer within the time-out
+    a known `Host`: an address, `localhost` or a name that was allowed - else any web page that
+        an operator looks at could read it under a name of its own (DNS rebinding)
+    so many connections and no more; no header that lets other sites read what is said here
+
+A body may be given in pieces. Between two of them the loop turns, so that a long answer takes
+nothing away from those who produce and fetch. No task is made: a peer is driven by callbacks.
+
+To be imported when the broker serves already: it is not needed before.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Final, cast
+from urllib.parse import parse_qsl, urlsplit
+
+import h11
+
+from odradek.obs.exposition import CONTENT_TYPE, slices
+from odradek.obs.metrics import BrokerMetrics
+
+log = logging.getLogger(__name__)
+
+REQUEST_BYTES_MAX: Final = 8_192
+QUERY_FIELDS_MAX: Final = 16
+PEERS_MAX: Final = 32
+TIMEOUT_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. Its body is made while it is sent, one piece for each turn of the loop."""
+
+    status: int
+    content_type: str
+    body: Iterable[bytes]
+
+
+Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(status, "application/json", (json.dumps(value).encode() + b"\n",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a broker is, as `/health` says it: 200 while it is `running`, else 503."""
+
+    state: str  # starting, recovering, running, shutting-down
+    version: str
+    broker_id: int
+    cluster_id: str | None
+    controller_id: int | None
+    listeners: tuple[str, ...]
+    offline_log_dirs: tuple[str, ...]
+
+
+def metrics_route(metrics: BrokerMetrics) -> Route:
+    """What a broker counted, for Prometheus."""
+    return lambda _query: Response(200, CONTENT_TYPE, slices(metrics))
+
+
+def health_route(health: Callable[[], Health]) -> Route:
+    """How a broker is."""
+
+    def answer(_query: Mapping[str, str]) -> Response:
+        now = health()
+        return json_response(asdict(now), 200 if now.state == "running" else 503)
+
+    return answer
+
+
+class HttpServer:
+    """Serves a table of routes at one address."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        allowed_hosts: Collection[str] = (),
+        peers_max: int = PEERS_MAX,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self.routes = routes
+        self.peers_max = peers_max
+        self.timeout_seconds = timeout_seconds
+        self.peers: set[_Peer] = set()
+        self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
+        self._listening: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Accept connections. Returns the port, which is another one where 0 was asked for.
+
+        Raises:
+            OSError: the address is not ours or is taken.
+        """
+        assert self._listening is None
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(lambda: _Peer(self, loop), host, port)
+        return cast("int", self._listening.sockets[0].getsockname()[1])
+
+    def stop(self) -> None:
+        """Accept no more, and hang up."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        for peer in tuple(self.peers):
+            peer.hang_up()
+
+    def allows(self, host: str) -> bool:
+        """Whether a `Host` is one under which only operators know this server."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name == "localhost" or name in self._allowed_hosts:
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+class _RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Peer(asyncio.Protocol):
+    """One connection: a request, its answer, the next request."""
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        self._request: h11.Request | None = None
+        self._pieces: Iterator[bytes] | None = None  # of the answer that is under way
+        self._made: list[bytes] = []
+        self._deadline: asyncio.TimerHandle | None = None
+
+    # --------------------------------------------------------------------- asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._server.peers) >= self._server.peers_max:
+            self._transport.abort()
+            return
+        self._server.peers.add(self)
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is lost
+        self._server.peers.discard(self)
+        self._pieces = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._http.receive_data(data)
+        self._read()
+
+    def eof_received(self) -> None:
+        self._http.receive_data(b"")
+        self._read()
+
+    # --------------------------------------------------------------------------------- a request
+
+    def hang_up(self) -> None:
+        """End it without a word."""
+        self._transport.abort()
+
+    def _expect_request(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(self._server.timeout_seconds, self.hang_up)
+
+    def _read(self) -> None:
+        """Take events until a request is whole, or nothing is left."""
+        try:
+            while self._pieces is None:
+                event = self._http.next_event()
+                if isinstance(event, h11.Request):
+                    self._request = event
+                elif isinstance(event, h11.Data):
+                    raise _RefusedError(413, "a request here has no body")  # noqa: TRY301
+                elif isinstance(event, h11.EndOfMessage):
+                    assert self._request is not None
+                    self._answer(self._respond(self._request))
+                else:  # NEED_DATA, PAUSED, ConnectionClosed
+                    if isinstance(event, h11.ConnectionClosed):
+                        self._transport.close()
+                    return
+        except _RefusedError as refused:
+            self._refuse(refused.status, str(refused))
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint, str(error))
+
+    def _respond(self, request: h11.Request) -> Response:
+        try:
+            return self._routed(request)
+        except _RefusedError as refused:
+            return json_response({"error": str(refused)}, refused.status)
+        except Exception:  # one request must not end the broker
+            log.exception("GET %s failed", request.target.decode("ascii", "replace"))
+            return json_response({"error": "failed; see the broker's log"}, 500)
+
+    def _routed(self, request: h11.Request) -> Response:
+        if request.method != b"GET":
+            raise _RefusedError(405, "GET is all that is served")
+        # h11 counts only what it has to keep; what came whole has passed it.
+        if len(request.target) + sum(map(len, chain(*request.headers))) > REQUEST_BYTES_MAX:
+            raise _RefusedError(431, f"a request has at most {REQUEST_BYTES_MAX} bytes")
+        for name, value in request.headers:
+            host = value.decode("ascii", "replace")
+            if name == b"host" and not self._server.allows(host):
+                raise _RefusedError(
+                    421, f"not served under the name {host}; see odradek.http.allowed.hosts"
+                )
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
+        route = self._server.routes.get(path)
+        if route is None:
+            known = ", ".join(sorted(self._server.routes))
+            raise _RefusedError(404, f"there is no {path}; there are {known}")
+        try:
+            fields = parse_qsl(query, max_num_fields=QUERY_FIELDS_MAX)
+        except ValueError:
+            raise _RefusedError(400, f"more than {QUERY_FIELDS_MAX} fields in the query") from None
+        return route(dict(fields))
+
+    def _refuse(self, status: int, why: str) -> None:
+        """Answer, if it can still be answered, and hang up: what follows cannot be understood."""
+        log.info("http: closed %s: %s", self._transport.get_extra_info("peername"), why)
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = json.dumps({"error": why}).encode() + b"\n"
+            self._send(status, "application/json", body, close=True)
+        self._transport.close()
+
+    # --------------------------------------------------------------------------------- an answer
+
+    def _answer(self, response: Response) -> None:
+        # What comes meanwhile waits in the kernel.
+        self._transport.pause_reading()
+        self._pieces = iter(response.body)
+        self._advance(response)
+
+    def _advance(self, response: Response) -> None:
+        """Make the next piece of the answer; send it all when it is whole."""
+        if self._pieces is None:  # the connection was lost meanwhile
+            return
+        try:
+            piece = next(self._pieces, None)
+        except Exception:  # one request must not end the broker
+            log.exception("http: an answer failed half-way")
+            self.hang_up()
+            return
+        if piece is not None:
+            self._made.append(piece)
+            self._loop.call_soon(self._advance, response)
+            return
+        body = b"".join(self._made)
+        self._made.clear()
+        self._send(response.status, response.content_type, body, close=False)
+        self._pieces = self._request = None
+        if self._http.our_state is not h11.DONE:  # the peer, or HTTP/1.0, wants it closed
+            self._transport.close()
+            return
+        self._http.start_next_cycle()
+        self._expect_request()
+        self._transport.resume_reading()
+        self._read()
+
+    def _send(self, status: int, content_type: str, body: bytes, *, close: bool) -> None:
+        headers = [
+            ("content-type", content_type),
+            ("content-length", str(len(body))),
+            ("cache-control", "no-store"),
+            ("x-content-type-options", "nosniff"),
+        ]
+        if status == 405:
+            headers.append(("allow", "GET"))
+        if close:
+            headers.append(("connection", "close"))
+        is_head = self._request is not None and self._request.method == b"HEAD"
+        out = [
+            self._http.send(h11.Response(status_code=status, headers=headers)),
+            b"" if is_head else self._http.send(h11.Data(data=body)),
+            self._http.send(h11.EndOfMessage()),
+        ]
+        self._transport.write(b"".join(part for part in out if part))

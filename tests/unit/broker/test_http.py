@@ -1,0 +1,268 @@
+"""The window for operators: what it answers, and what it refuses."""
+
+import asyncio
+import contextlib
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from odradek.broker.http import (
+    Health,
+    HttpServer,
+    Response,
+    health_route,
+    json_response,
+    metrics_route,
+)
+from odradek.obs.metrics import BrokerMetrics
+
+HEALTH = Health(
+    state="running",
+    version="1.2.3",
+    broker_id=1,
+    cluster_id="abc",
+    controller_id=1,
+    listeners=("PLAINTEXT://127.0.0.1:9092",),
+    offline_log_dirs=(),
+)
+
+
+@asynccontextmanager
+async def serving(routes, **options):
+    """A server, and a way to connect to it."""
+    server = HttpServer(routes, **options)
+    port = await server.start("127.0.0.1", 0)
+    async with AsyncExitStack() as peers:
+
+        async def connect():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            peers.push_async_callback(hang_up, writer)
+            return reader, writer
+
+        try:
+            yield server, connect
+        finally:
+            server.stop()
+
+
+async def hang_up(writer):
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def rest(reader):
+    return await asyncio.wait_for(reader.read(), 5)
+
+
+def asked(sent, routes=None, **options):
+    """Everything that the server answers to these bytes before it hangs up."""
+
+    async def conversation():
+        async with serving(routes or {"/": json_response}, **options) as (_, connect):
+            reader, writer = await connect()
+            writer.write(sent)
+            return await rest(reader)
+
+    return asyncio.run(conversation())
+
+
+def get(target, *, host="127.0.0.1:8080", method="GET", close=True):
+    ending = "Connection: close\r\n" if close else ""
+    return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{ending}\r\n".encode()
+
+
+def parsed(answer):
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return int(status.split()[1]), headers, body
+
+
+def test_metrics_are_text_that_prometheus_reads():
+    metrics = BrokerMetrics({0: "Produce"})
+    metrics.requests.answered(0, 9, 1)
+
+    status, headers, body = parsed(asked(get("/metrics"), {"/metrics": metrics_route(metrics)}))
+
+    assert status == 200
+    assert headers["content-type"].startswith("text/plain")
+    assert int(headers["content-length"]) == len(body)
+    names = {family.name for family in text_string_to_metric_families(body.decode())}
+    assert "kafka_network_requestmetrics_requests" in names
+
+
+@pytest.mark.parametrize(("state", "status"), [("running", 200), ("shutting-down", 503)])
+def test_health_is_good_while_the_broker_runs(state, status):
+    now = Health(**{name: getattr(HEALTH, name) for name in Health.__slots__} | {"state": state})
+
+    answered, headers, body = parsed(asked(get("/health"), {"/health": health_route(lambda: now)}))
+
+    assert answered == status
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body) == {
+        "state": state,
+        "version": "1.2.3",
+        "broker_id": 1,
+        "cluster_id": "abc",
+        "controller_id": 1,
+        "listeners": ["PLAINTEXT://127.0.0.1:9092"],
+        "offline_log_dirs": [],
+    }
+
+
+def test_a_route_gets_the_fields_of_the_query():
+    _, _, body = parsed(asked(get("/?topic=a%20b&partition=7")))
+
+    assert json.loads(body) == {"topic": "a b", "partition": "7"}
+
+
+def test_one_connection_may_ask_again_and_ahead():
+    answer = asked(get("/?n=1", close=False) + get("/?n=2", close=False) + get("/?n=3"))
+
+    assert [answer.count(f'"n": "{n}"'.encode()) for n in (1, 2, 3)] == [1, 1, 1]
+    assert answer.index(b'"1"') < answer.index(b'"2"') < answer.index(b'"3"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "why"),
+    [
+        (get("/nothing"), 404, "there is no /nothing; there are /"),
+        (get("/", method="POST"), 405, "GET is all that is served"),
+        (get("/", host="evil.example"), 421, "not served under the name evil.example; "),
+        (get("/", host="127.0.0.1.evil.example"), 421, "not served under the name 127.0.0.1.evil"),
+        (get("/", host="[::1"), 421, "not served under the name [::1; "),
+        (get("/?" + "&".join(["a=1"] * 17)), 400, "more than 16 fields in the query"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, ""),
+        (b"nonsense\r\n\r\n", 400, ""),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, ""),
+        (get("/" + "a" * 9_000), 431, ""),
+        (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+            413,
+            "a request here has no body",
+        ),
+    ],
+)
+def test_what_is_not_asked_for_properly_is_refused(sent, status, why):
+    answered, headers, body = parsed(asked(sent))
+
+    assert answered == status
+    assert json.loads(body)["error"].startswith(why)
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in headers
+
+
+def test_head_is_refused_without_a_body():
+    status, headers, body = parsed(asked(get("/", method="HEAD")))
+
+    assert (status, body) == (405, b"")
+    assert headers["allow"] == "get"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1", "kafka.local"])
+def test_operators_names_are_let_in(host):
+    status, _, _ = parsed(asked(get("/", host=host), allowed_hosts=["Kafka.local"]))
+
+    assert status == 200
+
+
+def test_the_loop_turns_between_the_pieces_of_an_answer():
+    turns = []
+
+    def pieces():
+        for number in range(3):
+            turns.append(f"piece {number}")
+            asyncio.get_running_loop().call_soon(turns.append, "turn")
+            yield b"x"
+
+    _, _, body = parsed(asked(get("/"), {"/": lambda _: Response(200, "text/plain", pieces())}))
+
+    assert body == b"xxx"
+    assert turns == ["piece 0", "turn", "piece 1", "turn", "piece 2", "turn"]
+
+
+def test_a_route_that_fails_is_answered_and_the_next_request_served(caplog):
+    def fails(_query):
+        raise ZeroDivisionError
+
+    routes = {"/fails": fails, "/works": lambda _: json_response("yes")}
+    answer = asked(get("/fails", close=False) + get("/works"), routes)
+
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.endswith(b'"yes"\n')
+    assert "GET /fails failed" in caplog.text
+
+
+def test_an_answer_that_fails_half_way_is_not_taken_for_a_whole_one(caplog):
+    def pieces():
+        yield b"x"
+        raise ZeroDivisionError
+
+    assert asked(get("/"), {"/": lambda _: Response(200, "text/plain", pieces())}) == b""
+    assert "half-way" in caplog.text
+
+
+def test_who_says_nothing_is_hung_up_on():
+    assert asked(b"GET / HT", timeout_seconds=0.01) == b""
+
+
+def test_no_more_is_made_of_an_answer_whose_peer_has_left():
+    async def conversation():
+        made = []
+
+        def pieces():
+            while True:
+                made.append(b"x")
+                yield made[-1]
+
+        routes = {"/": lambda _: Response(200, "text/plain", pieces())}
+        async with serving(routes) as (server, connect):
+            _, writer = await connect()
+            writer.write(get("/"))
+            while not made:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            (peer,) = server.peers
+            peer.hang_up()
+            while server.peers:  # noqa: ASYNC110 - it says nothing when one goes
+                await asyncio.sleep(0)
+            made_then = len(made)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert len(made) == made_then
+
+    asyncio.run(conversation())
+
+
+def test_there_is_room_for_so_many_and_again_when_one_leaves():
+    async def conversation():
+        async with serving({"/": json_response}, peers_max=1) as (server, connect):
+            _, silent = await connect()
+            while not server.peers:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            second, _ = await connect()
+            assert await rest(second) == b""
+            await hang_up(silent)
+            while server.peers:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            third, writer = await connect()
+            writer.write(get("/"))
+            assert (await rest(third)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(conversation())
+
+
+def test_stopping_hangs_up_and_lets_nobody_in():
+    async def conversation():
+        async with serving({}) as (server, connect):
+            reader, _ = await connect()
+            while not server.peers:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            server.stop()
+            assert await rest(reader) == b""
+            with pytest.raises(ConnectionRefusedError):
+                await connect()
+
+    asyncio.run(conversation())
