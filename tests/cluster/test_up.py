@@ -1,0 +1,147 @@
+"""`odradek` as its users run it, with real brokers."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from odradek.client.cluster import Cluster
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+ODRADEK = (sys.executable, "-m", "odradek")
+
+
+def odradek(*arguments, expect=0):
+    done = subprocess.run(
+        [*ODRADEK, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == expect, done
+    return done
+
+
+def status(path):
+    return json.loads(odradek("status", "--json", "--dir", path).stdout)
+
+
+@pytest.fixture
+def path(tmp_path):
+    yield tmp_path / "D"
+    if (tmp_path / "D" / "cluster.json").exists():
+        odradek("down", "--dir", tmp_path / "D")
+
+
+def topics(bootstrap):
+    async def ask():
+        async with await Cluster.bootstrap(bootstrap) as cluster:
+            return [topic.name for topic in (await cluster.refresh(None)).topics]
+
+    return asyncio.run(ask())
+
+
+def create(bootstrap, name):
+    async def ask():
+        async with await Cluster.bootstrap(bootstrap) as cluster:
+            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic])
+            answer = await (await cluster.controller()).request(request, CreateTopicsResponse)
+            assert answer.topics[0].error_code == 0
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_in_the_foreground_a_signal_stops_all_cleanly(path, number):
+    with subprocess.Popen(
+        [*ODRADEK, "up", "--dir", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as up:
+        bootstrap = up.stdout.readline().strip()
+        assert status(path)["bootstrap"] == bootstrap
+        assert topics(bootstrap) == []
+        up.send_signal(number)
+        said = up.communicate(timeout=60)[1]
+
+    assert up.returncode == 0
+    assert said.splitlines()[-2:] == ["connect to:", "stopping; once more to kill"]
+    (broker,) = status(path)["brokers"]
+    assert (broker["state"], broker["pid"]) == ("stopped", None)
+    assert "stopping" in (path / "logs" / "broker-0.log").read_text()
+
+
+def test_detached_it_stays_and_every_verb_finds_it(path):
+    bootstrap = odradek("up", "--detach", "--dir", path).stdout.strip()
+    create(bootstrap, "t")
+    refused = odradek("up", "--detach", "--dir", path, expect=1)
+    assert "a cluster runs in" in refused.stderr
+
+    for verb, state in [
+        ("pause", "paused"), ("resume", "running"), ("kill", "killed"), ("start", "running"),
+        ("stop", "stopped"), ("restart", "running"), ("restart", "running"),
+    ]:  # fmt: skip
+        odradek(verb, 0, "--dir", path)
+        assert status(path)["brokers"][0]["state"] == state
+    assert topics(bootstrap) == ["t"]
+
+    odradek("down", "--dir", path)
+    assert status(path)["brokers"][0]["state"] == "stopped"
+    assert odradek("up", "--detach", "--dir", path).stdout.strip() == bootstrap
+    assert topics(bootstrap) == ["t"]
+
+
+def test_options_reach_the_broker_and_wrong_ones_are_quoted(path):
+    wrong = odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=3", expect=1)
+    assert "broker 0 died while it was starting" in wrong.stderr
+    assert "log.segment.bytes" in wrong.stderr
+
+    odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=4096", "log.dirs=a,b")
+    home = path / "broker-0"
+    assert status(path)["brokers"][0]["log_dirs"] == [str(home / "a"), str(home / "b")]
+    assert (home / "a" / "meta.properties").is_file()
+    assert (home / "b" / "meta.properties").is_file()
+
+
+def test_a_port_that_is_taken_is_said(path):
+    odradek("up", "--detach", "--dir", path)
+    port = status(path)["bootstrap"].rpartition(":")[2]
+    second = path.with_name("second")
+    refused = odradek("up", "--detach", "--dir", second, "--port", port, expect=1)
+
+    assert "broker 0 died while it was starting" in refused.stderr
+    assert port in refused.stderr
+    assert status(second)["brokers"][0]["state"] == "stopped"
+
+
+def test_server_start_runs_one_broker_and_sigterm_ends_it_with_0(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/none\n")
+    ready, theirs = os.pipe()
+    command = [*ODRADEK, "server-start", file, "--ready-fd", str(theirs)]
+    override = ["--override", f"log.dirs={tmp_path / 'data'}"]
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen([*command, *override], pass_fds=(theirs,), stderr=log) as broker,
+    ):
+        os.close(theirs)
+        with open(ready) as pipe:
+            (listener,) = json.loads(pipe.readline())["listeners"]
+        assert topics(listener.removeprefix("PLAINTEXT://")) == []
+        broker.terminate()
+        assert broker.wait(60) == 0
+    assert (tmp_path / "data" / "meta.properties").is_file()
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_demo_succeeds_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = odradek("demo")
+
+    assert "every record is there, in order, byte for byte" in done.stderr
+    assert "100,000 records" in done.stdout
+    assert list(tmp_path.iterdir()) == []
