@@ -80,15 +80,17 @@ class Field:
 
     __slots__ = ("default", "ignorable", "kind", "name", "nullable", "part", "tag", "versions")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a declaration may say
         self,
         kind: str,
         versions: str,
         default: Any,
-        options: tuple[bool, int | None, str | None],
+        *,
+        ignorable: bool = False,
+        tag: int | None = None,
+        nullable: str | None = None,
         part: "MessageType | str | None" = None,
     ) -> None:
-        ignorable, tag, nullable = options
         self.name = ""
         self.kind = kind
         self.versions = parse_versions(versions)
@@ -206,52 +208,50 @@ def _constructor(schema: Schema) -> Callable[..., None]:
 M = TypeVar("M", bound=Message)
 
 
-def _field(kind: str, versions: str, default: object, *options: Any) -> Any:
-    ignorable, tag, *rest = options
-    nullable, part = rest or (None, None)
-    return Field(kind, versions, default, (ignorable, tag, nullable), part)
+def _field(kind: str, versions: str, default: object, **options: Any) -> Any:
+    return Field(kind, versions, default, **options)
 
 
 def bool_(
     versions: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None
 ) -> bool:
     """One byte, 0 or another."""
-    return _field("bool", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("bool", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int8(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
     """A signed byte."""
-    return _field("int8", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("int8", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int16(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
     """Two bytes, signed."""
-    return _field("int16", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("int16", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int32(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
     """Four bytes, signed."""
-    return _field("int32", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("int32", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int64(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
     """Eight bytes, signed."""
-    return _field("int64", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("int64", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def float64(
     versions: str = "0+", *, default: float = 0.0, ignorable: bool = False, tag: int | None = None
 ) -> float:
     """An IEEE 754 double."""
-    return _field("float64", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("float64", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def uuid(
@@ -259,7 +259,7 @@ def uuid(
     tag: int | None = None,
 ) -> bytes:  # fmt: skip
     """Sixteen bytes; see `odradek.wire.primitives` for the text they are written as."""
-    return _field("uuid", versions, default, ignorable, tag)  # type: ignore[no-any-return]
+    return _field("uuid", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 @overload
@@ -276,7 +276,9 @@ def string(
     ignorable: bool = False, tag: int | None = None,
 ) -> str | None:  # fmt: skip
     """UTF-8, after its length."""
-    made: str | None = _field("string", versions, default, ignorable, tag, nullable, None)
+    made: str | None = _field(
+        "string", versions, default, ignorable=ignorable, tag=tag, nullable=nullable
+    )
     return made
 
 
@@ -294,13 +296,15 @@ def bytes_(
     ignorable: bool = False, tag: int | None = None,
 ) -> Buffer | None:  # fmt: skip
     """Bytes after their length; decoded without copying."""
-    made: Buffer | None = _field("bytes", versions, default, ignorable, tag, nullable, None)
+    made: Buffer | None = _field(
+        "bytes", versions, default, ignorable=ignorable, tag=tag, nullable=nullable
+    )
     return made
 
 
 def record_data(versions: str = "0+", *, nullable: str | None = None) -> Buffer | None:
     """Record batches after their length; on the wire the same as nullable bytes."""
-    made: Buffer | None = _field("bytes", versions, None, False, None, nullable, None)
+    made: Buffer | None = _field("bytes", versions, None, nullable=nullable)
     return made
 
 
@@ -318,23 +322,25 @@ def array(
     default: tuple[()] | None = (), ignorable: bool = False, tag: int | None = None,
 ) -> list[M] | None:  # fmt: skip
     """Any number of parts, each encoded like a message."""
-    made: list[M] | None = _field("array", versions, default, ignorable, tag, nullable, item)
+    made: list[M] | None = _field(
+        "array", versions, default, ignorable=ignorable, tag=tag, nullable=nullable, part=item
+    )
     return made
 
 
 def int8_array(versions: str = "0+", *, ignorable: bool = False) -> list[int]:
     """Any number of signed bytes."""
-    return _field("array", versions, (), ignorable, None, None, "int8")  # type: ignore[no-any-return]
+    return _field("array", versions, (), ignorable=ignorable, part="int8")  # type: ignore[no-any-return]
 
 
 def int64_array(versions: str = "0+", *, ignorable: bool = False) -> list[int]:
     """Any number of int64."""
-    return _field("array", versions, (), ignorable, None, None, "int64")  # type: ignore[no-any-return]
+    return _field("array", versions, (), ignorable=ignorable, part="int64")  # type: ignore[no-any-return]
 
 
 def uuid_array(versions: str = "0+", *, ignorable: bool = False) -> list[bytes]:
     """Any number of UUIDs."""
-    return _field("array", versions, (), ignorable, None, None, "uuid")  # type: ignore[no-any-return]
+    return _field("array", versions, (), ignorable=ignorable, part="uuid")  # type: ignore[no-any-return]
 
 
 @overload
@@ -348,7 +354,9 @@ def int32_array(
     ignorable: bool = False,
 ) -> list[int] | None:  # fmt: skip
     """Any number of int32: broker ids, partitions."""
-    made: list[int] | None = _field("array", versions, default, ignorable, None, nullable, "int32")
+    made: list[int] | None = _field(
+        "array", versions, default, ignorable=ignorable, nullable=nullable, part="int32"
+    )
     return made
 
 
@@ -363,11 +371,13 @@ def string_array(
     ignorable: bool = False,
 ) -> list[str] | None:  # fmt: skip
     """Any number of strings."""
-    made: list[str] | None = _field("array", versions, default, ignorable, None, nullable, "string")
+    made: list[str] | None = _field(
+        "array", versions, default, ignorable=ignorable, nullable=nullable, part="string"
+    )
     return made
 
 
 def struct(item: type[M], versions: str, *, tag: int) -> M | None:
     """One part, in the tagged section; None stands for one whose fields are all default."""
-    made: M | None = _field("struct", versions, None, True, tag, None, item)
+    made: M | None = _field("struct", versions, None, ignorable=True, tag=tag, part=item)
     return made
