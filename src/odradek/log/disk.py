@@ -81,6 +81,9 @@ class File(Protocol):
     def size(self) -> int:
         """Bytes."""
 
+    def mtime_ms(self) -> int:
+        """When it was last written, wall time."""
+
     def truncate(self, size: int) -> None:
         """Cut the file, or let it grow by zeros."""
 
@@ -235,8 +238,15 @@ class RealFile:
 
     def size(self) -> int:
         """See `File`."""
+        return self._stat().st_size
+
+    def mtime_ms(self) -> int:
+        """See `File`."""
+        return self._stat().st_mtime_ns // 1_000_000
+
+    def _stat(self) -> os.stat_result:
         try:
-            return os.fstat(self._fd if self._fd >= 0 else self._open()).st_size
+            return os.fstat(self._fd) if self._fd >= 0 else os.stat(self.path)
         except OSError as error:
             raise _storage_error(self.path, error) from error
 

@@ -189,6 +189,10 @@ class SimulatedFile:
         """See `File`."""
         return len(self._use("size").data)
 
+    def mtime_ms(self) -> int:
+        """See `File`."""
+        return self._use("size").mtime_ms
+
     def truncate(self, size: int) -> None:
         """See `File`."""
         content = self._use("truncate")

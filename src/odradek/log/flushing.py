@@ -1,0 +1,143 @@
+"""The flush of one log: what has to reach the disk before the recovery point moves.
+
+At most one flush of a log is under way; who asks meanwhile shares the next one. The recovery
+point moves to where the log ended when the flush began, unless the log was cut in between.
+Leader epochs are written first: recovery finds them in the batches from the recovery point on,
+so those before it have to stand in their file.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.log.checkpoints import LEADER_EPOCH_FILE
+from odradek.log.disk import File, StorageError
+
+if TYPE_CHECKING:
+    from odradek.log.log import Log
+
+FlushDone = Callable[[StorageError | None], None]
+
+
+class Flusher:
+    """Flushes one log."""
+
+    __slots__ = (
+        "_epochs_saved",
+        "_epochs_version",
+        "_log",
+        "_running",
+        "_waiting",
+        "directory_changed",
+        "snapshots",
+    )
+
+    def __init__(self, log: "Log") -> None:
+        self._log = log
+        self._running = False
+        self._waiting: list[FlushDone | None] = []
+        self._epochs_version = self._epochs_saved = 0
+        self.directory_changed = False  # files were made whose names may not be durable
+        self.snapshots: list[str] = []  # that were written since
+
+    def request(self, done: FlushDone | None) -> None:
+        """Make durable all that was appended so far."""
+        self._waiting.append(done)
+        if not self._running:
+            self._start()
+
+    def flush_now(self) -> None:
+        """The same, and the indexes of the active segment, waiting for the disk."""
+        log = self._log
+        if self._epochs_saved < self._epochs_version:
+            path = f"{log.directory}/{LEADER_EPOCH_FILE}"
+            log.host.disk.replace_now(path, log.epochs.encode())
+            self._epochs_saved = self._epochs_version
+        log.host.disk.flush_now(self._targets(closing=True))
+
+    def save_epochs(self, done: FlushDone | None = None) -> None:
+        """The leader epochs changed: bring their file up to date."""
+        if done is None:
+            self._epochs_version += 1
+        version = self._epochs_version
+
+        def saved(error: StorageError | None) -> None:
+            if error is None:
+                self._epochs_saved = max(self._epochs_saved, version)
+            if done is not None:
+                done(error)
+
+        self.replace(LEADER_EPOCH_FILE, self._log.epochs.encode(), saved)
+
+    def replace(self, name: str, data: bytes, done: FlushDone | None = None) -> None:
+        """Replace a small file of the log; again if the log's directory moved meanwhile."""
+        log = self._log
+        directory = log.directory
+
+        def replaced(error: StorageError | None) -> None:
+            if error is not None and directory != log.directory and not log.gone:
+                self.replace(name, data, done)
+                return
+            self._report(error)
+            if done is not None:
+                done(error)
+
+        log.host.disk.replace_later(f"{directory}/{name}", data, replaced)
+
+    def _report(self, error: StorageError | None) -> None:
+        # The files of a log that is gone may well not be where they were.
+        if error is not None and not self._log.gone:
+            self._log.host.failed(error)
+
+    def _start(self) -> None:
+        self._running = True
+        if self._epochs_saved < self._epochs_version:
+            self.save_epochs(self._flush)
+        else:
+            self._flush(None)
+
+    def _flush(self, error: StorageError | None) -> None:
+        log = self._log
+        directory, leo, cuts = log.directory, log.leo, log.cuts
+        dones, self._waiting = self._waiting, []
+
+        def flushed(error: StorageError | None) -> None:
+            self._running = False
+            if error is not None and directory != log.directory and not log.gone:
+                self._waiting += dones
+            else:
+                self._report(error)
+                if error is None and cuts == log.cuts:
+                    log.recovery_point = max(log.recovery_point, leo)
+                for done in dones:
+                    if done is not None:
+                        done(error)
+            if self._waiting and not self._running:
+                self._start()
+
+        if error is not None:
+            flushed(error)
+            return
+        try:
+            targets = self._targets(closing=False)
+        except StorageError as failed:
+            flushed(failed)
+        else:
+            log.host.disk.flush(targets, flushed)
+
+    def _targets(self, *, closing: bool) -> list[File | str]:
+        """Segments from the recovery point on; the active one's indexes only when it closes."""
+        log = self._log
+        disk = log.host.disk
+        paths = self.snapshots
+        targets: list[File | str] = []
+        for segment in log.segments_from(log.recovery_point):
+            targets.append(segment.file)
+            if segment is not log.active_segment or closing:
+                segment.save_indexes()
+                paths += segment.index_paths()
+        targets += [disk.file(path) for path in paths if disk.exists(path)]
+        self.snapshots = []
+        if self.directory_changed:
+            self.directory_changed = False
+            targets += [log.directory, log.directory.rpartition("/")[0]]
+        return targets

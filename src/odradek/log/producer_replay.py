@@ -1,0 +1,92 @@
+"""Producer state and the log: what a batch in the log does to it, and how it is rebuilt.
+
+The state at an offset is the newest snapshot not above it, and the batches from there on. A
+snapshot is taken when a segment is begun (at its base offset) and at a clean stop (at the
+end). A damaged one is removed, and the one before it has to do.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from odradek.log.deletion import snapshot_offsets
+from odradek.log.disk import Data
+from odradek.log.producer_state import CorruptSnapshotError, ProducerState
+from odradek.log.segment import SNAPSHOT, Segment, segment_stem
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.record.batch import CONTROL_BIT, BatchHeader
+from odradek.record.control import read_marker
+
+if TYPE_CHECKING:
+    from odradek.log.log import Log
+
+
+def note_producer(
+    producers: ProducerState, segment: Segment, batch: Data, header: BatchHeader, base_offset: int
+) -> None:
+    """A batch with a producer id stands in a segment; an abort goes to its transaction index."""
+    if not header.attributes & CONTROL_BIT:
+        producers.appended(header, base_offset)
+        return
+    marker = read_marker(batch)
+    ended = producers.marker_appended(header, marker, base_offset) if marker else None
+    if ended is not None and ended.aborted:
+        segment.add_aborted(
+            AbortedTransaction(
+                ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset
+            )
+        )
+
+
+def write_snapshot(log: "Log") -> str:
+    """Write the state at the end of the log into the page cache. Returns the path."""
+    path = segment_stem(log.directory, log.leo) + SNAPSHOT
+    file = log.host.disk.create(path)
+    file.write(0, (log.producers.encode_snapshot(),))
+    file.rest()
+    return path
+
+
+def load_snapshot(log: "Log", *, offset: int) -> int:
+    """Load the newest snapshot not above `offset`: where to replay from.
+
+    Without any, that is the beginning of the log.
+    """
+    host = log.host
+    for candidate in reversed(snapshot_offsets(host.disk, log.directory)):
+        if not log.log_start_offset <= candidate <= offset:
+            continue
+        path = segment_stem(log.directory, candidate) + SNAPSHOT
+        try:
+            log.producers.load_snapshot(
+                host.disk.read_file(path) or b"",
+                now_ms=host.clock.wall_ms(),
+                expiration_ms=host.producer_id_expiration_ms,
+            )
+        except CorruptSnapshotError:
+            host.disk.unlink(path)
+        else:
+            return candidate
+    log.producers.clear()
+    return log.log_start_offset
+
+
+def rebuild_producers(log: "Log") -> Iterator[None]:
+    """The state at the end of the log, anew; a step for each batch."""
+    start = load_snapshot(log, offset=log.leo)
+    for segment in log.segments_from(start):
+        position = segment.find(start, wait=True)
+        for at, header in segment.walk(position):
+            if header.producer_id >= 0:
+                replay(log.producers, segment, at, header)
+            yield
+    log.producers.high_watermark_advanced(log.high_watermark)
+
+
+def replay(producers: ProducerState, segment: Segment, position: int, header: BatchHeader) -> None:
+    """Note one batch of the log again. What it aborted stands in the transaction index already."""
+    if not header.attributes & CONTROL_BIT:
+        producers.appended(header, header.base_offset)
+        return
+    marker = read_marker(segment.read(position, header.size_bytes, wait=True))
+    if marker is not None:
+        producers.marker_appended(header, marker, header.base_offset)

@@ -1,0 +1,371 @@
+"""A log at start: what stands in its directory, what of it to trust, what to cut.
+
+1.  What was in transit: `.deleted` and `.cleaned` go, and `.swap` files at or above the smallest
+    `.cleaned`, for their compaction had not ended. The other `.swap` files replace the segments
+    whose offsets they cover.
+2.  Index files without a log go. A log without its indexes, or with indexes that cannot be
+    right, gets new ones. Damage that only reading everything would find is found later,
+    by whoever looks (`Segment.indexes`).
+3.  After an unclean stop every segment from the recovery point on is read, batch by batch:
+    length, format, checksum, offsets that rise. Indexes, leader epochs and producer state are
+    made anew from what is read. At the first batch that is none the log is cut, and all later
+    segments go.
+4.  A log that ends below its checkpointed start is dropped and begins anew there.
+5.  Leader epochs are cut to what is in the log; where their file is damaged or missing they
+    are read from all batches. Producer state comes from the newest snapshot not above the
+    end, and what follows it. The high watermark is the checkpointed one, within the log.
+
+A crash while this runs leaves it to be done again, with the same result. A clean start opens
+no more than the tail of the last segment and small files that are not empty.
+
+Message formats v0 and v1 are not served: a log that has them is refused, untouched.
+
+`loading` is a generator: it yields after a little work, and returns the log.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
+from odradek.log.deletion import remove_segments, remove_snapshots, snapshot_offset
+from odradek.log.disk import Data, Disk, Entry
+from odradek.log.leader_epochs import LeaderEpochs
+from odradek.log.log import Log
+from odradek.log.log_config import NEVER, LogConfig, LogHost
+from odradek.log.partition_metadata import PARTITION_METADATA, decode_metadata
+from odradek.log.producer_replay import (
+    load_snapshot,
+    note_producer,
+    rebuild_producers,
+    replay,
+    write_snapshot,
+)
+from odradek.log.segment import (
+    DELETED,
+    INDEX,
+    LOG,
+    RELATIVE_OFFSET_MAX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    TIME_INDEX,
+    Segment,
+    segment_stem,
+)
+from odradek.model.errors import StartupError
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    CorruptBatchError,
+    has_valid_crc,
+    iter_batches,
+    read_header,
+)
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+# A snapshot of no producers: version, checksum, count.
+EMPTY_SNAPSHOT_BYTES: Final = 10
+CHUNK_BYTES: Final = 1 << 20
+_OLD_MESSAGE: Final = Struct(">qiIb")  # offset, size, CRC-32, magic
+
+Loading = Generator[None, None, Log]
+
+
+class Checkpointed(NamedTuple):
+    """What the checkpoints of a log dir say of one log."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
+def loading(
+    partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    host: LogHost,
+    *,
+    clean: bool,
+    checkpointed: Checkpointed = Checkpointed(),  # noqa: B008 - a value, never changed
+) -> Loading:
+    """Load a log that stands on disk.
+
+    Raises:
+        StartupError: it holds what we do not serve, or what is no log.
+        StorageError: the disk refused.
+    """
+    log = Log(partition, directory, config, host)
+    disk = host.disk
+    entries = _settle_transit(disk, directory, disk.list(directory))
+    files = {entry.name: entry for entry in entries if not entry.is_dir}
+    log.topic_id = _topic_id(disk, directory, files)
+    yield from _find_segments(log, files)
+    if not log.segments:
+        log.open_segment(checkpointed.log_start_offset)
+    log.activate_last()
+    yield from _check_indexes(log, files)
+    intact = _read_epochs(log, files)
+    log.log_start_offset = max(checkpointed.log_start_offset, log.segments[0].base_offset)
+    if clean:
+        log.leo = log.segments[-1].read_tail()
+    else:
+        yield from _recover(log, checkpointed.recovery_point)
+    if log.leo < log.log_start_offset:
+        log.truncate_fully_and_start_at(log.log_start_offset)
+    log.recovery_point = log.leo if clean else min(checkpointed.recovery_point, log.leo)
+    log.activate_last()
+    log.update_config(config)
+    if not intact and log.leo > log.log_start_offset:
+        yield from _reread_epochs(log)
+    log.cut_epochs()
+    if clean:
+        yield from _clean_producers(log, files)
+    log.set_high_watermark(checkpointed.high_watermark)
+    log.rest()
+    return log
+
+
+# ---------------------------------------------------------------------- files and their names
+
+
+def _settle_transit(disk: Disk, directory: str, entries: list[Entry]) -> list[Entry]:
+    """Finish, or undo, what was being renamed. Returns what then stands there."""
+    transit = [entry for entry in entries if entry.name.endswith((DELETED, CLEANED, SWAP))]
+    if not transit:
+        return entries
+    cleaned = [_offset(e.name) or 0 for e in transit if e.name.endswith(CLEANED)]
+    unfinished = min(cleaned, default=NEVER)
+    swaps = []
+    for entry in transit:
+        if entry.name.endswith(SWAP) and (_offset(entry.name) or 0) < unfinished:
+            swaps.append(entry)
+        else:
+            disk.unlink(f"{directory}/{entry.name}")
+    _swap_in(disk, directory, swaps, [e.name for e in entries if e not in transit])
+    return disk.list(directory)
+
+
+def _swap_in(disk: Disk, directory: str, swaps: Sequence[Entry], names: Sequence[str]) -> None:
+    begin = end = -1
+    for name, _, size, mtime_ms in swaps:
+        base_offset = _offset(name, LOG + SWAP)
+        if base_offset is None:
+            continue
+        segment = Segment.existing(disk, directory, base_offset, size=size, mtime_ms=mtime_ms)
+        segment.file.path = f"{directory}/{name}"
+        *_, last = [base_offset, *(header.next_offset for _, header in segment.walk(0))]
+        segment.file.rest()
+        begin = base_offset if begin < 0 else min(begin, base_offset)
+        end = max(end, last)
+    for name in names:
+        offset = _offset(name)
+        if offset is not None and begin <= offset < end:
+            disk.unlink(f"{directory}/{name}")
+    # Indexes first: a log without its indexes gets new ones, indexes without a log go.
+    for name in sorted((e.name for e in swaps), key=lambda name: name.endswith(LOG + SWAP)):
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+
+
+def _offset(name: str, *suffixes: str) -> int | None:
+    """The base offset in the name of a segment's file; None if it is no such file."""
+    stem, dot, suffix = name.partition(".")
+    if len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem) if not suffixes or dot + suffix in suffixes else None
+
+
+def _topic_id(disk: Disk, directory: str, files: dict[str, Entry]) -> bytes | None:
+    # Empty after a power loss: the controller's next order brings the id again.
+    if PARTITION_METADATA not in files or not files[PARTITION_METADATA].size:
+        return None
+    path = f"{directory}/{PARTITION_METADATA}"
+    return decode_metadata(disk.read_file(path) or b"", path)
+
+
+def _find_segments(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+    disk, directory = log.host.disk, log.directory
+    for name, entry in files.items():
+        base_offset = _offset(name, *SEGMENT_SUFFIXES)
+        if base_offset is None:
+            continue
+        if name.endswith(LOG):
+            segment = Segment.existing(
+                disk, directory, base_offset, size=entry.size, mtime_ms=entry.mtime_ms
+            )
+            _refuse_old_format(segment)
+            log.segments.append(segment)
+        elif f"{base_offset:020d}{LOG}" not in files:
+            disk.unlink(f"{directory}/{name}")
+        yield
+
+
+def _check_indexes(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+    """Make indexes that are missing, or cannot be whole, anew: what can be told by their size."""
+    for segment in log.segments:
+        stem = f"{segment.base_offset:020d}"
+        index, time_index = files.get(stem + INDEX), files.get(stem + TIME_INDEX)
+        index_bytes = index.size if index else -1
+        time_index_bytes = time_index.size if time_index else -1
+        if segment is log.active_segment and index_bytes <= 0:
+            segment.take_indexes_as_empty(index_bytes, time_index_bytes)
+        elif index_bytes < 0 or index_bytes % 8 or time_index_bytes < 0 or time_index_bytes % 12:
+            yield from segment.rebuilding(log.config.index_interval_bytes)
+            segment.finish()
+
+
+def _refuse_old_format(segment: Segment) -> None:
+    """Messages of format v0 and v1 have a checksum of their own: nothing is taken for them."""
+    if not segment.size:
+        return
+    head = segment.file.read_now(0, _OLD_MESSAGE.size)
+    if len(head) < _OLD_MESSAGE.size:
+        return
+    _, size, checksum, magic = _OLD_MESSAGE.unpack_from(head)
+    if magic not in (0, 1) or not 14 <= size <= segment.size:
+        return
+    message = memoryview(segment.file.read_now(0, 12 + size))
+    if crc32(message[16:]) == checksum:
+        raise StartupError(
+            f"{segment.file.path} has messages of format v{magic}; only v{MAGIC}, which Kafka "
+            f"has written since 0.11, is served. Let Apache Kafka 3.x rewrite the topic (produce "
+            f"it into a new one), or move the directory away"
+        )
+
+
+# ------------------------------------------------------------------------ after an unclean stop
+
+
+def _recover(log: Log, recovery_point: int) -> Iterator[None]:
+    """Read all from the recovery point on; cut at the first batch that is none."""
+    suspect = log.segments_from(recovery_point)
+    first = suspect[0].base_offset
+    remove_snapshots(log.host.disk, log.directory, above=first)
+    log.leo = first
+    yield from _producers_before(log, first)
+    for index, segment in enumerate(suspect):
+        if segment.base_offset < log.leo:
+            _drop(log, suspect[index:])
+            return
+        log.leo = segment.base_offset
+        if segment is not suspect[0]:
+            write_snapshot(log)
+        whole = segment.size
+        yield from _recover_segment(log, segment)
+        if segment.size < whole:
+            segment.file.truncate(segment.size)
+            _drop(log, suspect[index + 1 :])
+            segment.save_indexes()
+            return
+        if segment is suspect[-1]:
+            segment.save_indexes()
+        else:
+            segment.finish()
+
+
+def _producers_before(log: Log, offset: int) -> Iterator[None]:
+    start = load_snapshot(log, offset=offset)
+    for segment in log.segments_from(start):
+        if segment.base_offset >= offset:
+            return
+        for position, header in segment.walk(segment.find(start, wait=True)):
+            if header.producer_id >= 0:
+                replay(log.producers, segment, position, header)
+            yield
+
+
+def _recover_segment(log: Log, segment: Segment) -> Iterator[None]:
+    interval = log.config.index_interval_bytes
+    size = segment.size
+    segment.begin_rebuild()
+    segment.clear_aborted()
+    for position, header, batch in _good_batches(segment, size, log.leo):
+        segment.appended(position, header, header.last_offset, interval)
+        if header.leader_epoch > log.epochs.latest_epoch:
+            log.assign_epoch(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            note_producer(log.producers, segment, batch, header, header.base_offset)
+        log.leo = header.next_offset
+        yield
+    segment.file.rest()
+
+
+def _good_batches(
+    segment: Segment, size: int, next_offset: int
+) -> Iterator[tuple[int, BatchHeader, Data]]:
+    """The batches of a segment up to the first that is none."""
+    position = 0
+    length = CHUNK_BYTES
+    offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+    while position < size:
+        chunk = memoryview(segment.file.read_now(position, min(length, size - position)))
+        if len(chunk) < HEADER_BYTES:
+            return
+        end = 0
+        try:
+            for at, header in iter_batches(chunk):
+                if not (
+                    next_offset <= header.base_offset <= header.last_offset <= offset_max
+                    and has_valid_crc(chunk, at, header)
+                ):
+                    return
+                end = at + header.size_bytes
+                next_offset = header.next_offset
+                yield position + at, header, chunk[at:end]
+        except CorruptBatchError:
+            return
+        # A batch larger than the chunk: once more, with room for it.
+        length = CHUNK_BYTES if end else read_header(chunk).size_bytes
+        if not end and position + length > size:
+            return
+        position += end
+
+
+def _drop(log: Log, segments: Sequence[Segment]) -> None:
+    if segments:
+        del log.segments[log.segments.index(segments[0]) :]
+        remove_segments(log.host, segments[::-1], delay_ms=log.config.file_delete_delay_ms)
+
+
+# ---------------------------------------------------------------- leader epochs and producers
+
+
+def _read_epochs(log: Log, files: dict[str, Entry]) -> bool:
+    """Read the leader epochs. False: there is no such file, or it is damaged."""
+    entry = files.get(LEADER_EPOCH_FILE)
+    if entry is None or not entry.size:
+        return False
+    data = log.host.disk.read_file(f"{log.directory}/{LEADER_EPOCH_FILE}") or b""
+    try:
+        log.epochs = LeaderEpochs.decode(data)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _reread_epochs(log: Log) -> Iterator[None]:
+    log.epochs.clear()
+    for segment in log.segments:
+        for _, header in segment.walk(0):
+            if header.leader_epoch > log.epochs.latest_epoch:
+                log.assign_epoch(header.leader_epoch, header.base_offset)
+            yield
+
+
+def _clean_producers(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+    snapshots = [
+        (offset, entry.size)
+        for name, entry in files.items()
+        if (offset := snapshot_offset(name)) is not None
+    ]
+    newest, size = max(snapshots, default=(-1, 0))
+    bases = {segment.base_offset for segment in log.segments}
+    for offset, _ in snapshots:
+        if offset > log.leo or (offset not in bases and offset != newest):
+            log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
+    nobody_wrote = newest == log.leo and size == EMPTY_SNAPSHOT_BYTES
+    if log.leo > log.log_start_offset and not nobody_wrote:
+        yield from rebuild_producers(log)

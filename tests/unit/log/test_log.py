@@ -1,0 +1,513 @@
+"""One partition's log: append, read, roll, truncate, delete."""
+
+import pytest
+
+from odradek.log.log_config import LogConfig
+from odradek.log.slices import ColdRead, OffsetOutOfRangeError, UnexpectedOffsetError
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.record.batch import (
+    CorruptBatchError,
+    iter_batches,
+    leader_epoch_at,
+    read_header,
+)
+from odradek.record.control import ControlType
+from odradek.record.records import iter_records
+
+
+def read_all(world, offset=0, **options):
+    """The offsets and values that a reader gets, read by read."""
+    log = world.log
+    end = options.pop("end_offset", log.leo)
+    found = []
+    while offset < end:
+        data = log.read(offset, options.get("max_bytes", 1 << 20), end_offset=end).data
+        for position, header in iter_batches(data):
+            found += [(record.offset, record.value) for record in iter_records(data[position:])]
+            offset = header.next_offset
+    return found
+
+
+def test_a_leader_gives_offsets_and_its_epoch(world):
+    world.create()
+
+    assert world.append(b"a", b"b", epoch=7)[:2] == (0, 1)
+    assert world.append(b"c", epoch=7)[:2] == (2, 2)
+    assert world.log.leo == 3
+    data = world.log.read(2, 1000, end_offset=3).data
+    assert read_header(data).base_offset == 2
+    assert leader_epoch_at(data, 0) == 7
+    assert read_all(world) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset(world):
+    world.create()
+    world.append(b"a", b"b", b"c")
+
+    assert read_header(world.log.read(1, 1000, end_offset=3).data).base_offset == 0
+
+
+def test_a_read_ends_below_the_end_offset(world):
+    world.create()
+    for value in (b"a", b"b", b"c"):
+        world.append(value)
+
+    assert [offset for offset, _ in read_all(world, end_offset=2)] == [0, 1]
+    assert world.log.read(2, 1000, end_offset=2) is None
+
+
+def test_a_read_outside_the_log_is_refused(world):
+    world.create()
+    world.append(b"a")
+
+    assert world.log.read(1, 100, end_offset=1) is None
+    for offset in (-1, 2):
+        with pytest.raises(OffsetOutOfRangeError, match="not within"):
+            world.log.read(offset, 100, end_offset=1)
+
+
+def test_the_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(world):
+    world.create()
+    world.append(b"x" * 1000)
+    world.append(b"y")
+    size = read_header(world.batch(b"x" * 1000)).size_bytes
+
+    assert world.log.read(0, 1, end_offset=2).size == size
+    assert world.log.read(0, 1, end_offset=2, load=False).size == size
+    assert world.log.read(0, 1, end_offset=2, minimum_one_message=False) is None
+    assert world.log.read(0, 1, end_offset=2, minimum_one_message=False, load=False) is None
+
+
+def test_a_read_that_is_not_loaded_says_where_the_bytes_are(world):
+    world.create()
+    world.append(b"a")
+    world.append(b"b")
+    loaded = world.log.read(1, 1000, end_offset=2)
+    found = world.log.read(1, 1000, end_offset=2, load=False)
+
+    assert found.data is None
+    assert found.file.read_now(found.position, found.size) == loaded.data
+
+
+def test_every_offset_of_every_segment_is_found(world):
+    world.create(segment_bytes=2000)
+    for number in range(150):
+        world.append(b"%d" % number)
+
+    assert len(world.log.segments) > 4
+    for offset in range(150):
+        header = read_header(world.log.read(offset, 100, end_offset=150).data)
+        assert header.base_offset == offset
+
+
+def test_what_is_not_in_memory_is_loaded_and_asked_for_again(world):
+    world.create(segment_bytes=2000)
+    for _ in range(50):
+        world.append(b"x" * 50)
+    world.disk.cold_share = 1.0
+    cold = world.log.read(0, 1000, end_offset=50)
+    loaded = []
+    assert isinstance(cold, ColdRead)
+    cold.load(loaded.append)
+    world.pass_time()
+
+    assert loaded == [None]
+    assert read_header(world.log.read(0, 1000, end_offset=50, wait=True).data).base_offset == 0
+
+
+def test_a_follower_keeps_offsets_and_epochs(world):
+    leader = world.create()
+    world.append(b"a", epoch=3)
+    world.append(b"b", b"c", epoch=5)
+    data = leader.read(0, 1 << 20, end_offset=3).data
+    world.log = follower = type(leader)(leader.partition, "/data/t-1", LogConfig(), world.host)
+    world.disk.mkdir("/data/t-1")
+    follower.open_segment(0)
+
+    assert follower.append_as_follower(memoryview(data), now_ms=world.now_ms) == len(data)
+    assert follower.leo == 3
+    assert follower.epochs.starts() == [(3, 0), (5, 1)]
+    assert read_all(world) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_follower_leaves_a_batch_that_is_not_all_there(world):
+    leader = world.create()
+    world.append(b"a")
+    world.append(b"b")
+    data = memoryview(leader.read(0, 1 << 20, end_offset=2).data)
+    leader.truncate_fully_and_start_at(0)
+
+    taken = leader.append_as_follower(data[:-1], now_ms=world.now_ms)
+
+    assert taken == len(data) // 2
+    assert leader.leo == 1
+
+
+def test_a_follower_refuses_damage_and_what_it_has(world):
+    leader = world.create()
+    world.append(b"a")
+    data = bytearray(leader.read(0, 1 << 20, end_offset=1).data)
+    with pytest.raises(UnexpectedOffsetError):
+        leader.append_as_follower(memoryview(data), now_ms=world.now_ms)
+    leader.truncate_to(0)
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        leader.append_as_follower(memoryview(data), now_ms=world.now_ms)
+
+    assert leader.leo == 0
+
+
+def test_a_follower_rolls_between_the_batches_that_came_at_once(world):
+    leader = world.create()
+    for _ in range(30):
+        world.append(b"x" * 100)
+    data = leader.read(0, 1 << 20, end_offset=30).data
+    leader.truncate_fully_and_start_at(0)
+    leader.update_config(LogConfig(segment_bytes=1000))
+
+    leader.append_as_follower(memoryview(data), now_ms=world.now_ms)
+
+    assert leader.leo == 30
+    assert all(segment.size <= 1000 for segment in leader.segments)
+    assert len(leader.segments) == 6
+    assert [offset for offset, _ in read_all(world)] == list(range(30))
+
+
+def test_a_follower_takes_gaps_that_compaction_has_left(world):
+    leader = world.create()
+    for _ in range(3):
+        world.append(b"x")
+    data = memoryview(leader.read(0, 1 << 20, end_offset=3).data)
+    size = len(data) // 3
+    leader.truncate_fully_and_start_at(0)
+    leader.append_as_follower(data[:size], now_ms=world.now_ms)
+    leader.append_as_follower(data[2 * size :], now_ms=world.now_ms)
+
+    assert leader.leo == 3
+    assert read_header(leader.read(1, 1000, end_offset=3).data).base_offset == 2
+
+
+# --------------------------------------------------------------------------------- rolling
+
+
+def test_a_segment_is_never_larger_than_it_may_be(world):
+    world.create(segment_bytes=500)
+    for _ in range(20):
+        world.append(b"x" * 100)
+
+    assert [segment.base_offset for segment in world.log.segments] == list(range(0, 20, 2))
+    assert all(segment.size <= 500 for segment in world.log.segments)
+
+
+def test_a_batch_larger_than_a_segment_is_refused(world):
+    world.create(segment_bytes=100)
+    with pytest.raises(ApiError) as refused:
+        world.append(b"x" * 100)
+
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_a_segment_is_rolled_by_the_clock_of_its_records(world):
+    world.create(segment_ms=1000)
+    world.append(b"a", timestamp=5000)
+    world.append(b"b", timestamp=6000)
+    assert len(world.log.segments) == 1
+    world.append(b"c", timestamp=6001)
+    assert len(world.log.segments) == 2
+    world.now_ms += 1_000_000
+    world.append(b"d", timestamp=6002)
+    assert len(world.log.segments) == 2
+
+
+def test_a_segment_without_timestamps_is_rolled_by_ours(world):
+    world.create(segment_ms=1000)
+    world.append(b"a", timestamp=-1)
+    world.now_ms += 1000
+    world.append(b"b", timestamp=-1)
+    assert len(world.log.segments) == 1
+    world.now_ms += 1
+    world.append(b"c", timestamp=-1)
+    assert len(world.log.segments) == 2
+
+
+def test_jitter_rolls_earlier_and_always_at_the_same_time(world):
+    world.create(segment_ms=1000, segment_jitter_ms=900)
+    first = world.batch(timestamp=5000)
+    rolled = []
+    for timestamp in range(5000, 6002):
+        world.log.truncate_fully_and_start_at(0)
+        world.append_batch(first)
+        world.append(timestamp=timestamp)
+        rolled.append(len(world.log.segments) > 1)
+
+    assert rolled.index(True) < 1001
+    assert all(rolled[rolled.index(True) :])
+
+
+def test_a_segment_is_rolled_when_its_index_is_full(world):
+    world.create(segment_index_bytes=36)
+    for _ in range(30):
+        world.append(b"x" * 200)
+
+    assert [segment.base_offset for segment in world.log.segments] != [0]
+    assert all(len(segment.indexes()[0]) <= 4 for segment in world.log.segments)
+
+
+def test_a_segment_is_rolled_when_offsets_leave_the_range_of_its_index(world):
+    world.create()
+    batch = bytearray(world.batch(b"a", base_offset=0))
+    far = bytearray(world.batch(b"b", base_offset=1 << 31))
+    world.log.append_as_follower(memoryview(batch), now_ms=0)
+    world.log.append_as_follower(memoryview(far), now_ms=0)
+
+    assert [segment.base_offset for segment in world.log.segments] == [0, 1 << 31]
+
+
+def test_rolling_leaves_indexes_and_a_snapshot_and_moves_the_recovery_point(world):
+    world.create()
+    for _ in range(10):
+        world.append(b"x" * 100)
+    world.log.roll()
+    world.pass_time()
+
+    assert world.names(".index") == ["00000000000000000000.index"]
+    assert world.names(".timeindex") == ["00000000000000000000.timeindex"]
+    assert world.names(".snapshot") == ["00000000000000000010.snapshot"]
+    assert world.log.recovery_point == 10
+
+
+def test_rolling_an_empty_segment_changes_nothing(world):
+    world.create()
+    world.log.roll()
+
+    assert [segment.base_offset for segment in world.log.segments] == [0]
+
+
+# ---------------------------------------------------------------------------- who wrote it
+
+
+def test_a_batch_sent_again_is_answered_as_it_was_then(world):
+    world.create()
+    batch = world.batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)
+    first = world.append_batch(batch)
+    again = world.append_batch(batch)
+
+    assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
+    assert again.duplicate
+    assert world.log.leo == 2
+
+
+def test_a_sequence_that_is_not_due_is_refused(world):
+    world.create()
+    world.append(producer_id=9, producer_epoch=0, base_sequence=0)
+    with pytest.raises(ApiError) as refused:
+        world.append(producer_id=9, producer_epoch=0, base_sequence=5)
+
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert world.log.leo == 1
+
+
+def write_transaction(world, producer_id, sequence=0):
+    return world.append(
+        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
+    ).first_offset
+
+
+def test_an_open_transaction_holds_the_last_stable_offset(world):
+    world.create()
+    world.append()
+    write_transaction(world, 9)
+    world.append()
+    world.log.set_high_watermark(3)
+    assert world.log.last_stable_offset == 1
+    world.mark(ControlType.COMMIT, 9)
+    world.log.set_high_watermark(3)
+    assert world.log.last_stable_offset == 1, "the marker is not replicated yet"
+    world.log.set_high_watermark(4)
+    assert world.log.last_stable_offset == 4
+
+
+def test_aborted_transactions_are_told_to_who_reads_them(world):
+    world.create(segment_bytes=300)
+    write_transaction(world, 9)
+    world.append()
+    world.mark(ControlType.ABORT, 9)
+    world.append()
+    world.append()
+
+    told = [(t.producer_id, t.first_offset, t.last_offset) for t in aborted(world, 0, 5)]
+    assert told == [(9, 0, 2)]
+    assert [t.producer_id for t in aborted(world, 1, 2)] == [9]
+    assert aborted(world, 3, 5) == []
+    world.load()
+    assert [t.producer_id for t in aborted(world, 1, 2)] == [9]
+
+
+def aborted(world, start, end):
+    return world.log.aborted_transactions(start, end)
+
+
+def test_a_marker_of_a_fenced_coordinator_is_refused(world):
+    world.create()
+    write_transaction(world, 9)
+    world.mark(ControlType.COMMIT, 9, coordinator_epoch=3)
+    with pytest.raises(ApiError) as refused:
+        world.mark(ControlType.COMMIT, 9, coordinator_epoch=2)
+
+    assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+# ---------------------------------------------------------------------------- truncation
+
+
+def test_truncation_cuts_batches_whole(world):
+    world.create()
+    world.append(b"a")
+    world.append(b"b", b"c")
+    world.append(b"d")
+
+    assert world.log.truncate_to(2)
+    assert world.log.leo == 1
+    assert read_all(world) == [(0, b"a")]
+
+
+def test_truncation_to_the_end_or_beyond_does_nothing(world):
+    world.create()
+    world.append(b"a")
+
+    assert not world.log.truncate_to(1)
+    assert not world.log.truncate_to(5)
+    assert world.log.leo == 1
+
+
+def test_truncation_drops_later_segments_their_snapshots_and_epochs(world):
+    world.create(segment_bytes=400)
+    for number in range(10):
+        world.append(b"x" * 100, epoch=number)
+    world.log.set_high_watermark(9)
+    world.log.truncate_to(3)
+    world.pass_time(100_000)
+
+    assert world.log.leo == 3
+    assert world.log.high_watermark == 3
+    assert world.log.epochs.starts() == [(0, 0), (1, 1), (2, 2)]
+    assert world.names(".log") == ["00000000000000000000.log", "00000000000000000002.log"]
+    assert world.names(".snapshot") == ["00000000000000000002.snapshot"]
+    assert [offset for offset, _ in read_all(world)] == [0, 1, 2]
+    world.append(b"y", epoch=20)
+    assert read_all(world)[-1] == (3, b"y")
+
+
+def test_truncation_below_the_first_segment_begins_anew_there(world):
+    world.create()
+    world.log.truncate_fully_and_start_at(100)
+    world.append(b"a")
+    world.log.truncate_to(50)
+
+    assert (world.log.log_start_offset, world.log.leo) == (50, 50)
+    assert [segment.base_offset for segment in world.log.segments] == [50]
+
+
+def test_truncation_takes_back_what_producers_did(world):
+    world.create()
+    write_transaction(world, 9)
+    world.mark(ControlType.ABORT, 9)
+    write_transaction(world, 9, sequence=1)
+    world.log.truncate_to(1)
+
+    assert world.log.producers.has_open_transaction(9)
+    assert world.log.aborted_transactions(0, 10) == []
+    write_transaction(world, 9, sequence=1)
+
+
+def test_a_flush_that_began_before_a_truncation_does_not_count(world):
+    world.create()
+    world.append(b"a")
+    world.append(b"b")
+    world.pass_time()
+    world.log.flush()
+    world.log.truncate_to(1)
+    world.append(b"c")
+    world.pass_time()
+
+    assert world.log.recovery_point <= 1
+
+
+# ------------------------------------------------------------------------------ deletion
+
+
+def test_deleted_records_cannot_be_read_and_their_segments_go(world):
+    world.create(segment_bytes=400)
+    for _ in range(10):
+        world.append(b"x" * 100)
+    with pytest.raises(OffsetOutOfRangeError):
+        world.log.advance_log_start(5)
+    world.log.set_high_watermark(10)
+    assert world.log.advance_log_start(5)
+    assert not world.log.advance_log_start(4)
+    with pytest.raises(OffsetOutOfRangeError):
+        world.log.read(4, 100, end_offset=10)
+    expired = world.log.delete_old_segments(world.now_ms)
+
+    assert expired.by_log_start == 2
+    assert world.log.log_start_offset == 5
+    assert world.names(".deleted") != []
+    world.pass_time(61_000)
+    assert world.names(".deleted") == []
+    assert world.names(".log")[0] == "00000000000000000004.log"
+
+
+def test_a_log_of_which_all_is_due_goes_on_empty(world):
+    world.create(retention_ms=1000)
+    world.append(b"x")
+    world.log.set_high_watermark(1)
+    world.now_ms += 2000
+    world.log.delete_old_segments(world.now_ms)
+
+    assert (world.log.log_start_offset, world.log.leo) == (1, 1)
+    assert [segment.base_offset for segment in world.log.segments] == [1]
+    world.append(b"y")
+    assert read_all(world, 1) == [(1, b"y")]
+
+
+# ------------------------------------------------------------------------------ the flush
+
+
+def test_flush_messages_flushes_by_itself(world):
+    world.create(flush_messages=3)
+    world.append(b"a")
+    world.append(b"b")
+    world.pass_time()
+    assert world.log.recovery_point == 0
+    world.append(b"c")
+    world.pass_time()
+    assert world.log.recovery_point == 3
+
+
+def test_who_asks_for_a_flush_is_told(world):
+    world.create()
+    world.append(b"a")
+    heard = []
+    world.log.flush(heard.append)
+    world.append(b"b")
+    world.log.flush(heard.append)
+    world.pass_time()
+
+    assert heard == [None, None]
+    assert world.log.recovery_point == 2
+
+
+def test_a_flush_that_fails_is_told_to_the_host_and_moves_nothing(world):
+    world.create()
+    world.append(b"a")
+    world.pass_time()
+    from odradek.sim.disk import Fault  # noqa: PLC0415
+
+    world.disk.faults.append(Fault("flush", ".log"))
+    heard = []
+    world.log.flush(heard.append)
+    world.pass_time()
+
+    assert heard == world.failures
+    assert len(heard) == 1
+    assert world.log.recovery_point == 0
