@@ -42,10 +42,12 @@ class Presence:
         self,
         store_path: str,
         *,
+        look_every_ms: int,
         woken: Callable[[], None],
         died: Callable[[int], None],
     ) -> None:
         self._store_path = store_path
+        self._look_every_s = look_every_ms / 1000
         self._woken = woken
         self._died = died
         self._session = 0
@@ -76,8 +78,8 @@ class Presence:
         self._address = _Address(self._path(session, "sock"))
         with suppress(FileNotFoundError):  # left by one that died before it was known
             os.unlink(self._address.text)
-        os.fchmod(self._socket.fileno(), 0o600)  # before it has a name, so that none slips in
         self._socket.bind(self._address.text)
+        os.chmod(self._address.text, 0o600)  # before it listens, so that nobody slips in
         self._socket.listen(128)
         self._socket.setblocking(False)
 
@@ -140,7 +142,7 @@ class Presence:
     def tick(self, time_outs_ms: Mapping[int, int]) -> None:
         """Now and then: give a sign, look for those who give none, connect to the unknown."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked > self._time_out_s / 2:
+        if now - self._looked > 2 * self._look_every_s:
             # It was we who slept, and what they sent may be unread.
             self._heard = dict.fromkeys(self._heard, now)
         self._looked = now

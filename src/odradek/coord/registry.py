@@ -1,12 +1,12 @@
-"""What brokers do to the store besides registering and reigning: topics asked for, configuration,
-notices, producer ids. Each function is one step of Kafka's, whole or not at all.
+"""Configuration, notices and producer ids in the store: Kafka's steps, each whole or not at all.
 
-They decide nothing: who calls has checked names, values and authority. A lost connection is theirs
-to settle as well, for only they know whether to ask again is harmless.
+Nothing is decided here: who calls has checked names, values and authority. What only the reigning
+controller may write takes its token as `guard`; if that fails, the `MultiError` says so. What a
+lost connection means is for the caller to settle.
 """
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.coord import layout
 from odradek.coord.layout_config import (
@@ -16,10 +16,10 @@ from odradek.coord.layout_config import (
     decode_config,
     encode_config,
     encode_config_change,
-    topic_entity,
 )
 from odradek.coord.store import (
     BadVersionError,
+    Check,
     Create,
     MultiError,
     NodeExistsError,
@@ -32,39 +32,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.tree import parent_of
 
-_PRODUCER_ID_MAX = (1 << 63) - 1
-
-
-# --------------------------------------------------------------------------------- topics
-
-
-async def create_topic(
-    store: Store, topic: str, node: layout.TopicNode, overrides: dict[str, str]
-) -> None:
-    """Write a new topic's configuration and assignment. The controller, who watches, does the rest.
-
-    Raises:
-        NodeExistsError: there is such a topic.
-    """
-    config_path = topic_entity(topic).path
-    config = encode_config(overrides)
-    # Somebody may have configured the topic before there was one.
-    configured = await store.exists(config_path)
-    await _all_of(
-        store,
-        [
-            Create(config_path, config)
-            if configured is None
-            else SetData(config_path, config, configured.version),
-            Create(layout.topic_path(topic), layout.encode_topic(node)),
-        ],
-    )
-
-
-async def ask_to_delete_topic(store: Store, topic: str) -> None:
-    """Leave the request that the controller watches for; once is enough."""
-    with suppress(NodeExistsError):
-        await store.create(layout.delete_topic_path(topic))
+_PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 # -------------------------------------------------------------------------- configuration
@@ -87,12 +55,18 @@ async def read_config(store: Store, entity: ConfigEntity) -> StoredConfig:
 
 
 async def write_config(
-    store: Store, entity: ConfigEntity, overrides: dict[str, str], version: int | None
+    store: Store,
+    entity: ConfigEntity,
+    overrides: dict[str, str],
+    version: int | None,
+    *,
+    guard: Check | None = None,
 ) -> None:
     """Replace an entity's overrides, as they were at `version`, and let every broker know.
 
     Raises:
         BadVersionError: somebody else has written meanwhile: read again.
+        MultiError: the guard failed.
     """
     path, data = entity.path, encode_config(overrides)
     notice = f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}"
@@ -100,13 +74,14 @@ async def write_config(
     if version is not None:
         operations.append(SetData(path, data, version))
     else:
-        operations.append(Create(path, data))
+        missing = []
         parent = parent_of(path)
         while await store.exists(parent) is None:
-            operations.insert(1, Create(parent))
+            missing.append(Create(parent))
             parent = parent_of(parent)
+        operations += [*reversed(missing), Create(path, data)]
     try:
-        await _all_of(store, operations)
+        await _guarded(store, operations, guard)
     except (NodeExistsError, NoNodeError) as error:
         raise BadVersionError(f"{path} was written by somebody else: {error}") from error
 
@@ -155,11 +130,14 @@ class Notices:
 # --------------------------------------------------------------------------- producer ids
 
 
-async def next_producer_id_block(store: Store, broker: int) -> layout.ProducerIdBlock:
+async def next_producer_id_block(
+    store: Store, broker: int, *, guard: Check | None = None
+) -> layout.ProducerIdBlock:
     """Draw the next block of producer ids for a broker. A lost answer loses a block, no more.
 
     Raises:
         StoreError: there are no more.
+        MultiError: the guard failed.
     """
     while True:
         data, stat = await store.get(layout.PRODUCER_ID_BLOCK)
@@ -170,14 +148,16 @@ async def next_producer_id_block(store: Store, broker: int) -> layout.ProducerId
             raise StoreError(f"{layout.PRODUCER_ID_BLOCK}: all producer ids are used up")
         block = layout.ProducerIdBlock(broker, first, end)
         with suppress(BadVersionError):
-            await store.set_data(
-                layout.PRODUCER_ID_BLOCK, layout.encode_producer_id_block(block), stat.version
-            )
+            written = layout.encode_producer_id_block(block)
+            await _guarded(store, [SetData(layout.PRODUCER_ID_BLOCK, written, stat.version)], guard)
             return block
 
 
-async def _all_of(store: Store, operations: list[Operation]) -> None:
+async def _guarded(store: Store, operations: list[Operation], guard: Check | None) -> None:
+    guards = [] if guard is None else [guard]
     try:
-        await store.multi(operations)
+        await store.multi([*guards, *operations])
     except MultiError as error:
+        if error.index < len(guards):
+            raise
         raise error.cause from None

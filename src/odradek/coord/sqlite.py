@@ -12,7 +12,8 @@
   table of changes. Once a second everybody looks anyway, should a byte have been lost.
 * **Sessions** end by `close`, by the death of their process (within milliseconds), or by its
   silence (after the session's time-out). Whoever notices first writes it down; the owner, if it
-  was only asleep, finds that out with its next step.
+  was only asleep, finds that out with its next step. A process stopped in the middle of its
+  own commit makes all writers wait until it goes on or is killed; readers do not mind.
 """
 
 import asyncio
@@ -123,7 +124,12 @@ class SqliteStore:
         if self._file is None:
             self._thread = self._thread or ThreadPoolExecutor(1, "odradek-store")
             self._file = await self._in_thread(lambda: StoreFile(self._path))
-        presence = Presence(self._path, woken=self._take_in_news, died=self._bury)
+        presence = Presence(
+            self._path,
+            look_every_ms=self._look_every_ms,
+            woken=self._take_in_news,
+            died=self._bury,
+        )
         try:
             session = await self._write(lambda draft: self._register(draft, presence), session=0)
             await presence.begin()
@@ -191,7 +197,8 @@ class SqliteStore:
     def _take_in_news(self) -> None:
         """Somebody has changed something, or may have: fire the watches."""
         if self._session:
-            with suppress(SessionExpiredError):  # `on_session_lost` was told
+            # Over: `on_session_lost` was told. Not to be read: the next look tries again.
+            with suppress(StoreError):
                 self._read(lambda _: None)
 
     def _bury(self, session: int) -> None:

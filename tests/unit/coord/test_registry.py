@@ -1,7 +1,6 @@
-"""Topics, configuration, notices and producer ids, as they come to stand in the store."""
+"""Configuration, notices and producer ids, as they come to stand in the store."""
 
 import asyncio
-from uuid import UUID
 
 import pytest
 
@@ -14,12 +13,10 @@ from odradek.coord.layout_config import (
     topic_entity,
 )
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.coord.store import BadVersionError, NodeExistsError, StoreError
+from odradek.coord.store import BadVersionError, Check, MultiError, StoreError
 from odradek.coord.znode import CorruptNodeError
-from odradek.model.partition import Assignment
 from odradek.sim.loop import run
 
-NODE = layout.TopicNode(topic_id=UUID(int=5), assignments={0: Assignment(replicas=(1, 2))})
 CLIENT = ConfigEntity((("users", "al ice"), ("clients", "a/b")))
 
 
@@ -38,52 +35,6 @@ async def cluster(clock=Clock):
     for path in layout.TOP_LEVEL:
         await stores[0].create(path, make_parents=True)
     return stores
-
-
-def test_a_topic_is_written_with_its_configuration():
-    async def scenario():
-        store, _ = await cluster()
-        await registry.create_topic(store, "t", NODE, {"retention.ms": "1"})
-
-        assert layout.decode_topic("t", (await store.get("/brokers/topics/t"))[0]) == NODE
-        assert await registry.read_config(store, topic_entity("t")) == ({"retention.ms": "1"}, 0)
-        assert await store.children(CONFIG_CHANGES) == []
-
-    run(scenario())
-
-
-def test_a_topic_that_exists_keeps_its_configuration():
-    async def scenario():
-        store, _ = await cluster()
-        await registry.create_topic(store, "t", NODE, {"retention.ms": "1"})
-        with pytest.raises(NodeExistsError, match="/brokers/topics/t exists"):
-            await registry.create_topic(store, "t", NODE, {})
-
-        assert (await registry.read_config(store, topic_entity("t"))).overrides != {}
-
-    run(scenario())
-
-
-def test_a_topic_may_have_been_configured_before_it_was_made():
-    async def scenario():
-        store, _ = await cluster()
-        await registry.write_config(store, topic_entity("t"), {"old": "1"}, None)
-        await registry.create_topic(store, "t", NODE, {"new": "1"})
-
-        assert await registry.read_config(store, topic_entity("t")) == ({"new": "1"}, 1)
-
-    run(scenario())
-
-
-def test_to_ask_twice_for_a_deletion_is_to_ask_once():
-    async def scenario():
-        store, _ = await cluster()
-        await registry.ask_to_delete_topic(store, "t")
-        await registry.ask_to_delete_topic(store, "t")
-
-        assert await store.children(layout.DELETE_TOPICS) == ["t"]
-
-    run(scenario())
 
 
 def test_a_configuration_is_written_with_its_parents_and_a_notice():
@@ -188,6 +139,25 @@ def test_producer_ids_end_before_they_overflow():
         await store.set_data(layout.PRODUCER_ID_BLOCK, layout.encode_producer_id_block(block))
         with pytest.raises(StoreError, match="used up"):
             await registry.next_producer_id_block(store, 1)
+
+    run(scenario())
+
+
+def test_who_does_not_reign_any_more_writes_nothing():
+    async def scenario():
+        store, _ = await cluster()
+        await store.create(layout.CONTROLLER_EPOCH, b"1")
+        token = Check(layout.CONTROLLER_EPOCH, 0)
+        await registry.write_config(store, topic_entity("t"), {}, None, guard=token)
+        await registry.next_producer_id_block(store, 1, guard=token)
+        await store.set_data(layout.CONTROLLER_EPOCH, b"2")
+
+        with pytest.raises(MultiError, match="/controller_epoch has version 1, not 0"):
+            await registry.write_config(store, topic_entity("t"), {"a": "1"}, 0, guard=token)
+        with pytest.raises(MultiError, match="/controller_epoch has version 1, not 0"):
+            await registry.next_producer_id_block(store, 1, guard=token)
+        assert await registry.read_config(store, topic_entity("t")) == ({}, 0)
+        assert (await store.exists(layout.PRODUCER_ID_BLOCK)).version == 1
 
     run(scenario())
 
