@@ -8,8 +8,9 @@ the loopback interface, not a web server, and so it is strict:
         an operator looks at could read it under a name of its own (DNS rebinding)
     so many connections and no more; no header that lets other sites read what is said here
 
-A body may be given in pieces. Between two of them the loop turns, so that a long answer takes
-nothing away from those who produce and fetch. No task is made: a peer is driven by callbacks.
+A body may be given in pieces, which are made while they are sent. Between two of them the loop
+turns, and when the peer does not read, none is made: a long answer takes nothing away from those
+who produce and fetch. No task is needed: a peer is driven by callbacks.
 
 To be imported when the broker serves already: it is not needed before.
 """
@@ -39,11 +40,11 @@ TIMEOUT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. Its body is made while it is sent, one piece for each turn of the loop."""
+    """An answer; of a body in pieces one is made in each turn of the loop."""
 
     status: int
     content_type: str
-    body: Iterable[bytes]
+    body: bytes | Iterable[bytes]
 
 
 Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
@@ -51,7 +52,7 @@ Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
 
 def json_response(value: object, status: int = 200) -> Response:
     """A value as JSON."""
-    return Response(status, "application/json", (json.dumps(value).encode() + b"\n",))
+    return Response(status, "application/json", json.dumps(value).encode() + b"\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ class _Peer(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._request: h11.Request | None = None
         self._pieces: Iterator[bytes] | None = None  # of the answer that is under way
-        self._made: list[bytes] = []
+        self._reads = True  # the peer takes what it is sent
         self._deadline: asyncio.TimerHandle | None = None
 
     # --------------------------------------------------------------------- asyncio's callbacks
@@ -174,6 +175,13 @@ class _Peer(asyncio.Protocol):
     def eof_received(self) -> None:
         self._http.receive_data(b"")
         self._read()
+
+    def pause_writing(self) -> None:
+        self._reads = False
+
+    def resume_writing(self) -> None:
+        self._reads = True
+        self._advance()
 
     # --------------------------------------------------------------------------------- a request
 
@@ -244,58 +252,66 @@ class _Peer(asyncio.Protocol):
         log.info("http: closed %s: %s", self._transport.get_extra_info("peername"), why)
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"error": why}).encode() + b"\n"
-            self._send(status, "application/json", body, close=True)
+            self._send(status, "application/json", body, last=True)
         self._transport.close()
 
     # --------------------------------------------------------------------------------- an answer
 
     def _answer(self, response: Response) -> None:
+        if isinstance(response.body, bytes):
+            self._send(response.status, response.content_type, response.body)
+            self._answered()
+            return
         # What comes meanwhile waits in the kernel.
         self._transport.pause_reading()
         self._pieces = iter(response.body)
-        self._advance(response)
+        headers = [("content-type", response.content_type)]
+        self._transport.write(self._head(response.status, headers))
+        self._advance()
 
-    def _advance(self, response: Response) -> None:
-        """Make the next piece of the answer; send it all when it is whole."""
-        if self._pieces is None:  # the connection was lost meanwhile
+    def _advance(self) -> None:
+        """Send the next piece of the answer."""
+        if self._pieces is None or not self._reads:
             return
         try:
             piece = next(self._pieces, None)
         except Exception:  # one request must not end the broker
             log.exception("http: an answer failed half-way")
-            self.hang_up()
+            self.hang_up()  # before its end was said, so that it is not taken for a whole one
             return
         if piece is not None:
-            self._made.append(piece)
-            self._loop.call_soon(self._advance, response)
+            self._transport.write(self._bytes(h11.Data(data=piece)))
+            if self._reads:  # else `resume_writing` goes on
+                self._loop.call_soon(self._advance)
             return
-        body = b"".join(self._made)
-        self._made.clear()
-        self._send(response.status, response.content_type, body, close=False)
-        self._pieces = self._request = None
-        if self._http.our_state is not h11.DONE:  # the peer, or HTTP/1.0, wants it closed
-            self._transport.close()
-            return
-        self._http.start_next_cycle()
-        self._expect_request()
+        self._pieces = None
+        self._transport.write(self._bytes(h11.EndOfMessage()))
+        self._answered()
         self._transport.resume_reading()
         self._read()
 
-    def _send(self, status: int, content_type: str, body: bytes, *, close: bool) -> None:
-        headers = [
-            ("content-type", content_type),
-            ("content-length", str(len(body))),
-            ("cache-control", "no-store"),
-            ("x-content-type-options", "nosniff"),
-        ]
+    def _answered(self) -> None:
+        self._request = None
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
+            self._expect_request()
+        else:  # the peer, or HTTP/1.0, wants it closed
+            self._transport.close()
+
+    def _send(self, status: int, content_type: str, body: bytes, *, last: bool = False) -> None:
+        headers = [("content-type", content_type), ("content-length", str(len(body)))]
         if status == 405:
             headers.append(("allow", "GET"))
-        if close:
+        if last:
             headers.append(("connection", "close"))
-        is_head = self._request is not None and self._request.method == b"HEAD"
-        out = [
-            self._http.send(h11.Response(status_code=status, headers=headers)),
-            b"" if is_head else self._http.send(h11.Data(data=body)),
-            self._http.send(h11.EndOfMessage()),
-        ]
-        self._transport.write(b"".join(part for part in out if part))
+        out = self._head(status, headers)
+        if self._request is None or self._request.method != b"HEAD":
+            out += self._bytes(h11.Data(data=body))
+        self._transport.write(out + self._bytes(h11.EndOfMessage()))
+
+    def _head(self, status: int, headers: list[tuple[str, str]]) -> bytes:
+        always = [("cache-control", "no-store"), ("x-content-type-options", "nosniff")]
+        return self._bytes(h11.Response(status_code=status, headers=headers + always))
+
+    def _bytes(self, event: h11.Event) -> bytes:
+        return self._http.send(event) or b""

@@ -5,6 +5,7 @@ import contextlib
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import h11
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -74,11 +75,18 @@ def get(target, *, host="127.0.0.1:8080", method="GET", close=True):
     return f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n{ending}\r\n".encode()
 
 
-def parsed(answer):
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status, *lines = head.decode().split("\r\n")
-    headers = dict(line.lower().split(": ", 1) for line in lines)
-    return int(status.split()[1]), headers, body
+def parsed(answer, method="GET"):
+    """Status, headers and body of one answer, which has to be whole."""
+    peer = h11.Connection(h11.CLIENT)
+    peer.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
+    peer.send(h11.EndOfMessage())
+    peer.receive_data(answer)
+    peer.receive_data(b"")  # and no more
+    response, body = peer.next_event(), b""
+    while isinstance(event := peer.next_event(), h11.Data):
+        body += event.data
+    headers = {name.decode(): value.decode() for name, value in response.headers}
+    return response.status_code, headers, body
 
 
 def test_metrics_are_text_that_prometheus_reads():
@@ -89,7 +97,6 @@ def test_metrics_are_text_that_prometheus_reads():
 
     assert status == 200
     assert headers["content-type"].startswith("text/plain")
-    assert int(headers["content-length"]) == len(body)
     names = {family.name for family in text_string_to_metric_families(body.decode())}
     assert "kafka_network_requestmetrics_requests" in names
 
@@ -156,10 +163,10 @@ def test_what_is_not_asked_for_properly_is_refused(sent, status, why):
 
 
 def test_head_is_refused_without_a_body():
-    status, headers, body = parsed(asked(get("/", method="HEAD")))
+    status, headers, body = parsed(asked(get("/", method="HEAD")), "HEAD")
 
     assert (status, body) == (405, b"")
-    assert headers["allow"] == "get"
+    assert headers["allow"] == "GET"
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:9", "10.0.0.1", "kafka.local"])
@@ -201,8 +208,47 @@ def test_an_answer_that_fails_half_way_is_not_taken_for_a_whole_one(caplog):
         yield b"x"
         raise ZeroDivisionError
 
-    assert asked(get("/"), {"/": lambda _: Response(200, "text/plain", pieces())}) == b""
+    answer = asked(get("/"), {"/": lambda _: Response(200, "text/plain", pieces())})
+
+    with pytest.raises(h11.RemoteProtocolError, match="incomplete"):
+        parsed(answer)
     assert "half-way" in caplog.text
+
+
+def test_an_older_client_gets_an_answer_in_pieces_that_ends_with_the_connection():
+    routes = {"/": lambda _: Response(200, "text/plain", iter([b"a", b"", b"b"]))}
+    answer = asked(b"GET / HTTP/1.0\r\n\r\n", routes)
+
+    assert parsed(answer)[2] == b"ab"
+    assert answer.endswith(b"ab")
+
+
+def test_a_long_answer_waits_for_a_peer_that_does_not_read():
+    async def conversation():
+        made = []
+
+        def pieces():
+            for _ in range(500):
+                made.append(b"x" * 65_536)
+                yield made[-1]
+
+        routes = {"/": lambda _: Response(200, "text/plain", pieces())}
+        async with serving(routes) as (server, connect):
+            reader, writer = await connect()
+            writer.transport.pause_reading()
+            writer.write(get("/"))
+            while not server.peers:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            (peer,) = server.peers
+            while peer._reads:  # until the kernel takes no more
+                await asyncio.sleep(0)
+            assert 0 < len(made) < 500
+            writer.transport.resume_reading()
+            answer = await rest(reader)
+            assert len(answer) > 500 * 65_536
+            assert answer.endswith(b"\r\n0\r\n\r\n")
+
+    asyncio.run(conversation())
 
 
 def test_who_says_nothing_is_hung_up_on():
