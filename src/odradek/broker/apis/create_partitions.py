@@ -1,0 +1,75 @@
+"""CreatePartitions (37), versions 0-3: more partitions for topics that exist.
+
+Behaviour:
+    * Only the controller's broker adds partitions: NOT_CONTROLLER elsewhere, for each.
+    * Topic Alter; else TOPIC_AUTHORIZATION_FAILED.
+    * The number only ever grows; a topic that is being deleted or reassigned is left alone.
+    * Answered when this broker's metadata shows a leader for every partition; REQUEST_TIMED_OUT
+      if it does not when the time is up.
+
+Versions:
+    v2  flexible
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import TopicAdmin, WantedPartitions
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def create_partitions(
+    admin: TopicAdmin, session: Session, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Answer for every topic; one that is named twice is answered once."""
+    outcomes: dict[str, ApiError | None] = dict(_refused(admin, session, request.topics))
+    wanted = [_wanted(topic) for topic in request.topics if topic.name not in outcomes]
+    try:
+        outcomes |= await admin.create_partitions(
+            wanted,
+            deadline_ms=admin.deadline_ms(request.timeout_ms),
+            validate_only=request.validate_only,
+        )
+    except ApiError as error:
+        outcomes |= dict.fromkeys((topic.name for topic in wanted), error)
+    return CreatePartitionsResponse(
+        throttle_time_ms=0,
+        results=[
+            CreatePartitionsTopicResult(
+                name=name,
+                error_code=error.code if error else ErrorCode.NONE,
+                error_message=error.message if error else None,
+            )
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+            for error in [outcomes[name]]
+        ],
+    )
+
+
+def _refused(
+    admin: TopicAdmin, session: Session, topics: Iterable[CreatePartitionsTopic]
+) -> Iterable[tuple[str, ApiError]]:
+    for name, times in Counter(topic.name for topic in topics).items():
+        if not admin.is_controller:
+            yield name, ApiError(ErrorCode.NOT_CONTROLLER)
+        elif times > 1:
+            yield name, ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        elif not session.authorize(AclOperation.ALTER, ResourceType.TOPIC, name):
+            yield name, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _wanted(topic: CreatePartitionsTopic) -> WantedPartitions:
+    manual = topic.assignments
+    return WantedPartitions(
+        name=topic.name,
+        count=topic.count,
+        assignment=None if manual is None else [tuple(a.broker_ids) for a in manual],
+    )

@@ -1,0 +1,117 @@
+"""CreateTopics (19), versions 2-7: new topics, answered when they can be used.
+
+Behaviour:
+    * Only the controller's broker makes topics: NOT_CONTROLLER elsewhere, for each.
+    * Cluster Create, or Topic Create for the name; else TOPIC_AUTHORIZATION_FAILED.
+    * A name twice in one request: INVALID_REQUEST for both.
+    * What is wrong with a topic is told for it alone, in Kafka's words.
+    * `validate_only` goes all the way but the writing.
+    * Answered when this broker's metadata shows a leader for every partition; those of which it
+      does not when the time is up are REQUEST_TIMED_OUT (and come to be all the same).
+    * Who may describe the configuration (Topic DescribeConfigs) is told it, the number of
+      partitions, the replication factor and the id; who may not is told that.
+
+Versions:
+    v4  defaults (-1)    v5  flexible; tells configs    v7  tells topic ids
+"""
+
+from collections.abc import Iterable
+
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import DEFAULT, MadeTopic, TopicAdmin, WantedTopic
+from odradek.config.describe import describe_topic
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def create_topics(
+    admin: TopicAdmin, session: Session, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Answer for every topic."""
+    refused = dict(_refused(admin, session, request.topics))
+    try:
+        made = await admin.create(
+            [_wanted(topic) for topic in request.topics if topic.name not in refused],
+            deadline_ms=admin.deadline_ms(request.timeout_ms),
+            validate_only=request.validate_only,
+        )
+    except ApiError as error:
+        made = dict.fromkeys((topic.name for topic in request.topics), error)
+    return CreateTopicsResponse(
+        throttle_time_ms=0,
+        topics=[
+            _result(admin, session, topic.name, refused.get(topic.name) or made[topic.name])
+            for topic in request.topics
+        ],
+    )
+
+
+def _refused(
+    admin: TopicAdmin, session: Session, topics: Iterable[CreatableTopic]
+) -> Iterable[tuple[str, ApiError]]:
+    may_all = session.authorize(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    seen = set()
+    for topic in topics:
+        if not admin.is_controller:
+            yield topic.name, ApiError(ErrorCode.NOT_CONTROLLER)
+        elif topic.name in seen:
+            message = "Found multiple entries for this topic."
+            yield topic.name, ApiError(ErrorCode.INVALID_REQUEST, message)
+        elif not may_all and not session.authorize(
+            AclOperation.CREATE, ResourceType.TOPIC, topic.name
+        ):
+            message = "Authorization failed."
+            yield topic.name, ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        seen.add(topic.name)
+
+
+def _wanted(topic: CreatableTopic) -> WantedTopic:
+    return WantedTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment={a.partition_index: tuple(a.broker_ids) for a in topic.assignments},
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    admin: TopicAdmin, session: Session, name: str, outcome: MadeTopic | ApiError
+) -> CreatableTopicResult:
+    if isinstance(outcome, ApiError):
+        return CreatableTopicResult(
+            name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
+        )
+    if not session.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        return CreatableTopicResult(
+            name=name,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=DEFAULT,
+            replication_factor=DEFAULT,
+            configs=None,
+        )
+    result = CreatableTopicResult(
+        name=name,
+        num_partitions=len(outcome.assignment),
+        replication_factor=len(outcome.assignment[0]),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in describe_topic(outcome.config, admin.config)
+        ],
+    )
+    if outcome.id is not None:
+        result.topic_id = outcome.id.bytes
+    return result

@@ -1,0 +1,140 @@
+"""DescribeConfigs (32), versions 1-4: options, their values, and where each comes from.
+
+Behaviour:
+    * Topics: Topic DescribeConfigs. Any broker answers; a broker's own options count where the
+      topic has none.
+    * Brokers: Cluster DescribeConfigs. The broker itself is asked; an empty name asks for what
+      is set for all brokers.
+    * Broker loggers (levels): as brokers, by id.
+    * Secrets, and what is set and not known, are told without their value.
+    * Each resource fails on its own.
+
+Versions:
+    v1  sources, synonyms    v3  types, documentation    v4  flexible
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.broker.config_admin import ConfigAdmin
+from odradek.broker.session import Session
+from odradek.config.describe import ConfigEntry, Source
+from odradek.config.dynamic import is_per_broker
+from odradek.config.option import Type
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+
+async def describe_configs(
+    admin: ConfigAdmin, session: Session, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Answer for every resource."""
+    response = DescribeConfigsResponse(throttle_time_ms=0)
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            check_may(session, resource.resource_type, resource.resource_name, describe=True)
+            entries = await _entries(admin, resource)
+        except ApiError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        else:
+            result.configs = [
+                _told(
+                    entry,
+                    synonyms=request.include_synonyms,
+                    documentation=request.include_documentation,
+                )
+                for entry in entries
+            ]
+        response.results.append(result)
+    return response
+
+
+def check_may(session: Session, resource_type: int, name: str, *, describe: bool) -> None:
+    """Whether this peer may describe (or alter) the options of a resource.
+
+    Raises:
+        ApiError: it may not, or such things have no options.
+    """
+    operation = AclOperation.DESCRIBE_CONFIGS if describe else AclOperation.ALTER_CONFIGS
+    if resource_type == TOPIC:
+        if not session.authorize(operation, ResourceType.TOPIC, name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    elif resource_type in (BROKER, BROKER_LOGGER):
+        if not session.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def check_logger_broker(admin: ConfigAdmin, resource: str) -> None:
+    """Refuse to speak of another broker's loggers.
+
+    Raises:
+        ApiError: the resource is not this broker.
+    """
+    if not resource:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    is_per_broker(resource, admin.config)
+
+
+async def _entries(admin: ConfigAdmin, resource: DescribeConfigsResource) -> Sequence[ConfigEntry]:
+    names, name = resource.configuration_keys, resource.resource_name
+    if resource.resource_type == TOPIC:
+        return await admin.describe_topic(name, names)
+    if resource.resource_type == BROKER:
+        return admin.describe_broker(name, names)
+    check_logger_broker(admin, name)
+    return [
+        _level(logger, level)
+        for logger, level in admin.loggers.levels().items()
+        if names is None or logger in names
+    ]
+
+
+def _level(logger: str, level: str) -> ConfigEntry:
+    return ConfigEntry(
+        name=logger,
+        value=level,
+        read_only=False,
+        source=Source.DYNAMIC_BROKER_LOGGER,
+        sensitive=False,
+        synonyms=(),
+        type=Type.STRING,
+        documentation="",
+    )
+
+
+def _told(
+    entry: ConfigEntry, *, synonyms: bool, documentation: bool
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source)
+            for s in entry.synonyms
+        ]
+        if synonyms
+        else [],
+        config_type=entry.type,
+        documentation=entry.documentation if documentation else None,
+    )

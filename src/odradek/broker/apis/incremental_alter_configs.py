@@ -1,0 +1,107 @@
+"""IncrementalAlterConfigs (44), versions 0-1: single options set, deleted, appended to, shortened.
+
+Behaviour:
+    * Topics: Topic AlterConfigs, any broker. Brokers: Cluster AlterConfigs, the broker itself; an
+      empty name means all brokers. Broker loggers: the broker itself; set and delete only.
+    * What a resource has set after the change is checked as a whole before it is stored.
+    * Each resource succeeds or fails on its own; one that is named twice is not changed at all.
+    * Answered when this broker goes by what it stored.
+
+Versions:
+    v1  flexible
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from odradek.broker.apis.describe_configs import (
+    BROKER,
+    TOPIC,
+    check_logger_broker,
+    check_may,
+)
+from odradek.broker.config_admin import ConfigAdmin
+from odradek.broker.session import Session
+from odradek.config.dynamic import Alteration, Operation, alter_broker, alter_topic, is_per_broker
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def incremental_alter_configs(
+    admin: ConfigAdmin, session: Session, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Answer for every resource."""
+    response = IncrementalAlterConfigsResponse(throttle_time_ms=0)
+    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    for resource in request.resources:
+        key = resource.resource_type, resource.resource_name
+        told = AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1])
+        try:
+            check_may(session, *key, describe=False)
+            check_once(times[key])
+            await _alter(admin, resource, validate_only=request.validate_only)
+        except ApiError as error:
+            told.error_code = error.code
+            told.error_message = error.message
+        response.responses.append(told)
+    return response
+
+
+def check_once(times: int) -> None:
+    """Refuse a resource that a request names more than once.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    if times > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+async def _alter(
+    admin: ConfigAdmin, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    name = resource.resource_name
+    alterations = [Alteration(c.config_operation, c.name, c.value) for c in resource.configs]
+    if resource.resource_type == TOPIC:
+        await admin.alter_topic(
+            name,
+            lambda stored: alter_topic(name, stored, alterations, admin.config),
+            validate_only=validate_only,
+        )
+    elif resource.resource_type == BROKER:
+        own = is_per_broker(name, admin.config)
+        await admin.alter_broker(
+            name,
+            lambda current: alter_broker(alterations, current, per_broker=own),
+            validate_only=validate_only,
+        )
+    else:
+        check_logger_broker(admin, name)
+        _alter_levels(admin, alterations, validate_only=validate_only)
+
+
+def _alter_levels(
+    admin: ConfigAdmin, alterations: Sequence[Alteration], *, validate_only: bool
+) -> None:
+    levels = {}
+    for operation, logger, level in alterations:
+        if operation == Operation.SET:
+            levels[logger] = level
+        elif operation == Operation.DELETE:
+            levels[logger] = None
+        else:
+            names = {int(known): known.name for known in Operation}
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{names.get(operation, operation)} operation is not allowed for the "
+                "BROKER_LOGGER resource",
+            )
+    admin.loggers.check(levels)
+    if not validate_only:
+        for logger, level in levels.items():
+            admin.loggers.set(logger, level)

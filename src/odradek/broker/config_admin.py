@@ -1,0 +1,191 @@
+"""Options of topics and brokers described and changed: what any broker does when an admin asks.
+
+A change is checked against what stands, written with a notice in one transaction - if nobody
+wrote meanwhile, else it is judged again on what stands then - and answered when this broker
+goes by it. A broker's own options are changed by asking that broker.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.topic_admin import store_errors_told
+from odradek.config.broker import BrokerConfig
+from odradek.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_default,
+    describe_topic,
+)
+from odradek.config.dynamic import is_per_broker, usable
+from odradek.coord.layout import sequence_number
+from odradek.coord.layout_config import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    ConfigEntity,
+    broker_entity,
+    decode_config,
+    encode_config,
+    encode_config_change,
+    topic_entity,
+)
+from odradek.coord.store import Create, MultiError, SetData, Store
+from odradek.model.clock import Clock
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import topic_name_problem
+
+_ATTEMPTS: Final = 5
+_EFFECT_MS_MAX: Final = 5_000
+
+# From what is set to what is to be set.
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+BrokerChange = Callable[[BrokerConfig], dict[str, str]]
+
+
+class LoggerLevels(Protocol):
+    """The levels of this broker's loggers."""
+
+    def levels(self) -> Mapping[str, str]:
+        """By name, with Kafka's words for levels."""
+
+    def check(self, levels: Mapping[str, str | None]) -> None:
+        """Refuse loggers or levels that there are not.
+
+        Raises:
+            ApiError: which, and why.
+        """
+
+    def set(self, logger: str, level: str | None) -> None:
+        """Give a logger a level, or (None) its parent's."""
+
+
+class ConfigAdmin:
+    """The admin of options on one broker. `wait_handled` is `DynamicConfig`'s."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        metadata: MetadataCache,
+        config: Callable[[], BrokerConfig],
+        loggers: LoggerLevels,
+        clock: Clock,
+        wait_handled: Callable[[int, int], Awaitable[bool]],
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._config = config
+        self.loggers = loggers
+        self._clock = clock
+        self._wait_handled = wait_handled
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's options, as they are now."""
+        return self._config()
+
+    # -------------------------------------------------------------------------- describe
+
+    async def describe_topic(self, topic: str, names: Sequence[str] | None) -> list[ConfigEntry]:
+        """A topic's options.
+
+        Raises:
+            ApiError: there is no such topic.
+        """
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if topic not in self._metadata.topics:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        with store_errors_told():
+            overrides, _ = await self._read(topic_entity(topic))
+        return describe_topic(self.config.topic(overrides), self.config, names)
+
+    def describe_broker(self, resource: str, names: Sequence[str] | None) -> list[ConfigEntry]:
+        """The options of this broker, or (no resource) what is set for all brokers.
+
+        Raises:
+            ApiError: another broker has to be asked.
+        """
+        if is_per_broker(resource, self.config):
+            return describe_broker(self.config, names)
+        return describe_broker_default(self.config, names)
+
+    # ----------------------------------------------------------------------------- alter
+
+    async def alter_topic(self, topic: str, change: Change, *, validate_only: bool) -> None:
+        """Change a topic's options.
+
+        Raises:
+            ApiError: there is no such topic, or it cannot have them.
+        """
+        if not topic:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        if topic not in self._metadata.topics:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+            )
+        await self._alter(topic_entity(topic), change, validate_only=validate_only)
+
+    async def alter_broker(
+        self, resource: str, change: BrokerChange, *, validate_only: bool
+    ) -> None:
+        """Change this broker's options, or (no resource) those for all brokers.
+
+        Raises:
+            ApiError: another broker has to be asked, or it cannot have them.
+        """
+        own = is_per_broker(resource, self.config)
+        entity = broker_entity(self.config.broker_id if own else None)
+
+        def changed(stored: Mapping[str, str]) -> dict[str, str]:
+            # As it is stored, which another broker may have written a moment ago.
+            present, _ = usable(stored, per_broker=own)
+            current = self.config.with_dynamic(
+                dynamic=present if own else self.config.dynamic,
+                dynamic_default=self.config.dynamic_default if own else present,
+            )
+            return change(current)
+
+        await self._alter(entity, changed, validate_only=validate_only)
+
+    async def _alter(self, entity: ConfigEntity, change: Change, *, validate_only: bool) -> None:
+        with store_errors_told():
+            for _ in range(_ATTEMPTS):
+                stored, version = await self._read(entity)
+                data = encode_config(change(stored))
+                if validate_only:
+                    return
+                write = Create(entity.path, data)
+                notice = Create(
+                    f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}",
+                    encode_config_change(entity),
+                    sequential=True,
+                )
+                try:
+                    _, path = await self._store.multi(
+                        [
+                            write if version is None else SetData(entity.path, data, version),
+                            notice,
+                        ]
+                    )
+                except MultiError:
+                    continue  # somebody wrote meanwhile
+                assert isinstance(path, str), path
+                await self._until_in_effect(path)
+                return
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{entity.path} was written {_ATTEMPTS} times meanwhile"
+        )
+
+    async def _until_in_effect(self, notice: str) -> None:
+        number = sequence_number(notice.rpartition("/")[2], CONFIG_CHANGE_PREFIX)
+        assert number is not None, notice
+        await self._wait_handled(number, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
+
+    async def _read(self, entity: ConfigEntity) -> tuple[dict[str, str], int | None]:
+        """What an entity has set, and in which version of its node (None: there is none)."""
+        (node,) = await self._store.get_many([entity.path])
+        if node is None:
+            return {}, None
+        return decode_config(entity.path, node[0]), node[1].version

@@ -1,0 +1,193 @@
+"""Options that change while the broker runs: of topics, of this broker, of all brokers.
+
+They stand in the store; a notice under `/config/changes` tells every broker whose have changed.
+Each handles the notices above the last one it has seen, reads the entity again, and hands
+what it says now to whoever goes by it. Notices older than fifteen minutes are removed.
+
+A topic that is new to this broker has no notice: `learn` reads its options when it comes.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+from odradek.coord.layout import sequence_number
+from odradek.coord.layout_config import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    ConfigEntity,
+    broker_entity,
+    decode_config,
+    decode_config_change,
+    topic_entity,
+)
+from odradek.coord.store import (
+    BadVersionError,
+    ConnectionLostError,
+    NoNodeError,
+    SessionExpiredError,
+    Stat,
+    Store,
+)
+from odradek.coord.znode import CorruptNodeError
+from odradek.model.clock import Clock
+
+NOTICE_AGE_MS_MAX: Final = 15 * 60 * 1000
+SLICE: Final = 250  # entities read before others may run
+_PAUSE_SECONDS: Final = 0.1
+
+Overrides = Mapping[str, str]
+
+
+class ConfigListener(Protocol):
+    """Who goes by the options."""
+
+    def topic_config(self, topic: str, overrides: Overrides) -> None:
+        """A topic's own options are these now."""
+
+    def broker_config(self, dynamic: Overrides, dynamic_default: Overrides) -> None:
+        """What is set for this broker, and for all brokers, is this now."""
+
+    def note(self, text: str) -> None:
+        """Something an operator may want to know."""
+
+
+class DynamicConfig:
+    """One broker's eye on the configuration in the store."""
+
+    def __init__(
+        self, store: Store, *, broker_id: int, clock: Clock, listener: ConfigListener
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._listener = listener
+        self._brokers = (broker_entity(broker_id), broker_entity(None))
+        self._seen = -1  # the number of the last notice handled
+        self._something = asyncio.Event()
+        self._handled = asyncio.Condition()
+        self._watch = self._something.set  # one object: a watcher that is set twice is told once
+
+    async def load(self) -> None:
+        """Read everything, and begin to watch; again after a session was lost.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        # The notices first: what changes while we read is then read once more.
+        numbers = await self._notices()
+        await self._read_brokers()
+        topics = iter(await self._store.children("/config/topics"))
+        while chunk := tuple(islice(topics, SLICE)):
+            await self.learn(chunk)
+            await asyncio.sleep(0)
+        await self._have_seen(numbers)
+
+    async def learn(self, topics: Sequence[str]) -> None:
+        """Read the options of topics that are new to this broker."""
+        paths = [topic_entity(topic).path for topic in topics]
+        nodes = await self._store.get_many(paths)
+        for topic, path, node in zip(topics, paths, nodes, strict=True):
+            overrides = self._decode(path, node)
+            if overrides is not None:
+                self._listener.topic_config(topic, overrides)
+
+    async def run(self) -> None:
+        """Handle notices as they come, until cancelled."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            try:
+                await self._handle()
+            except SessionExpiredError:
+                continue  # `load` is called when there is another
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                self._something.set()
+
+    async def wait_handled(self, number: int, deadline_ms: int) -> bool:
+        """Wait until a notice has had its effect here; False if the time is up before."""
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        try:
+            async with asyncio.timeout(max(0, left_ms) / 1000), self._handled:
+                await self._handled.wait_for(lambda: self._seen >= number)
+        except TimeoutError:
+            return self._seen >= number
+        return True
+
+    # --------------------------------------------------------------------------- notices
+
+    async def _notices(self) -> dict[int, str]:
+        """The paths of the notices there are, by number; watched for more."""
+        try:
+            names = await self._store.children(CONFIG_CHANGES, self._watch)
+        except NoNodeError:
+            return {}
+        numbered = ((sequence_number(name, CONFIG_CHANGE_PREFIX), name) for name in names)
+        return {n: f"{CONFIG_CHANGES}/{name}" for n, name in numbered if n is not None}
+
+    async def _handle(self) -> None:
+        notices = await self._notices()
+        new = {number: notices[number] for number in sorted(notices) if number > self._seen}
+        nodes = await self._store.get_many(list(notices.values()))
+        by_path = dict(zip(notices.values(), nodes, strict=True))
+        changed: dict[ConfigEntity, None] = {}
+        for path in new.values():
+            entity = self._entity(path, by_path[path])
+            if entity is not None:
+                changed[entity] = None
+        await self._read(changed)
+        await self._have_seen(new)
+        await self._purge(by_path)
+
+    async def _have_seen(self, numbers: Iterable[int]) -> None:
+        async with self._handled:
+            self._seen = max([self._seen, *numbers])
+            self._handled.notify_all()
+
+    def _entity(self, path: str, node: tuple[bytes | None, Stat] | None) -> ConfigEntity | None:
+        if node is None:
+            return None  # so old that another broker has removed it
+        try:
+            return decode_config_change(path, node[0])
+        except CorruptNodeError as error:
+            self._listener.note(str(error))
+            return None
+
+    async def _purge(self, notices: Mapping[str, tuple[bytes | None, Stat] | None]) -> None:
+        too_old = self._clock.wall_ms() - NOTICE_AGE_MS_MAX
+        for path, node in notices.items():
+            if node is not None and node[1].created_ms < too_old:
+                try:
+                    await self._store.delete(path)
+                except (NoNodeError, BadVersionError):
+                    continue  # another broker was faster
+
+    # -------------------------------------------------------------------------- entities
+
+    async def _read(self, changed: Iterable[ConfigEntity]) -> None:
+        topics = []
+        for entity in changed:
+            ((kind, name), *more) = entity.levels
+            if kind == "topics" and name is not None and not more:
+                topics.append(name)
+            elif entity in self._brokers:
+                await self._read_brokers()
+        if topics:
+            await self.learn(topics)
+
+    async def _read_brokers(self) -> None:
+        paths = [entity.path for entity in self._brokers]
+        own, default = map(self._decode, paths, await self._store.get_many(paths))
+        if own is not None and default is not None:
+            self._listener.broker_config(own, default)
+
+    def _decode(self, path: str, node: tuple[bytes | None, Stat] | None) -> dict[str, str] | None:
+        """What an entity has set; None if that cannot be read, and so stays as it was."""
+        if node is None:
+            return {}
+        try:
+            return decode_config(path, node[0])
+        except CorruptNodeError as error:
+            self._listener.note(str(error))
+            return None

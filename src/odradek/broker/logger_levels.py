@@ -1,0 +1,74 @@
+"""The levels of this process's loggers, under Kafka's words for them.
+
+TRACE, which Python has not, is level 5. Loggers are the process's, not a broker's: brokers that
+share a process share their levels.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.model.errors import ApiError, ErrorCode
+
+ROOT: Final = "root"
+_PREFIX: Final = "odradek"
+_TRACE: Final = 5
+_LEVELS: Final[Mapping[str, int]] = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": _TRACE,
+}
+
+
+class ProcessLoggers:
+    """Python's loggers of this package, and the root."""
+
+    def levels(self) -> Mapping[str, str]:
+        """By name, the effective level of each."""
+        return {name: _word(_logger(name).getEffectiveLevel()) for name in self._names()}
+
+    def check(self, levels: Mapping[str, str | None]) -> None:
+        """Refuse levels that do not exist, and loggers that do not.
+
+        Raises:
+            ApiError: INVALID_CONFIG, or INVALID_REQUEST for a root without a level.
+        """
+        known = self._names()
+        for name, level in levels.items():
+            if name not in known:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+            if level is None and name == ROOT:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Removing the log level of the {ROOT} logger is not allowed",
+                )
+            if level is not None and level not in _LEVELS:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Cannot set the log level of {name} to {level} as it is not a supported log "
+                    f"level. Valid log levels are {', '.join(sorted(_LEVELS))}",
+                )
+
+    def set(self, logger: str, level: str | None) -> None:
+        """Give a logger a level, or (None) its parent's."""
+        _logger(logger).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+
+    def _names(self) -> list[str]:
+        ours = sorted(
+            name
+            for name in logging.root.manager.loggerDict
+            if name == _PREFIX or name.startswith(f"{_PREFIX}.")
+        )
+        return [ROOT, *ours]
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
+
+
+def _word(level: int) -> str:
+    """The finest of Kafka's levels that lets pass no more than this one."""
+    return next((word for word, number in _LEVELS.items() if level >= number), "TRACE")
