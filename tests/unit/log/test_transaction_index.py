@@ -25,7 +25,8 @@ ENTRIES = [
         pytest.param(20, 21, [1, 2], True, id="the marker itself counts"),
         pytest.param(21, 35, [2], True, id="one ended before"),
         pytest.param(31, 40, [], True, id="between"),
-        pytest.param(45, 60, [3], False, id="the next segment may know more"),
+        pytest.param(45, 51, [3], True, id="all was decided up to the end"),
+        pytest.param(45, 52, [3], False, id="the next segment may know more"),
     ],
 )
 def test_what_reaches_into_a_range(fetch_offset, end_offset, producers, complete):

@@ -132,9 +132,9 @@ def test_the_codec_of_a_topic_is_found_by_its_name():
 GIB = 1 << 30
 
 
-def gzip_bomb():
-    member = zlib.compress(bytes(4 << 20), level=9, wbits=31)
-    return member * 256  # 1 MiB that stands for 1 GiB
+def gzip_bomb(member_bytes):
+    member = zlib.compress(bytes(member_bytes), level=9, wbits=31)
+    return member * (GIB // member_bytes)  # 1 MiB that stands for 1 GiB
 
 
 def zstd_bomb():
@@ -169,7 +169,8 @@ def xerial_bomb():
 @pytest.mark.parametrize(
     ("codec", "bomb"),
     [
-        pytest.param(Codec.GZIP, gzip_bomb(), id="gzip"),
+        pytest.param(Codec.GZIP, gzip_bomb(4 << 20), id="gzip"),
+        pytest.param(Codec.GZIP, gzip_bomb(1 << 20), id="gzip in small members"),
         pytest.param(Codec.ZSTD, zstd_bomb(), id="zstd"),
         pytest.param(Codec.ZSTD, zstd_claim(), id="zstd that says so"),
         pytest.param(Codec.LZ4, lz4_bomb(with_size=False), id="lz4"),
@@ -197,9 +198,10 @@ def test_snappy_that_could_not_be_so_long_is_refused_below_the_limit():
         decompress(Codec.SNAPPY, snappy_claim(), 2 * GIB)
 
 
-def test_lz4_that_claims_a_size_beyond_what_its_bytes_could_hold_is_refused():
-    frame = bytearray(lz4.frame.compress(b"x" * 100, store_size=True))
-    frame[6:14] = (1 << 62).to_bytes(8, "little")
+@pytest.mark.parametrize("claimed", [1 << 62, 1 << 36, 1 << 20])
+def test_lz4_that_claims_a_size_beyond_what_its_bytes_could_hold_is_refused(claimed):
+    compressor = lz4.frame.LZ4FrameCompressor()
+    frame = compressor.begin(source_size=claimed) + compressor.compress(b"x" * 100)
 
-    with pytest.raises(DecompressionError):
+    with pytest.raises(DecompressionError, match="more than"):
         decompress(Codec.LZ4, frame, 1 << 63)

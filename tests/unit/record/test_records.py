@@ -76,6 +76,7 @@ WHOLE = (0, 0, 1, b"k", 1, b"v", 0)
         pytest.param(record_of(0, 0, -1, -1, -1), 1, id="negative header count"),
         pytest.param(record_of(0, 0, -1, -1, 1 << 30), 1, id="header count beyond the end"),
         pytest.param(record_of(0, 0, -1, -1, 1, -1, -1), 1, id="header without a key"),
+        pytest.param(record_of(0, 0, -1, -1, 1, -1), 1, id="header that is read twice"),
         pytest.param(record_of(0, 0, -1, -1, 1, 0, -2), 1, id="negative header value length"),
         pytest.param(record_of(0, 0, -1, -1, 1, 0, 9), 1, id="header value beyond the end"),
         pytest.param(record_of(0, b"\xff" * 5 + b"\1", -1, -1, 0), 1, id="overlong varint"),
@@ -93,3 +94,11 @@ def test_damage_inside_is_named_and_never_an_index_error(body, count):
 def test_a_batch_longer_than_its_bytes_is_damage():
     with pytest.raises(InvalidRecordError, match="batch of 69 bytes in 68"):
         list(iter_records(build_batch([Record(None, b"v", 1)])[:-1]))
+
+
+def test_a_record_that_reaches_beyond_the_end_is_not_given_out_first():
+    header = read_header(build_batch([]))._replace(record_count=1)
+    batch = assemble(header, record_of(0, 0, -1, -1, 1, 0, 9, length=17))
+
+    with pytest.raises(InvalidRecordError):
+        next(iter_records(batch))
