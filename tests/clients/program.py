@@ -4,6 +4,7 @@ import base64
 import json
 import pathlib
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -49,3 +50,13 @@ def record_out(
         "value": to_text(value),
         "headers": [[name, to_text(data)] for name, data in headers or ()],
     }
+
+
+def until(wanted: Any, look: Callable[[], Any], *, within_s: float = 10.0) -> Any:
+    """What `look` sees, looking again until it is what is wanted or the time is over."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        seen = look()
+        if seen == wanted or time.monotonic() > deadline_s:
+            return seen
+        time.sleep(0.05)

@@ -4,54 +4,15 @@ Seven client libraries in eight programs (the Java client in two versions) are g
 plan; see `rounds.py`. A program runs once and its rounds are judged one by one.
 """
 
-import pathlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-import fetch
 import pytest
 import rounds
 from harness import Cluster, run_program
+from programs import CLIENTS, each_client
 
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-def python_program(name: str) -> list[str]:
-    return [sys.executable, str(HERE / name / "client.py")]
-
-
-def java_program(line: str) -> list[str]:
-    return fetch.java_class(line, HERE / "java" / "Client.java")
-
-
-def go_program(name: str) -> list[str]:
-    return [str(fetch.go_program(HERE / name))]
-
-
-def node_program(name: str) -> list[str]:
-    modules = fetch.node_modules(HERE / name)
-    return ["env", f"NODE_PATH={modules}", "node", str(HERE / name / "client.js")]
-
-
-CLIENTS: dict[str, Callable[[], list[str]]] = {
-    "librdkafka": lambda: python_program("librdkafka"),
-    "kafka_python": lambda: python_program("kafka_python"),
-    "aiokafka": lambda: python_program("aiokafka"),
-    "java_3.9": lambda: java_program("3.9"),
-    "java_4": lambda: java_program("4"),
-    "franz_go": lambda: go_program("franz_go"),
-    "sarama": lambda: go_program("sarama"),
-    "kafkajs": lambda: node_program("kafkajs"),
-}
-MARKS = {
-    "java_3.9": [pytest.mark.jvm],
-    "java_4": [pytest.mark.jvm],
-    "franz_go": [pytest.mark.go],
-    "sarama": [pytest.mark.go],
-    "kafkajs": [pytest.mark.node],
-}
 # These clients refuse to send what the protocol allows.
 WITHOUT_NULL_HEADER_VALUES = {"kafka_python", "kafkajs"}
 
@@ -86,9 +47,7 @@ def reports(
 
 
 @pytest.mark.parametrize("name", [str(each) for each in rounds.all_rounds("")])
-@pytest.mark.parametrize(
-    "client", [pytest.param(name, marks=MARKS.get(name, [])) for name in CLIENTS]
-)
+@pytest.mark.parametrize("client", each_client())
 def test_every_record_written_is_read_back_unchanged(
     reports: Callable[[str], dict[str, tuple[rounds.Round, dict[str, Any]]]],
     client: str,

@@ -3,11 +3,14 @@
 import asyncio
 import pathlib
 import sys
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -79,5 +82,72 @@ async def consume(bootstrap: str, topic: str, partitions: int, count: int) -> di
     return {"read": read, "ends": ends}
 
 
+def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    return asyncio.run(administer_one(bootstrap, plan))
+
+
+async def administer_one(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, first = plan["topic"], TopicPartition(plan["topic"], 0)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await consumer.start()
+
+    async def partitions() -> int:
+        (described,) = await admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    async def retention() -> str:
+        (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        (resource,) = answer.resources
+        return str({entry[0]: entry[1] for entry in resource[4]}["retention.ms"])
+
+    async def listed() -> bool:
+        return topic in await admin.list_topics()
+
+    async def earliest() -> int:
+        return int((await consumer.beginning_offsets([first]))[first])
+
+    config = {"retention.ms": plan["retention"]}
+    await admin.create_topics([NewTopic(topic, plan["partitions"], 1, topic_configs=config)])
+    cluster = await admin.describe_cluster()
+    report = {
+        "brokers": [broker["node_id"] for broker in cluster["brokers"]],
+        "created": await until_async(plan["partitions"], partitions),
+        "config": await retention(),
+        "listed": await until_async(True, listed),
+    }
+    change = {"retention.ms": plan["altered"]}
+    await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, change)])
+    report["altered"] = await until_async(plan["altered"], retention)
+    await admin.create_partitions({topic: NewPartitions(plan["extended"])})
+    report["extended"] = await until_async(plan["extended"], partitions)
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for timestamp_ms in plan["timestamps"]:
+        await producer.send_and_wait(topic, b"value", partition=0, timestamp_ms=timestamp_ms)
+    await producer.stop()
+    found = (await consumer.offsets_for_times({first: plan["lookup"]}))[first]
+    report["offset_at"] = found.offset
+    await admin.delete_records({first: RecordsToDelete(before_offset=plan["delete_before"])})
+    report["earliest"] = await until_async(plan["delete_before"], earliest)
+    report["latest"] = (await consumer.end_offsets([first]))[first]
+    await admin.delete_topics([topic])
+    report["listed_after"] = await until_async(False, listed)
+    await consumer.stop()
+    await admin.close()
+    return report
+
+
+async def until_async(wanted: Any, look: Callable[[], Awaitable[Any]]) -> Any:
+    deadline_s = time.monotonic() + 10.0
+    while True:
+        seen = await look()
+        if seen == wanted or time.monotonic() > deadline_s:
+            return seen
+        await asyncio.sleep(0.05)
+
+
 if __name__ == "__main__":
-    main(f"aiokafka {aiokafka.__version__}", {"round_trips": round_trips})
+    scenarios = {"round_trips": round_trips, "administer": administer}
+    main(f"aiokafka {aiokafka.__version__}", scenarios)

@@ -53,6 +53,10 @@ func main() {
 			reports = append(reports, roundTrip(bootstrap, asked))
 		}
 		out["rounds"] = reports
+	case "administer":
+		var plan administration
+		check(json.Unmarshal(text, &plan))
+		administer(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -142,6 +146,92 @@ func consume(ctx context.Context, bootstrap string, asked round) []record {
 		})
 	}
 	return read
+}
+
+type administration struct {
+	Topic        string  `json:"topic"`
+	Partitions   int32   `json:"partitions"`
+	Retention    string  `json:"retention"`
+	Altered      string  `json:"altered"`
+	Extended     int     `json:"extended"`
+	Timestamps   []int64 `json:"timestamps"`
+	Lookup       int64   `json:"lookup"`
+	DeleteBefore int64   `json:"delete_before"`
+}
+
+func administer(bootstrap string, plan administration, report map[string]any) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	check(err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	partitions := func() any {
+		topics, err := admin.ListTopics(ctx, plan.Topic)
+		check(err)
+		return len(topics[plan.Topic].Partitions)
+	}
+	retention := func() any {
+		all, err := admin.DescribeTopicConfigs(ctx, plan.Topic)
+		check(err)
+		for _, config := range all[0].Configs {
+			if config.Key == "retention.ms" {
+				return *config.Value
+			}
+		}
+		return nil
+	}
+	listed := func() any {
+		topics, err := admin.ListTopics(ctx)
+		check(err)
+		return topics.Has(plan.Topic)
+	}
+	offset := func(all kadm.ListedOffsets, err error) int64 {
+		check(err)
+		found, _ := all.Lookup(plan.Topic, 0)
+		check(found.Err)
+		return found.Offset
+	}
+	_, err = admin.CreateTopic(ctx, plan.Partitions, 1, map[string]*string{"retention.ms": &plan.Retention}, plan.Topic)
+	check(err)
+	brokers, err := admin.ListBrokers(ctx)
+	check(err)
+	report["brokers"] = brokers.NodeIDs()
+	report["created"] = until(int(plan.Partitions), partitions)
+	report["config"] = retention()
+	report["listed"] = until(true, listed)
+	_, err = admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &plan.Altered}}, plan.Topic)
+	check(err)
+	report["altered"] = until(plan.Altered, retention)
+	_, err = admin.UpdatePartitions(ctx, plan.Extended, plan.Topic)
+	check(err)
+	report["extended"] = until(plan.Extended, partitions)
+	for _, timestamp := range plan.Timestamps {
+		r := &kgo.Record{Topic: plan.Topic, Partition: 0, Value: []byte("value"), Timestamp: time.UnixMilli(timestamp)}
+		check(client.ProduceSync(ctx, r).FirstErr())
+	}
+	report["offset_at"] = offset(admin.ListOffsetsAfterMilli(ctx, plan.Lookup, plan.Topic))
+	before := kadm.Offsets{}
+	before.Add(kadm.Offset{Topic: plan.Topic, Partition: 0, At: plan.DeleteBefore})
+	_, err = admin.DeleteRecords(ctx, before)
+	check(err)
+	earliest := func() any { return offset(admin.ListStartOffsets(ctx, plan.Topic)) }
+	report["earliest"] = until(plan.DeleteBefore, earliest)
+	report["latest"] = offset(admin.ListEndOffsets(ctx, plan.Topic))
+	_, err = admin.DeleteTopic(ctx, plan.Topic)
+	check(err)
+	report["listed_after"] = until(false, listed)
+}
+
+func until(wanted any, look func() any) any {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		seen := look()
+		if seen == wanted || time.Now().After(deadline) {
+			return seen
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func headerBytes(value any) []byte {

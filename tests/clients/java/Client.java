@@ -9,15 +9,23 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -37,6 +45,7 @@ public class Client {
                 ArrayNode rounds = report.putArray("rounds");
                 for (JsonNode round : plan.get("rounds")) rounds.add(roundTrip(args[0], round));
             }
+            case "administer" -> administer(args[0], plan, report);
             default -> throw new IllegalArgumentException("no scenario " + args[1]);
         }
         System.out.println(JSON.writeValueAsString(report));
@@ -98,6 +107,58 @@ public class Client {
             }
             ObjectNode ends = seen.putObject("ends");
             consumer.endOffsets(assigned).forEach((p, end) -> ends.put(String.valueOf(p.partition()), end));
+        }
+    }
+
+    static void administer(String bootstrap, JsonNode plan, ObjectNode report) throws Exception {
+        String topic = plan.get("topic").asText();
+        TopicPartition first = new TopicPartition(topic, 0);
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            Callable<Object> partitions = () ->
+                admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+            Callable<Object> retention = () ->
+                admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value();
+            Callable<Object> listed = () -> admin.listTopics().names().get().contains(topic);
+            NewTopic created = new NewTopic(topic, plan.get("partitions").asInt(), (short) 1);
+            created.configs(Map.of("retention.ms", plan.get("retention").asText()));
+            admin.createTopics(List.of(created)).all().get();
+            ArrayNode brokers = report.putArray("brokers");
+            for (Node broker : admin.describeCluster().nodes().get()) brokers.add(broker.id());
+            report.putPOJO("created", until(plan.get("partitions").asInt(), partitions));
+            report.putPOJO("config", retention.call());
+            report.putPOJO("listed", until(true, listed));
+            ConfigEntry entry = new ConfigEntry("retention.ms", plan.get("altered").asText());
+            admin.incrementalAlterConfigs(
+                Map.of(resource, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all().get();
+            report.putPOJO("altered", until(plan.get("altered").asText(), retention));
+            admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(plan.get("extended").asInt()))).all().get();
+            report.putPOJO("extended", until(plan.get("extended").asInt(), partitions));
+            Map<String, Object> config = Map.of("bootstrap.servers", bootstrap);
+            try (var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+                for (JsonNode timestamp : plan.get("timestamps"))
+                    producer.send(new ProducerRecord<>(topic, 0, timestamp.asLong(), null, new byte[5])).get();
+            }
+            report.put("offset_at", offset(admin, first, OffsetSpec.forTimestamp(plan.get("lookup").asLong())));
+            long before = plan.get("delete_before").asLong();
+            admin.deleteRecords(Map.of(first, RecordsToDelete.beforeOffset(before))).all().get();
+            report.putPOJO("earliest", until(before, () -> offset(admin, first, OffsetSpec.earliest())));
+            report.put("latest", offset(admin, first, OffsetSpec.latest()));
+            admin.deleteTopics(List.of(topic)).all().get();
+            report.putPOJO("listed_after", until(false, listed));
+        }
+    }
+
+    static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
+        return admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get().offset();
+    }
+
+    static Object until(Object wanted, Callable<Object> look) throws Exception {
+        long deadline = System.currentTimeMillis() + 10_000;
+        while (true) {
+            Object seen = look.call();
+            if (seen.equals(wanted) || System.currentTimeMillis() > deadline) return seen;
+            Thread.sleep(50);
         }
     }
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import NewTopic
+from kafka.admin import (
+    ConfigResource,
+    ConfigResourceType,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+)
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes
+from program import headers_in, main, record_out, to_bytes, until
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -72,5 +79,50 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str
     return {"read": read, "ends": ends}
 
 
+def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, first = plan["topic"], TopicPartition(plan["topic"], 0)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    def partitions() -> int:
+        return len(admin.describe_topics([topic])[0]["partitions"])
+
+    def retention() -> str:
+        asked = [ConfigResource(ConfigResourceType.TOPIC, topic)]
+        return str(admin.describe_configs(asked)["topic"][topic]["retention.ms"]["value"])
+
+    def listed() -> bool:
+        return topic in admin.list_topics()
+
+    def offset(spec: Any) -> int:
+        return int(admin.list_partition_offsets({first: spec})[first].offset)
+
+    config = {"retention.ms": plan["retention"]}
+    admin.create_topics([NewTopic(topic, plan["partitions"], 1, topic_configs=config)])
+    report = {
+        "brokers": [broker["broker_id"] for broker in admin.describe_cluster()["brokers"]],
+        "created": until(plan["partitions"], partitions),
+        "config": retention(),
+        "listed": until(True, listed),
+    }
+    change = {"retention.ms": plan["altered"]}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, change)])
+    report["altered"] = until(plan["altered"], retention)
+    admin.create_partitions({topic: NewPartitions(plan["extended"])})
+    report["extended"] = until(plan["extended"], partitions)
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for timestamp_ms in plan["timestamps"]:
+        producer.send(topic, b"value", partition=0, timestamp_ms=timestamp_ms)
+    producer.close(30)
+    report["offset_at"] = offset(OffsetTimestamp(plan["lookup"]))
+    admin.delete_records({first: plan["delete_before"]})
+    report["earliest"] = until(plan["delete_before"], lambda: offset(OffsetSpec.EARLIEST))
+    report["latest"] = offset(OffsetSpec.LATEST)
+    admin.delete_topics([topic])
+    report["listed_after"] = until(False, listed)
+    admin.close()
+    return report
+
+
 if __name__ == "__main__":
-    main(f"kafka-python {kafka.__version__}", {"round_trips": round_trips})
+    scenarios = {"round_trips": round_trips, "administer": administer}
+    main(f"kafka-python {kafka.__version__}", scenarios)

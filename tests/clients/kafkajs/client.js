@@ -2,7 +2,7 @@
 "use strict";
 
 const fs = require("fs");
-const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkajs");
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 const SnappyCodec = require("kafkajs-snappy");
 const lz4 = require("lz4js");
 const { hash: xxh32 } = require("lz4js/xxh32");
@@ -128,14 +128,71 @@ function seen(partition, m) {
   };
 }
 
+async function administer(kafka, plan) {
+  const { topic } = plan;
+  const admin = kafka.admin();
+  await admin.connect();
+  const partitions = async () => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length;
+  const listed = async () => (await admin.listTopics()).includes(topic);
+  const retention = async () => {
+    const asked = { type: ConfigResourceTypes.TOPIC, name: topic, configNames: ["retention.ms"] };
+    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [asked] });
+    return resources[0].configEntries[0].configValue;
+  };
+  const first = async () => (await admin.fetchTopicOffsets(topic)).find(({ partition }) => partition === 0);
+  const setting = (value) => [{ name: "retention.ms", value }];
+  const created = { topic, numPartitions: plan.partitions, replicationFactor: 1 };
+  await admin.createTopics({ topics: [{ ...created, configEntries: setting(plan.retention) }] });
+  const report = {
+    brokers: (await admin.describeCluster()).brokers.map(({ nodeId }) => nodeId),
+    created: await until(plan.partitions, partitions),
+    config: await retention(),
+    listed: await until(true, listed),
+  };
+  const changed = { type: ConfigResourceTypes.TOPIC, name: topic, configEntries: setting(plan.altered) };
+  await admin.alterConfigs({ validateOnly: false, resources: [changed] });
+  report.altered = await until(plan.altered, retention);
+  await admin.createPartitions({ topicPartitions: [{ topic, count: plan.extended }] });
+  report.extended = await until(plan.extended, partitions);
+  const producer = kafka.producer();
+  await producer.connect();
+  const messages = plan.timestamps.map((t) => ({ partition: 0, timestamp: String(t), value: "value" }));
+  await producer.send({ topic, messages });
+  await producer.disconnect();
+  const found = await admin.fetchTopicOffsetsByTimestamp(topic, plan.lookup);
+  report.offset_at = Number(found.find(({ partition }) => partition === 0).offset);
+  await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: String(plan.delete_before) }] });
+  report.earliest = await until(plan.delete_before, async () => Number((await first()).low));
+  report.latest = Number((await first()).high);
+  await admin.deleteTopics({ topics: [topic] });
+  report.listed_after = await until(false, listed);
+  await admin.disconnect();
+  return report;
+}
+
+async function until(wanted, look) {
+  const deadline = Date.now() + 10000;
+  for (;;) {
+    const seen = await look();
+    if (seen === wanted || Date.now() > deadline) return seen;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function roundTrips(kafka, plan) {
+  const rounds = [];
+  for (const asked of plan.rounds) rounds.push(await roundTrip(kafka, asked));
+  return { rounds };
+}
+
 async function main() {
   const [bootstrap, scenario, file] = process.argv.slice(2);
   const plan = JSON.parse(fs.readFileSync(file));
   await codecs();
   const kafka = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
-  const report = { client: `kafkajs ${require("kafkajs/package.json").version}`, rounds: [] };
-  if (scenario !== "round_trips") throw new Error(`no scenario ${scenario}`);
-  for (const asked of plan.rounds) report.rounds.push(await roundTrip(kafka, asked));
+  const scenarios = { round_trips: roundTrips, administer };
+  const client = `kafkajs ${require("kafkajs/package.json").version}`;
+  const report = { client, ...(await scenarios[scenario](kafka, plan)) };
   // Awaited, for process.exit() does not wait for a pipe.
   await new Promise((resolve) => process.stdout.write(JSON.stringify(report) + "\n", resolve));
 }

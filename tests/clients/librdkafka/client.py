@@ -7,12 +7,18 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+)
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-from program import headers_in, main, record_out, to_bytes
+from program import headers_in, main, record_out, to_bytes, until
 
 
 def round_trips(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -92,5 +98,55 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str
     return {"read": read, "ends": ends}
 
 
+def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, first = plan["topic"], TopicPartition(plan["topic"], 0)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+
+    def done(futures: dict[Any, Any]) -> Any:
+        (future,) = futures.values()
+        return future.result(30)
+
+    def partitions() -> int:
+        return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+    def retention() -> str:
+        return str(done(admin.describe_configs([resource]))["retention.ms"].value)
+
+    def listed() -> bool:
+        return topic in admin.list_topics(timeout=10).topics
+
+    def offset(spec: OffsetSpec) -> int:
+        return int(done(admin.list_offsets({first: spec})).offset)
+
+    config = {"retention.ms": plan["retention"]}
+    done(admin.create_topics([NewTopic(topic, plan["partitions"], 1, config=config)]))
+    report = {
+        "brokers": [broker.id for broker in admin.describe_cluster().result(30).nodes],
+        "created": until(plan["partitions"], partitions),
+        "config": retention(),
+        "listed": until(True, listed),
+    }
+    entry = ConfigEntry(
+        "retention.ms", plan["altered"], incremental_operation=AlterConfigOpType.SET
+    )
+    resource.add_incremental_config(entry)
+    done(admin.incremental_alter_configs([resource]))
+    report["altered"] = until(plan["altered"], retention)
+    done(admin.create_partitions([NewPartitions(topic, plan["extended"])]))
+    report["extended"] = until(plan["extended"], partitions)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for timestamp_ms in plan["timestamps"]:
+        producer.produce(topic, b"value", partition=0, timestamp=timestamp_ms)
+    assert producer.flush(30) == 0
+    report["offset_at"] = offset(OffsetSpec.for_timestamp(plan["lookup"]))
+    done(admin.delete_records([TopicPartition(topic, 0, plan["delete_before"])]))
+    report["earliest"] = until(plan["delete_before"], lambda: offset(OffsetSpec.earliest()))
+    report["latest"] = offset(OffsetSpec.latest())
+    done(admin.delete_topics([topic]))
+    return {**report, "listed_after": until(False, listed)}
+
+
 if __name__ == "__main__":
-    main(f"librdkafka {confluent_kafka.libversion()[0]}", {"round_trips": round_trips})
+    scenarios = {"round_trips": round_trips, "administer": administer}
+    main(f"librdkafka {confluent_kafka.libversion()[0]}", scenarios)

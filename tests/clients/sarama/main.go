@@ -51,6 +51,10 @@ func main() {
 			reports = append(reports, roundTrip(bootstrap, asked))
 		}
 		out["rounds"] = reports
+	case "administer":
+		var plan administration
+		check(json.Unmarshal(text, &plan))
+		administer(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -167,6 +171,98 @@ func consume(client sarama.Client, asked round) []record {
 		}
 	}
 	return read
+}
+
+type administration struct {
+	Topic        string  `json:"topic"`
+	Partitions   int32   `json:"partitions"`
+	Retention    string  `json:"retention"`
+	Altered      string  `json:"altered"`
+	Extended     int32   `json:"extended"`
+	Timestamps   []int64 `json:"timestamps"`
+	Lookup       int64   `json:"lookup"`
+	DeleteBefore int64   `json:"delete_before"`
+}
+
+func administer(bootstrap string, plan administration, report map[string]any) {
+	c := config(round{Codec: "none", Acks: "all"})
+	client, err := sarama.NewClient([]string{bootstrap}, c)
+	check(err)
+	defer client.Close()
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	check(err)
+	partitions := func() any {
+		topics, err := admin.DescribeTopics([]string{plan.Topic})
+		check(err)
+		return len(topics[0].Partitions)
+	}
+	retention := func() any {
+		entries, err := admin.DescribeConfig(sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: plan.Topic, ConfigNames: []string{"retention.ms"},
+		})
+		check(err)
+		return entries[0].Value
+	}
+	listed := func() any {
+		topics, err := admin.ListTopics()
+		check(err)
+		_, found := topics[plan.Topic]
+		return found
+	}
+	offset := func(time int64) int64 {
+		found, err := client.GetOffset(plan.Topic, 0, time)
+		check(err)
+		return found
+	}
+	detail := &sarama.TopicDetail{
+		NumPartitions: plan.Partitions, ReplicationFactor: 1,
+		ConfigEntries: map[string]*string{"retention.ms": &plan.Retention},
+	}
+	check(admin.CreateTopic(plan.Topic, detail, false))
+	brokers, _, err := admin.DescribeCluster()
+	check(err)
+	ids := []int32{}
+	for _, broker := range brokers {
+		ids = append(ids, broker.ID())
+	}
+	report["brokers"] = ids
+	report["created"] = until(int(plan.Partitions), partitions)
+	report["config"] = retention()
+	report["listed"] = until(true, listed)
+	change := map[string]sarama.IncrementalAlterConfigsEntry{
+		"retention.ms": {Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &plan.Altered},
+	}
+	check(admin.IncrementalAlterConfig(sarama.TopicResource, plan.Topic, change, false))
+	report["altered"] = until(plan.Altered, retention)
+	check(admin.CreatePartitions(plan.Topic, plan.Extended, nil, false))
+	report["extended"] = until(int(plan.Extended), partitions)
+	check(client.RefreshMetadata(plan.Topic))
+	producer, err := sarama.NewSyncProducerFromClient(client)
+	check(err)
+	for _, timestamp := range plan.Timestamps {
+		_, _, err := producer.SendMessage(&sarama.ProducerMessage{
+			Topic: plan.Topic, Partition: 0, Value: sarama.StringEncoder("value"), Timestamp: time.UnixMilli(timestamp),
+		})
+		check(err)
+	}
+	check(producer.Close())
+	report["offset_at"] = offset(plan.Lookup)
+	check(admin.DeleteRecords(plan.Topic, map[int32]int64{0: plan.DeleteBefore}))
+	report["earliest"] = until(plan.DeleteBefore, func() any { return offset(sarama.OffsetOldest) })
+	report["latest"] = offset(sarama.OffsetNewest)
+	check(admin.DeleteTopic(plan.Topic))
+	report["listed_after"] = until(false, listed)
+}
+
+func until(wanted any, look func() any) any {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		seen := look()
+		if seen == wanted || time.Now().After(deadline) {
+			return seen
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func headerBytes(value any) []byte {

@@ -1,0 +1,56 @@
+"""The scenario `administer`: one topic's life, as an administrator lives it with a client library.
+
+Create it with a config, see it, read the config, alter it, add partitions, write ten records into
+partition 0, look up an offset by time, delete the records before an offset, delete the topic.
+The plan names what to do; a program reports what its client told it, under these keys:
+
+    brokers       ids of the cluster's brokers
+    created       the topic's partitions after creation
+    config        retention.ms as described
+    altered       retention.ms as described after the change
+    extended      the topic's partitions after more were asked for
+    offset_at     partition 0's offset for the plan's timestamp
+    earliest      partition 0's first offset after the deletion of records
+    latest        partition 0's end offset
+    listed        whether the topic was listed while it lived
+    listed_after  whether it was after it was deleted
+
+A cluster is allowed to take a moment to show a change; programs look again for ten seconds.
+"""
+
+import json
+import time
+from typing import Any, Final
+
+RECORDS: Final = 10
+DELETED_BEFORE: Final = 4
+ASKED_FOR: Final = 6
+EXPECTED: Final[dict[str, Any]] = {
+    "created": 2,
+    "config": "3600000",
+    "altered": "7200000",
+    "extended": 4,
+    "offset_at": ASKED_FOR,
+    "earliest": DELETED_BEFORE,
+    "latest": RECORDS,
+    "listed": True,
+    "listed_after": False,
+}
+
+
+def plan(topic: str) -> str:
+    """The JSON that a program is given."""
+    first_ms = int(time.time() * 1000) - 3_600_000 // 2
+    return json.dumps(
+        {
+            "topic": topic,
+            "partitions": EXPECTED["created"],
+            "retention": EXPECTED["config"],
+            "altered": EXPECTED["altered"],
+            "extended": EXPECTED["extended"],
+            "timestamps": [first_ms + n * 1000 for n in range(RECORDS)],
+            # Between two records: the first that is not earlier is meant.
+            "lookup": first_ms + ASKED_FOR * 1000 - 1,
+            "delete_before": DELETED_BEFORE,
+        }
+    )
