@@ -21,7 +21,7 @@ import socket
 import struct
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from odradek.model.errors import StartupError
 
@@ -223,8 +223,8 @@ class _Peer(asyncio.Protocol):
         self._hello = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports keep the contract without inheriting it.
+        self._transport = cast(asyncio.Transport, transport)
         self._presence.connected(self)
         if self.session:
             self._presence.met(self)
