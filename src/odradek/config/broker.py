@@ -12,7 +12,7 @@ version's. `listener.name.<listener>.<option>` is the option for that listener a
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from odradek.config import (
     table_cluster,
@@ -136,6 +136,8 @@ class BrokerConfig(BrokerOptions):
     zookeeper_connection_timeout_ms: int
     topic_defaults: TopicConfig
 
+    _arguments: Mapping[str, Any]
+
     def __init__(
         self,
         static: Mapping[str, str],
@@ -143,8 +145,11 @@ class BrokerConfig(BrokerOptions):
         host_name: str,
         dynamic: Mapping[str, str] | None = None,
         dynamic_default: Mapping[str, str] | None = None,
+        generated_broker_id: int | None = None,
     ) -> None:
         """Read and check it all. `host_name` is what to call a listener on every interface.
+
+        `generated_broker_id` is the one that a broker was given that was started without.
 
         Raises:
             InvalidConfigError: an option does not take its value.
@@ -159,7 +164,13 @@ class BrokerConfig(BrokerOptions):
             dynamic=dynamic,
             dynamic_default=dynamic_default,
             values=values,
-            _host_name=host_name,
+            _arguments={
+                "static": static,
+                "host_name": host_name,
+                "dynamic": dynamic,
+                "dynamic_default": dynamic_default,
+                "generated_broker_id": generated_broker_id,
+            },
             **_network(values, host_name),
             log_dirs=_log_dirs(values),
             zookeeper_connection_timeout_ms=_first(
@@ -168,6 +179,8 @@ class BrokerConfig(BrokerOptions):
             topic_defaults=inherited(values),
         )
         _check_together(self)
+        if generated_broker_id is not None:
+            self.__dict__["broker_id"] = generated_broker_id
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a configuration is replaced, not changed")
@@ -181,12 +194,7 @@ class BrokerConfig(BrokerOptions):
             InvalidConfigError: an option does not take its value.
             ConfigConflictError: options do not go together.
         """
-        return BrokerConfig(
-            self.static,
-            host_name=self.__dict__["_host_name"],
-            dynamic=dynamic,
-            dynamic_default=dynamic_default,
-        )
+        return self._with(dynamic=dynamic, dynamic_default=dynamic_default)
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "BrokerConfig":
         """The configuration with other values in the place of those in `server.properties`.
@@ -195,12 +203,14 @@ class BrokerConfig(BrokerOptions):
             InvalidConfigError: an option does not take its value.
             ConfigConflictError: options do not go together.
         """
-        return BrokerConfig(
-            {**self.static, **overrides},
-            host_name=self.__dict__["_host_name"],
-            dynamic=self.dynamic,
-            dynamic_default=self.dynamic_default,
-        )
+        return self._with(static={**self.static, **overrides})
+
+    def with_broker_id(self, broker_id: int) -> "BrokerConfig":
+        """The configuration of a broker that was given this id, having none."""
+        return self._with(generated_broker_id=broker_id)
+
+    def _with(self, **changed: Any) -> "BrokerConfig":
+        return BrokerConfig(**{**self._arguments, **changed})
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The configuration of a topic with these options of its own.

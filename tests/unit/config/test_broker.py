@@ -249,6 +249,15 @@ def test_overrides_come_before_the_file():
     assert config(broker_id="1").with_overrides({"num.partitions": "9"}).num_partitions == 9
 
 
+def test_an_id_that_was_handed_out_lies_above_those_given_by_hand_and_stays():
+    given = config().with_broker_id(1001)
+    told = given.with_dynamic(dynamic={"log.segment.bytes": "5000"}, dynamic_default={})
+
+    assert given.broker_id == told.broker_id == 1001
+    assert told.topic_defaults.segment_bytes == 5000
+    assert given.static == {}
+
+
 def test_names_that_mean_nothing_and_options_without_effect_are_named():
     broker = config(
         foo="1",
