@@ -149,6 +149,7 @@ class ControllerShell:
         # In order: notices (each once), events, requests (at most so many).
         self._inbox: dict[Notice | int, Event | _Request | None] = {}
         self._numbered = 0
+        self._is_stopping = False
         self._something = asyncio.Event()
         self._room = asyncio.Semaphore(REQUESTS_MAX)
         self._changed_topics: dict[str, None] = {}
@@ -208,6 +209,7 @@ class ControllerShell:
 
     async def stop(self) -> None:
         """Give up a reign, so that the next controller need not wait for our session's end."""
+        self._is_stopping = True
         reign = self.reign
         self._end_reign("the broker stops")
         if reign is not None:
@@ -323,6 +325,8 @@ class ControllerShell:
     # --------------------------------------------------------------------------- the reign
 
     async def _race(self) -> None:
+        if self._is_stopping:
+            return
         reign = await self._election.race()
         if reign == self.reign:
             return

@@ -1,235 +1,22 @@
 """The controller's shell against a store in memory and brokers that answer, in simulated time."""
 
-import asyncio
-import contextlib
-import random
-from collections.abc import Awaitable, Callable
-
 import pytest
 
-from odradek.broker.controller_channels import ControllerChannels
-from odradek.broker.controller_election import ControllerElection
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.tasks import Tasks
-from odradek.broker.topic_ids import draw_topic_id
 from odradek.controller.causes import Verdict
 from odradek.controller.effects import IsrChangesAnswer, ShutdownAnswer
 from odradek.controller.events import ControlledShutdownRequested, IsrChange, IsrChangesRequested
 from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity
-from odradek.coord.memory import Fate, Loss, MemoryStore, MemoryTree
-from odradek.coord.store import Create, SetData
-from odradek.model.cluster import Broker, EndPoint
+from odradek.coord.memory import Fate, Loss
+from odradek.coord.store import SetData
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
-from odradek.sim import loop as sim
-from odradek.wire.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-)
-from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.wire.messages.stop_replica import StopReplicaRequest
 
 
-class StillClock:
-    def wall_ms(self) -> int:
-        return 1_000
-
-    def monotonic_ms(self) -> int:
-        return 0
-
-
-class Options:
-    deletion_enabled = True
-    unclean_allowed = False
-
-
-class Notebook:
-    def __init__(self) -> None:
-        self.decisions = []
-        self.notes = []
-
-    def record(self, decision):
-        self.decisions.append(decision)
-
-    def note(self, text):
-        self.notes.append(text)
-
-
-class FakeBroker:
-    """Does as it is told, unless it is told to fail."""
-
-    def __init__(self) -> None:
-        self.heard = []
-        self.unreachable = 0  # so many times
-        self.partition_errors: dict[tuple[str, int], ErrorCode] = {}
-        self.error = ErrorCode.NONE
-
-    async def send(self, request):
-        await asyncio.sleep(0.001)
-        if self.unreachable:
-            self.unreachable -= 1
-            raise ConnectionRefusedError("nobody listens")
-        self.heard.append(request)
-        match request:
-            case LeaderAndIsrRequest():
-                topics = [
-                    LeaderAndIsrTopicError(
-                        topic_id=topic.topic_id,
-                        partition_errors=[
-                            LeaderAndIsrPartitionError(
-                                partition_index=p.partition_index,
-                                error_code=self.partition_errors.get(
-                                    (topic.topic_name, p.partition_index), ErrorCode.NONE
-                                ),
-                            )
-                            for p in topic.partition_states
-                        ],
-                    )
-                    for topic in request.topic_states
-                ]
-                return LeaderAndIsrResponse(error_code=self.error, topics=topics)
-            case UpdateMetadataRequest():
-                return UpdateMetadataResponse(error_code=self.error)
-            case StopReplicaRequest():
-                return StopReplicaResponse(error_code=self.error)
-
-    def requests(self, kind):
-        return [request for request in self.heard if isinstance(request, kind)]
-
-    def leaders(self) -> dict[TopicPartition, int]:
-        """What UpdateMetadata has told it."""
-        told = {}
-        for request in self.requests(UpdateMetadataRequest):
-            for topic in request.topic_states:
-                for state in topic.partition_states:
-                    name = TopicPartition(topic.topic_name, state.partition_index)
-                    told[name] = state.leader
-        return {name: leader for name, leader in told.items() if leader != -2}
-
-
-class Node:
-    """One broker's controller shell, and this broker as others reach it."""
-
-    def __init__(self, cluster: "Cluster", id_: int) -> None:
-        self.cluster = cluster
-        self.id = id_
-        self.store = MemoryStore(cluster.tree, fate=cluster.fate)
-        self.journal = Notebook()
-        self.tasks = Tasks(asyncio.get_running_loop(), cluster.failed)
-        self.channels = ControllerChannels(
-            broker_id=id_,
-            listener="PLAINTEXT",
-            connect=lambda broker: cluster.brokers[broker.id],
-            tasks=self.tasks,
-        )
-        self.shell = ControllerShell(
-            store=self.store,
-            election=ControllerElection(self.store, broker_id=id_, clock=StillClock()),
-            channels=self.channels,
-            options=Options(),
-            journal=self.journal,
-            draw_id=lambda: draw_topic_id(cluster.random),
-        )
-        self.store.on_session_lost = self.shell.session_lost
-
-    async def start(self) -> None:
-        await self.register()
-        self.tasks.start(self.shell.run(), "controller")
-        self.shell.session_opened()
-
-    async def register(self) -> None:
-        await self.store.open()
-        end_point = EndPoint(
-            listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + self.id
-        )
-        data = layout.encode_broker(Broker(id=self.id, end_points=(end_point,)), timestamp_ms=1)
-        await self.store.create(layout.broker_path(self.id), data, ephemeral=True)
-
-    async def end(self) -> None:
-        await self.tasks.cancel_all()
-        with contextlib.suppress(Exception):
-            await self.store.close()
-
-
-class Cluster:
-    def __init__(self) -> None:
-        self.tree = MemoryTree()
-        self.random = random.Random(7)
-        self.brokers: dict[int, FakeBroker] = {id_: FakeBroker() for id_ in (1, 2, 3)}
-        self.nodes: dict[int, Node] = {}
-        self.failures = []
-        self.fates = []
-        self.store = MemoryStore(self.tree)
-
-    def fate(self, operation: str) -> Fate:
-        return self.fates.pop(0)(operation) if self.fates else Fate()
-
-    def failed(self, name, error) -> None:
-        self.failures.append((name, error))
-
-    async def start(self, *ids: int) -> Node:
-        await self.store.open()
-        for path in layout.TOP_LEVEL:
-            await self.store.create(path, make_parents=True)
-        for id_ in ids:
-            await self.add(id_)
-        return self.nodes[ids[0]]
-
-    async def add(self, id_: int) -> None:
-        self.nodes[id_] = Node(self, id_)
-        await self.nodes[id_].start()
-        await self.until(lambda: self.active() is not None)
-
-    def active(self) -> ControllerShell | None:
-        reigning = [n.shell for n in self.nodes.values() if n.shell.reign is not None]
-        return reigning[0] if reigning else None
-
-    async def until(self, true: Callable[[], bool]) -> None:
-        for _ in range(20_000):
-            if true():
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError("it never became true")
-
-    async def create_topic(self, name: str, assignment: dict[int, tuple[int, ...]]) -> None:
-        node = layout.TopicNode(
-            topic_id=draw_topic_id(self.random),
-            assignments={n: Assignment(replicas=ids) for n, ids in assignment.items()},
-        )
-        await self.store.multi(
-            [
-                Create(topic_entity(name).path, encode_config({})),
-                Create(layout.topic_path(name), layout.encode_topic(node)),
-            ]
-        )
-
-    async def state(self, topic: str, number: int) -> layout.PartitionState:
-        partition = TopicPartition(topic, number)
-        data, stat = await self.store.get(layout.partition_state_path(partition))
-        return layout.decode_partition_state(partition, data, store_version=stat.version)
-
-    async def end(self) -> None:
-        for node in self.nodes.values():
-            await node.end()
-        assert not self.failures, self.failures
-
-
-def play(story: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        try:
-            await story(cluster)
-        finally:
-            await cluster.end()
-
-    sim.run(main())
-
-
-def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads():
-    async def story(cluster: Cluster) -> None:
+def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads(play):
+    async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,), 1: (1,)})
         told = cluster.brokers[1]
@@ -252,8 +39,8 @@ def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads():
     play(story)
 
 
-def test_the_requests_come_in_the_order_in_which_a_broker_needs_them():
-    async def story(cluster: Cluster) -> None:
+def test_the_requests_come_in_the_order_in_which_a_broker_needs_them(play):
+    async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
         told = cluster.brokers[1]
@@ -267,8 +54,8 @@ def test_the_requests_come_in_the_order_in_which_a_broker_needs_them():
     play(story)
 
 
-def test_a_deleted_topic_leaves_nothing_in_the_store():
-    async def story(cluster: Cluster) -> None:
+def test_a_deleted_topic_leaves_nothing_in_the_store(play):
+    async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
         await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 3)
@@ -292,8 +79,8 @@ def test_a_deleted_topic_leaves_nothing_in_the_store():
     play(story)
 
 
-def test_partitions_written_into_a_topics_node_are_created():
-    async def story(cluster: Cluster) -> None:
+def test_partitions_written_into_a_topics_node_are_created(play):
+    async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
         told = cluster.brokers[1]
@@ -310,8 +97,8 @@ def test_partitions_written_into_a_topics_node_are_created():
     play(story)
 
 
-def test_a_topic_without_an_id_gets_one_and_keeps_it():
-    async def story(cluster: Cluster) -> None:
+def test_a_topic_without_an_id_gets_one_and_keeps_it(play):
+    async def story(cluster):
         await cluster.start(1)
         path = layout.topic_path("old")
         one = b'{"version":1,"partitions":{"0":[1]}}'
@@ -331,8 +118,8 @@ def test_a_topic_without_an_id_gets_one_and_keeps_it():
     play(story)
 
 
-def test_when_the_controller_dies_another_takes_over_and_elects():
-    async def story(cluster: Cluster) -> None:
+def test_when_the_controller_dies_another_takes_over_and_elects(play):
+    async def story(cluster):
         first = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2), 1: (2, 1)})
         await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 2)
@@ -350,8 +137,8 @@ def test_when_the_controller_dies_another_takes_over_and_elects():
     play(story)
 
 
-def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again():
-    async def story(cluster: Cluster) -> None:
+def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again(play):
+    async def story(cluster):
         node = await cluster.start(1)
         # Somebody raised the epoch behind its back: its next write is refused.
         await cluster.store.set_data(layout.CONTROLLER_EPOCH, b"7")
@@ -366,8 +153,8 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again():
     play(story)
 
 
-def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another():
-    async def story(cluster: Cluster) -> None:
+def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another(play):
+    async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
@@ -387,8 +174,8 @@ def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another():
 
 
 @pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
-def test_a_lost_answer_of_the_store_is_settled_by_looking(loss):
-    async def story(cluster: Cluster) -> None:
+def test_a_lost_answer_of_the_store_is_settled_by_looking(play, loss):
+    async def story(cluster):
         await cluster.start(1)
         lost = []
 
@@ -412,8 +199,8 @@ def test_a_lost_answer_of_the_store_is_settled_by_looking(loss):
     play(story)
 
 
-def test_a_broker_that_cannot_be_reached_is_asked_again():
-    async def story(cluster: Cluster) -> None:
+def test_a_broker_that_cannot_be_reached_is_asked_again(play):
+    async def story(cluster):
         cluster.brokers[1].unreachable = 3
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
@@ -423,8 +210,8 @@ def test_a_broker_that_cannot_be_reached_is_asked_again():
     play(story)
 
 
-def test_a_leader_asks_for_another_isr_and_is_answered():
-    async def story(cluster: Cluster) -> None:
+def test_a_leader_asks_for_another_isr_and_is_answered(play):
+    async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2)})
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
@@ -441,8 +228,8 @@ def test_a_leader_asks_for_another_isr_and_is_answered():
     play(story)
 
 
-def test_a_log_dir_that_fails_moves_the_leader_away():
-    async def story(cluster: Cluster) -> None:
+def test_a_log_dir_that_fails_moves_the_leader_away(play):
+    async def story(cluster):
         await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2), 1: (1, 2)})
         told = cluster.brokers[2]
@@ -458,8 +245,8 @@ def test_a_log_dir_that_fails_moves_the_leader_away():
     play(story)
 
 
-def test_unclean_election_is_held_where_the_topic_allows_it():
-    async def story(cluster: Cluster) -> None:
+def test_unclean_election_is_held_where_the_topic_allows_it(play):
+    async def story(cluster):
         await cluster.start(1, 2)
         for topic in ("safe", "available"):
             await cluster.create_topic(topic, {0: (2, 1)})
@@ -494,8 +281,8 @@ def test_unclean_election_is_held_where_the_topic_allows_it():
     play(story)
 
 
-def test_a_corrupt_node_is_skipped_and_told():
-    async def story(cluster: Cluster) -> None:
+def test_a_corrupt_node_is_skipped_and_told(play):
+    async def story(cluster):
         node = await cluster.start(1)
         await cluster.store.create(layout.topic_path("broken"), b"{not json")
         await cluster.create_topic("t", {0: (1,)})
@@ -506,8 +293,8 @@ def test_a_corrupt_node_is_skipped_and_told():
     play(story)
 
 
-def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_the_store():
-    async def story(cluster: Cluster) -> None:
+def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_the_store(play):
+    async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
@@ -523,8 +310,8 @@ def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_t
     play(story)
 
 
-def test_a_stopping_controller_lets_the_next_one_reign_at_once():
-    async def story(cluster: Cluster) -> None:
+def test_a_stopping_controller_lets_the_next_one_reign_at_once(play):
+    async def story(cluster):
         node = await cluster.start(1, 2)
         await node.shell.stop()
 
