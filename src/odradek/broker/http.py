@@ -271,7 +271,7 @@ class _Peer(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Send the next piece of the answer."""
-        if self._pieces is None or not self._reads:
+        if self._pieces is None:  # the connection was lost meanwhile
             return
         try:
             piece = next(self._pieces, None)

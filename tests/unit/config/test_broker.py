@@ -60,6 +60,10 @@ def test_one_port_serves_ipv4_and_ipv6():
     assert [e.host for e in broker.listeners] == ["127.0.0.1", "::1"]
 
 
+def test_any_number_of_listeners_may_have_any_port_that_is_free():
+    assert [e.port for e in config(listeners="PLAINTEXT://:0,SSL://:0").listeners] == [0, 0]
+
+
 NO_PROTOCOL = (
     "Error creating broker listeners from '{0}': No security protocol defined for listener {1}"
 )

@@ -63,6 +63,11 @@ def refusal(call, *arguments, **options):
             ["+leader.replication.throttled.replicas=0:1, 0:2"],
             {"leader.replication.throttled.replicas": "0:1,0:2"},
         ),
+        (
+            {"min.compaction.lag.ms": "5"},
+            ["=max.compaction.lag.ms=5"],
+            {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"},
+        ),
         ({"foo": "kept"}, ["!segment.bytes", "!foo"], {}),
     ],
 )

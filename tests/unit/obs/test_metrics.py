@@ -10,8 +10,9 @@ from odradek.obs.metrics import GAUGES, BrokerMetrics, Histogram, PartitionNumbe
 def scraped(metrics):
     """Every sample, by name and labels; fails where the text is none that Prometheus reads."""
     text = b"".join(slices(metrics)).decode()
+    heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads)), "a family is given twice"
     families = list(text_string_to_metric_families(text))
-    assert len(families) == len({family.name for family in families}), "a family is given twice"
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in families
