@@ -22,7 +22,7 @@ import time
 from typing import Any, NamedTuple
 
 import click
-from kit import ROOT, cases, machine
+from kit import ROOT, apache, cases, fetch, machine
 from kit.profiled import ProfiledOdradek
 from kit.targets import TARGETS, Target
 from rich.console import Console
@@ -178,6 +178,10 @@ def main(
         say.width = 130  # the table is for files and pipes too
     sizes = cases.Sizes().scaled(0.1) if quick else cases.Sizes()
     wanted = cases.chosen(words)
+    try:
+        fetch.jars(apache.LINE)  # the loads come from there, even where Kafka itself does not run
+    except fetch.UnavailableError as error:
+        raise click.ClickException(str(error)) from None
     if is_profile:
         profile(sizes=sizes, wanted=wanted, say=say)
         return

@@ -26,6 +26,8 @@ class UnavailableError(Exception):
 def jars(line: str) -> pathlib.Path:
     """The folder with Apache Kafka's jars, of line "3.9" or "4"."""
     pom = HERE / "java" / f"kafka-{line}.xml"
+    if shutil.which("java") is None:
+        raise UnavailableError("java is not installed")
 
     def make(into: pathlib.Path) -> None:
         command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
