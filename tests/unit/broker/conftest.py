@@ -247,6 +247,10 @@ class Cluster:
             await self.store.create(path, make_parents=True)
         for id_ in ids:
             await self.add(id_)
+        known = set(ids)
+        await self.until(
+            lambda: all(set(node.metadata.brokers) == known for node in self.nodes.values())
+        )
         return self.nodes[ids[0]]
 
     async def add(self, id_: int) -> None:

@@ -92,6 +92,7 @@ def _result(
     if not session.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         return CreatableTopicResult(
             name=name,
+            error_message=None,
             topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             num_partitions=DEFAULT,
             replication_factor=DEFAULT,
@@ -99,6 +100,7 @@ def _result(
         )
     result = CreatableTopicResult(
         name=name,
+        error_message=None,
         num_partitions=len(outcome.assignment),
         replication_factor=len(outcome.assignment[0]),
         configs=[

@@ -44,7 +44,9 @@ async def describe_configs(
     response = DescribeConfigsResponse(throttle_time_ms=0)
     for resource in request.resources:
         result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
         try:
             check_may(session, resource.resource_type, resource.resource_name, describe=True)

@@ -40,7 +40,9 @@ async def incremental_alter_configs(
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
-        told = AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1])
+        told = AlterConfigsResourceResponse(
+            error_message=None, resource_type=key[0], resource_name=key[1]
+        )
         try:
             check_may(session, *key, describe=False)
             check_once(times[key])

@@ -1,0 +1,413 @@
+"""Topics made, deleted and grown through a controller, and what is refused, in Kafka's words."""
+
+import pytest
+
+from odradek.broker.apis.create_partitions import create_partitions
+from odradek.broker.apis.create_topics import create_topics
+from odradek.broker.apis.delete_topics import delete_topics
+from odradek.coord import layout
+from odradek.coord.layout_config import encode_config, topic_entity
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+
+def topic(name, partitions=1, replication_factor=1, assignments=(), configs=()):
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=n, broker_ids=list(ids))
+            for n, ids in enumerate(assignments)
+        ],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs],
+    )
+
+
+async def create(node, *topics, timeout_ms=5_000, validate_only=False, session=None):
+    request = CreateTopicsRequest(
+        topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only
+    )
+    response = await create_topics(node.admin, session or node.session(), request)
+    assert [result.name for result in response.topics] == [t.name for t in topics]
+    return response.topics
+
+
+async def delete(node, *names, version=5, timeout_ms=5_000, session=None):
+    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+    response = await delete_topics(node.admin, session or node.session(), request, version)
+    return [(r.name, ErrorCode(r.error_code)) for r in response.responses]
+
+
+async def grow(node, name, count, assignments=None, validate_only=False, session=None, times=1):
+    asked = CreatePartitionsTopic(
+        name=name,
+        count=count,
+        assignments=None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments],
+    )
+    request = CreatePartitionsRequest(
+        topics=[asked] * times, timeout_ms=5_000, validate_only=validate_only
+    )
+    response = await create_partitions(node.admin, session or node.session(), request)
+    (result,) = response.results
+    return ErrorCode(result.error_code), result.error_message
+
+
+def test_a_topic_is_usable_when_it_is_answered(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        configs = [("retention.ms", "1000")]
+        (result,) = await create(node, topic("t", 3, configs=configs))
+
+        assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+        shown = node.metadata.topics["t"]
+        assert [p.leader for p in shown.partitions.values()] == [1, 1, 1]
+        assert result.topic_id == shown.topic_id != bytes(16)
+        assert (result.num_partitions, result.replication_factor) == (3, 1)
+        told = {config.name: (config.value, config.config_source) for config in result.configs}
+        assert told["retention.ms"] == ("1000", 1)
+        assert told["segment.bytes"] == ("1073741824", 5)
+        data, _ = await cluster.store.get(topic_entity("t").path)
+        assert data == b'{"version":1,"config":{"retention.ms":"1000"}}'
+
+    play(story)
+
+
+def test_minus_one_stands_for_the_brokers_defaults(play):
+    async def story(cluster):
+        cluster.properties = {"num.partitions": "4", "default.replication.factor": "2"}
+        node = await cluster.start(1, 2)
+        (result,) = await create(node, topic("t", -1, -1))
+
+        assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+    play(story)
+
+
+REFUSED = [
+    (topic("e1", 1, 5), "INVALID_REPLICATION_FACTOR",
+     "Replication factor: 5 larger than available brokers: 2."),
+    (topic("e1", 1, 0), "INVALID_REPLICATION_FACTOR",
+     "Replication factor must be larger than 0."),
+    (topic("e1", 0), "INVALID_PARTITIONS", "Number of partitions must be larger than 0."),
+    (topic("e1", 50_001), "INVALID_PARTITIONS", "50001 partitions; a topic has at most 50000"),
+    (topic("bad name!"), "INVALID_TOPIC_EXCEPTION",
+     ("Topic name is invalid: 'bad name!' contains one or more characters other than ASCII "
+     "alphanumerics, '.', '_' and '-'")),
+    (topic(".."), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '.' or '..' is not allowed"),
+    (topic("x" * 250), "INVALID_TOPIC_EXCEPTION",
+     (f"Topic name is invalid: the length of '{'x' * 250}' is longer than the max allowed length "
+     "249")),
+    (topic("a.b"), "TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists."),
+    (topic("a_b"), "INVALID_TOPIC_EXCEPTION", "Topic 'a_b' collides with existing topics: a.b"),
+    (topic("e1", configs=[("retention.ms", None)]), "INVALID_CONFIG",
+     "Null value not supported for topic configs: retention.ms"),
+    (topic("e1", configs=[("foo", "bar")]), "INVALID_CONFIG", "Unknown topic config name: foo"),
+    (topic("e1", configs=[("retention.ms", "abc")]), "INVALID_CONFIG",
+     "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
+    (topic("e1", 1, 1, assignments=[(1, 2)]), "INVALID_REQUEST",
+     ("Both numPartitions or replicationFactor and replicasAssignments were set. "
+     "Both cannot be used at the same time.")),
+    (topic("e1", -1, -1, assignments=[(1, 1)]), "INVALID_REPLICA_ASSIGNMENT",
+     "Duplicate replica assignment found: 0: 1,1"),
+    (topic("e1", -1, -1, assignments=[(1, 2), (1,)]), "INVALID_REPLICA_ASSIGNMENT",
+     "All partitions should have the same number of replicas"),
+    (topic("e1", -1, -1, assignments=[(9,)]), "INVALID_REPLICA_ASSIGNMENT",
+     "Unknown broker(s) in replica assignment: 9."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "code", "message"), REFUSED, ids=lambda case: str(case)[:40])
+def test_a_topic_is_refused_in_kafkas_words_and_nothing_of_it_is_stored(play, asked, code, message):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        await create(node, topic("a.b"))
+
+        result, beside = await create(node, asked, topic("good"))
+
+        assert (ErrorCode(result.error_code).name, result.error_message) == (code, message)
+        assert (result.num_partitions, result.configs) == (-1, [])
+        assert beside.error_code == ErrorCode.NONE
+        assert await cluster.store.children(layout.TOPICS) == ["a.b", "good"]
+
+    play(story)
+
+
+def test_two_of_one_request_may_not_collide_either(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        first, second = await create(node, topic("c.d"), topic("c_d"))
+
+        assert first.error_code == ErrorCode.NONE
+        assert second.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    play(story)
+
+
+def test_a_name_twice_in_one_request_is_refused_for_both(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        results = await create(node, topic("t"), topic("u"), topic("t"))
+
+        codes = [ErrorCode(result.error_code).name for result in results]
+        assert codes == ["INVALID_REQUEST", "NONE", "INVALID_REQUEST"]
+        assert results[0].error_message == "Found multiple entries for this topic."
+
+    play(story)
+
+
+def test_validate_only_goes_all_the_way_but_the_writing(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        good, bad = await create(node, topic("t", 2), topic("u", 1, 3), validate_only=True)
+
+        assert (good.error_code, good.num_partitions, good.topic_id) == (0, 2, bytes(16))
+        assert bad.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert await cluster.store.children(layout.TOPICS) == []
+
+    play(story)
+
+
+def test_what_does_not_show_in_time_is_timed_out_and_comes_to_be_all_the_same(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        cluster.brokers[1].deaf = True
+        (result,) = await create(node, topic("t"), timeout_ms=50)
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert (await cluster.state("t", 0)).leader_and_isr.leader == 1
+
+    play(story)
+
+
+def test_a_topic_whose_name_is_doomed_cannot_be_made_yet(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        await create(node, topic("t", -1, -1, assignments=[(2,)]))
+        await cluster.nodes[2].end()
+        await cluster.until(lambda: 2 not in node.shell.machine.context.brokers)
+        assert await delete(node, "t") == [("t", ErrorCode.NONE)]  # it waits for broker 2
+
+        (result,) = await create(node, topic("t"))
+
+        assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert result.error_message == "Topic 't' is marked for deletion."
+
+    play(story)
+
+
+def test_options_left_by_an_earlier_topic_of_that_name_are_overwritten(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        path = topic_entity("t").path
+        await cluster.store.create(path, encode_config({"retention.ms": "1"}))
+        (result,) = await create(node, topic("t"))
+
+        assert result.error_code == ErrorCode.NONE
+        assert (await cluster.store.get(path))[0] == encode_config({})
+
+    play(story)
+
+
+def test_only_the_controllers_broker_serves_the_admin(play):
+    async def story(cluster):
+        await cluster.start(1, 2)
+        other = cluster.nodes[2]
+        (result,) = await create(other, topic("t"))
+
+        assert result.error_code == ErrorCode.NOT_CONTROLLER
+        assert await delete(other, "t") == [("t", ErrorCode.NOT_CONTROLLER)]
+        assert (await grow(other, "t", 2))[0] is ErrorCode.NOT_CONTROLLER
+
+    play(story)
+
+
+def test_who_may_not_create_is_told_so_and_who_may_not_describe_learns_less(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        cluster_create = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+        session = node.session(
+            cluster_create,
+            (AclOperation.CREATE, ResourceType.TOPIC, "t"),
+            (AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "u"),
+        )
+        refused, made = await create(node, topic("t"), topic("u"), session=session)
+
+        assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert made.error_code == ErrorCode.NONE
+        assert made.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (made.num_partitions, made.configs, made.topic_id) == (-1, None, bytes(16))
+
+    play(story)
+
+
+def test_topics_are_deleted_by_name_and_by_id(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        made = await create(node, topic("t"), topic("u"))
+        assert await delete(node, "t", "t", "nope") == [
+            ("t", ErrorCode.NONE),
+            ("t", ErrorCode.NONE),
+            ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        states = [
+            DeleteTopicState(topic_id=made[1].topic_id),
+            DeleteTopicState(topic_id=made[0].topic_id),
+            DeleteTopicState(name="u", topic_id=made[1].topic_id),
+            DeleteTopicState(),
+        ]
+        request = DeleteTopicsRequest(topics=states, timeout_ms=5_000)
+        response = await delete_topics(node.admin, node.session(), request, 6)
+
+        assert [(r.name, ErrorCode(r.error_code).name) for r in response.responses] == [
+            ("u", "NONE"),
+            (None, "UNKNOWN_TOPIC_ID"),
+            ("u", "INVALID_REQUEST"),
+            (None, "INVALID_REQUEST"),
+        ]
+        assert node.metadata.topics == {}
+        await cluster.until(lambda: node.shell.machine.context.topics == {})
+        assert await cluster.store.children(layout.TOPICS) == []
+
+    play(story)
+
+
+def test_who_may_not_delete_or_describe_learns_nothing(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        made = await create(node, topic("t"), topic("u"))
+        session = node.session(
+            (AclOperation.DELETE, ResourceType.TOPIC, "t"),
+            (AclOperation.DESCRIBE, ResourceType.TOPIC, "u"),
+        )
+        assert await delete(node, "t", session=session) == [
+            ("t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        ]
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=made[1].topic_id)], timeout_ms=5_000
+        )
+        (result,) = (await delete_topics(node.admin, session, request, 6)).responses
+        assert (result.name, result.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        assert sorted(node.metadata.topics) == ["t", "u"]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)],
+)
+def test_deletion_may_be_disabled(play, version, error):
+    async def story(cluster):
+        cluster.properties = {"delete.topic.enable": "false"}
+        node = await cluster.start(1)
+        await create(node, topic("t"))
+
+        assert await delete(node, "t", version=version) == [("t", error)]
+
+    play(story)
+
+
+def test_partitions_grow_and_the_old_ones_stay(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2, 3)
+        await create(node, topic("t", -1, -1, assignments=[(2, 1), (3, 2)]))
+
+        assert await grow(node, "t", 4, validate_only=True) == (ErrorCode.NONE, None)
+        assert len(node.metadata.topics["t"].partitions) == 2
+        assert await grow(node, "t", 4) == (ErrorCode.NONE, None)
+        assert await grow(node, "t", 5, assignments=[(3, 1)]) == (ErrorCode.NONE, None)
+
+        shown = [p.replicas for _, p in sorted(node.metadata.topics["t"].partitions.items())]
+        assert shown == [(2, 1), (3, 2), (1, 3), (2, 3), (3, 1)]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "assignments", "code", "message"),
+    [
+        ("t", 1, None, "INVALID_PARTITIONS",
+         "Topic currently has 2 partitions, which is higher than the requested 1."),
+        ("t", 2, None, "INVALID_PARTITIONS", "Topic already has 2 partitions."),
+        ("t", 50_001, None, "INVALID_PARTITIONS", "50001 partitions; a topic has at most 50000"),
+        ("t", 3, [(9,)], "INVALID_REPLICA_ASSIGNMENT",
+         "Unknown broker(s) in replica assignment: 9."),
+        ("nope", 3, None, "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'nope' does not exist."),
+    ],
+)  # fmt: skip
+def test_partitions_are_refused_in_kafkas_words(play, name, count, assignments, code, message):
+    async def story(cluster):
+        node = await cluster.start(1)
+        await create(node, topic("t", 2))
+
+        assert await grow(node, name, count, assignments) == (ErrorCode[code], message)
+
+    play(story)
+
+
+def test_growing_asks_for_the_right_to_alter_and_for_each_topic_once(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        await create(node, topic("t"))
+        session = node.session((AclOperation.ALTER, ResourceType.TOPIC, "t"))
+
+        assert (await grow(node, "t", 2, session=session))[0] is (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        )
+        assert await grow(node, "t", 2, times=2) == (
+            ErrorCode.INVALID_REQUEST,
+            "Duplicate topic in request.",
+        )
+
+    play(story)
+
+
+def test_an_epoch_that_was_taken_refuses_the_admin_too(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        await create(node, topic("old"))
+        await cluster.store.set_data(layout.CONTROLLER_EPOCH, b"9")
+        (result,) = await create(node, topic("t"))
+
+        assert result.error_code == ErrorCode.NOT_CONTROLLER
+        assert await delete(node, "old") == [("old", ErrorCode.NOT_CONTROLLER)]
+        assert (await grow(node, "old", 2))[0] is ErrorCode.NOT_CONTROLLER
+
+    play(story)
+
+
+def test_a_lost_session_is_told_as_a_time_out(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        await create(node, topic("old"))
+        # The broker has not heard of it yet; the store refuses all the same.
+        cluster.tree.expire(node.store.session_id)
+        (result,) = await create(node, topic("t"))
+
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    play(story)
+
+
+def test_a_thousand_topics_are_made_at_once(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        results = await create(node, *(topic(f"t{n}") for n in range(1_000)))
+
+        assert {result.error_code for result in results} == {ErrorCode.NONE}
+
+    play(story)
