@@ -14,6 +14,9 @@ A tree of nodes, each with data and a version. What every implementation owes:
 * **Connection loss leaves the outcome unknown**: `ConnectionLostError` says that the
   operation may or may not have happened. Whoever writes reads again and compares.
 
+A watcher is called on the loop, plainly: it takes note and returns, and raises nothing. Set twice
+on one node it is called once.
+
 Paths are absolute and Kafka's (`odradek.coord.layout`). Everything runs on the broker's loop;
 implementations that need threads hand their results back to it.
 """
@@ -134,7 +137,11 @@ class Store(Protocol):
         """The present session; 0 before `open` and after its expiry."""
 
     async def open(self) -> None:
-        """Connect and begin a session (again, after an expiry)."""
+        """Connect and begin a session (again, after an expiry).
+
+        Raises:
+            StartupError: the store cannot be used; the message says what to do.
+        """
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go at once."""
