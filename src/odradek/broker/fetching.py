@@ -164,14 +164,14 @@ class Reading:
                     )
                 )
 
-    def told(self) -> list[tuple[PartitionKey, PartitionData]]:
+    def told(self) -> list[tuple[SessionPartition, PartitionData]]:
         """The answers, remembered as told: they are on their way now."""
         for wanted, answer in self.answers:
             if answer.error_code == ErrorCode.NONE:
                 wanted.told_high_watermark = answer.high_watermark
                 wanted.told_log_start_offset = answer.log_start_offset
                 self._fetcher.answered(wanted)
-        return [(wanted.key, answer) for wanted, answer in self.answers]
+        return self.answers
 
     def _checked(self, wanted: SessionPartition) -> "Partition | ErrorCode":
         partition = self._fetcher.partition_of(wanted)

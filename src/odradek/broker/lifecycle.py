@@ -1,4 +1,4 @@
-"""This broker in the coordination store: its session, its registration, its cluster.
+"""A broker in the coordination store: its session, its registration, its cluster.
 
     begin      a session, Kafka's fixed nodes, the cluster's id, `/brokers/ids/N`
     lost       the session expired: a new one is opened, the broker registered again, and the
@@ -15,6 +15,7 @@ import base64
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from odradek.coord import layout
@@ -68,10 +69,8 @@ class Lifecycle:
         try:
             await self._store.open()
             for path in layout.TOP_LEVEL:
-                try:
+                with suppress(NodeExistsError):
                     await self._store.create(path, make_parents=True)
-                except NodeExistsError:
-                    pass
         except StoreError as error:
             raise StartupError(f"the coordination store: {error}") from error
 
@@ -90,12 +89,10 @@ class Lifecycle:
             except NoNodeError:
                 pass
             drawn = base64.urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
-            try:
+            with suppress(NodeExistsError):
                 await self._store.create(
                     layout.CLUSTER_ID, layout.encode_cluster_id(drawn), make_parents=True
                 )
-            except NodeExistsError:
-                pass
 
     async def register(self, broker: Broker) -> int:
         """Make this broker known. Returns its broker epoch.

@@ -7,13 +7,13 @@ last line on stderr.
 import asyncio
 import gc
 import logging
-import os
 import random
 import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.server import Broker
 from odradek.broker.world import RealClock, World
@@ -24,6 +24,9 @@ from odradek.log.disk import RealDisk
 from odradek.model.clock import Clock
 from odradek.model.errors import OdradekError, StartupError
 from odradek.net.server import RealNetwork
+
+if TYPE_CHECKING:
+    from odradek.broker.http import HttpServer
 
 OnReady = Callable[[Sequence[str], str | None], None]
 log = logging.getLogger(__name__)
@@ -57,17 +60,53 @@ async def _serve(config: BrokerConfig, on_ready: OnReady | None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(end, None))
-    broker = Broker(config, real_world(config, loop), on_fatal=end)
+    try:
+        broker = Broker(config, real_world(config, loop), on_fatal=end)
+    except StartupError as error:
+        return _give_up(str(error))
+    http = None
     try:
         await broker.start()
+        listeners = [point.connection_string for point in broker.end_points]
+        log.info("broker %d serves %s", config.broker_id, ", ".join(listeners))
+        if config.odradek_http_port >= 0:
+            http = await _serve_http(broker)
         if on_ready is not None:
-            on_ready([point.connection_string for point in broker.end_points], broker.http_url)
+            on_ready(listeners, http.url if http else None)
         reason: str | None = await over
         log.info("stopping")
-    except (OdradekError, OSError) as error:
+    except OdradekError as error:
         reason = str(error)
+    if http is not None:
+        http.server.stop()
     await broker.stop()
     return _give_up(reason) if reason else 0
+
+
+class _Http(NamedTuple):
+    server: "HttpServer"
+    url: str
+
+
+async def _serve_http(broker: Broker) -> _Http:
+    """Metrics and health; loaded when the broker serves already, for clients do not wait for it."""
+    from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
+
+    config = broker.config
+    server = HttpServer(
+        {"/metrics": metrics_route(broker.metrics), "/health": health_route(broker.health)},
+        allowed_hosts=config.odradek_http_allowed_hosts,
+    )
+    host = config.odradek_http_host
+    try:
+        port = await server.start(host, config.odradek_http_port)
+    except OSError as error:
+        raise StartupError(
+            f"odradek.http.port={config.odradek_http_port} on {host}: {error.strerror}; "
+            "choose another, 0 for any that is free, or -1 for none"
+        ) from None
+    log.info("metrics and health at http://%s:%d", host, port)
+    return _Http(server, f"http://{host}:{port}")
 
 
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
@@ -76,7 +115,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     return World(
         loop=loop,
         clock=clock,
-        random=random.Random(),  # noqa: S311 - for spreading, not for secrets
+        random=random.Random(),
         disk=RealDisk(call_soon=loop.call_soon_threadsafe),
         store=_store(config, clock),
         network=RealNetwork(
@@ -93,8 +132,11 @@ def _store(config: BrokerConfig, clock: Clock) -> Store:
             "zookeeper.connect is set: this version coordinates on one machine only; "
             "remove it, and let odradek.store.path name a file"
         )
-    path = config.odradek_store_path or os.path.join(config.log_dirs[0], "coordination.db")
-    return SqliteStore(path, clock=clock)
+    path = config.odradek_store_path
+    if path is None:
+        # Beside the data, not in it: Kafka's tools expect nothing but logs in there.
+        path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
+    return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
 
 
 def _give_up(reason: str) -> int:

@@ -4,6 +4,8 @@ The own controller's orders come by a direct call (`Orders` is its port to this 
 of another by the inter-broker listener; both pass the same gate.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from odradek.broker.apis.leader_and_isr import leader_and_isr
 from odradek.broker.apis.stop_replica import stop_replica
 from odradek.broker.apis.update_metadata import update_metadata
@@ -23,7 +25,17 @@ AnyOrder = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 class Orders:
     """The gate: newest controller epoch seen, own broker epoch, the asker's right to order."""
 
-    def __init__(self, replicas: ReplicaManager, cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        *,
+        learn: Callable[[Sequence[str]], Awaitable[None]],
+        gone: Callable[[str], None],
+    ) -> None:
+        """`learn` reads the options of new topics; `gone` is told of those that were deleted."""
+        self._learn = learn
+        self._gone = gone
         self._replicas = replicas
         self._cache = cache
         self.broker_epoch = -1  # of the present registration
@@ -37,6 +49,14 @@ class Orders:
         refusal = self._refusal(request, session)
         if refusal is not ErrorCode.NONE:
             return LeaderAndIsrResponse(error_code=refusal)
+        # A topic's options come before its logs: they say how these are written.
+        new = [
+            topic.topic_name
+            for topic in request.topic_states
+            if self._replicas.topic_name(topic.topic_id) is None
+        ]
+        if new:
+            await self._learn(new)
         return await leader_and_isr(self._replicas, request)
 
     async def stop_replica(
@@ -55,7 +75,10 @@ class Orders:
         refusal = self._refusal(request, session)
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)
-        return update_metadata(self._cache, request)
+        response, gone = update_metadata(self._cache, request)
+        for topic in gone:
+            self._gone(topic)
+        return response
 
     def _refusal(self, request: AnyOrder, session: Session | None) -> ErrorCode:
         if session is not None and not session.authorize(

@@ -81,6 +81,11 @@ class Partition:
         self._watches: dict[FetchWatch, SessionPartition] | None = None
         self._new_bytes = 0  # appended and not yet below the high watermark
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Led here, with fewer in sync than it has replicas."""
+        return self.leader is not None and len(self.leader.isr) + 1 < len(self.replicas)
+
     # ------------------------------------------------------------------------ roles
 
     def become_leader(

@@ -19,8 +19,9 @@ from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
 from odradek.log.logs import Logs
+from odradek.log.slices import ColdRead
 from odradek.model.clock import Clock
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.record.validate import ValidationRules
 from odradek.replica.transitions import refuse_role, refuse_stop
@@ -121,6 +122,19 @@ class ReplicaManager:
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic of which something is held here."""
         return self._topic_names.get(topic_id)
+
+    async def loaded(self, cold: ColdRead) -> None:
+        """Have something brought into memory.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; the directory is offline now.
+        """
+        future: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
+        cold.load(future.set_result)
+        error = await future
+        if error is not None:
+            self.storage_failed(error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     # ----------------------------------------------------------------------- orders
 
@@ -265,9 +279,19 @@ class ReplicaManager:
         settings = self._settings.topic(topic)
         now_ms = self._clock.monotonic_ms()
         for (name, _), partition in self._partitions.items():
-            if name == topic and partition.log is not None:
-                partition.log.update_config(settings.log_config)
-                partition.config_changed(settings.rules, isr_min=settings.isr_min, now_ms=now_ms)
+            if name == topic:
+                self._configure(partition, settings, now_ms)
+
+    def all_configs_changed(self) -> None:
+        """The broker's own options, which all topics inherit, are others now."""
+        now_ms = self._clock.monotonic_ms()
+        for (name, _), partition in self._partitions.items():
+            self._configure(partition, self._settings.topic(name), now_ms)
+
+    def _configure(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
+        if partition.log is not None:
+            partition.log.update_config(settings.log_config)
+            partition.config_changed(settings.rules, isr_min=settings.isr_min, now_ms=now_ms)
 
     def stop_all(self) -> None:
         """The broker stops: every waiting request is answered, clients go elsewhere."""

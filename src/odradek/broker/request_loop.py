@@ -154,7 +154,7 @@ class RequestLoop:
             self._failed(connection, connection.later(), request, error)
             return
         if not inspect.isawaitable(answer):
-            chunk = self._encoded(connection, request, cast("Message", answer), started_ms)
+            chunk = self._encoded(connection, request, answer, started_ms)
             connection.respond([chunk])
             return
         place = connection.later()

@@ -1,7 +1,7 @@
 """One broker: starts everything, and stops it in the opposite order.
 
-    1  log directories   locked, identified, their logs loaded and recovered
-    2  store             a session; the cluster's id, which has to be that of the directories
+    1  store             a session; the cluster's id
+    2  log directories   locked, identified, their logs loaded and recovered
     3  listeners         bound, so that the ports are known
     4  registration      `/brokers/ids/N`; from here on the controller knows of us
     5  controller        the race for it, and if it is won, a reign
@@ -10,15 +10,32 @@
 Nothing here decides anything; it connects those who do. All of the world comes in as `World`.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
+from odradek import __version__
 from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
-from odradek.broker.housekeeping import Housekeeping
+from odradek.broker.config_admin import ConfigAdmin
+from odradek.broker.controller_channels import (
+    BrokerPort,
+    ControllerChannels,
+    ControlRequest,
+    ControlResponse,
+)
+from odradek.broker.controller_election import ControllerElection
+from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.gauges import publish
+from odradek.broker.housekeeping import Housekeeping, in_slices
+from odradek.broker.journal import DecisionJournal
 from odradek.broker.lifecycle import Lifecycle
+from odradek.broker.log_dir_moves import LogDirMoves
+from odradek.broker.logger_levels import ProcessLoggers
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
 from odradek.broker.producer_ids import ProducerIds
@@ -29,14 +46,390 @@ from odradek.broker.request_loop import RequestLoop
 from odradek.broker.session import AllowAll
 from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.tasks import Tasks
+from odradek.broker.topic_admin import TopicAdmin, store_errors_told
+from odradek.broker.topic_ids import draw_topic_id
 from odradek.broker.topic_maker import InternalTopics, TopicMaker
 from odradek.broker.world import World
-from odradek.config.broker import BrokerConfig
+from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
+from odradek.coord.registry import next_producer_id_block
+from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
+from odradek.model.cluster import Broker as RegisteredBroker
 from odradek.model.cluster import EndPoint
+from odradek.model.errors import ApiError, ErrorCode, StartupError
+from odradek.model.partition import TopicPartition
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
 from odradek.obs.metrics import BrokerMetrics
+from odradek.wire.api_keys import APIS
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.wire.messages.stop_replica import StopReplicaRequest
+
+if TYPE_CHECKING:
+    from odradek.broker.http import Health
 
 log = logging.getLogger(__name__)
 SLOW_REQUEST_MS = 1_000
+
+
+class Broker:
+    """One broker in one of its lives: made, started, stopped, never started again."""
+
+    def __init__(
+        self, config: BrokerConfig, world: World, *, on_fatal: Callable[[str], None]
+    ) -> None:
+        """`on_fatal` is told, once, why this broker cannot go on."""
+        self.config = config
+        self.state = "starting"  # recovering, running, shutting-down, stopped
+        self.cluster_id = ""
+        self.end_points: tuple[EndPoint, ...] = ()
+        self._world = world
+        self._on_fatal = on_fatal
+        clock = world.clock
+        self.tasks = Tasks(world.loop, self._task_failed)
+        self.metrics = BrokerMetrics({int(key): api.name for key, api in APIS.items()})
+        self.metadata = MetadataCache(world.loop, clock.monotonic_ms)
+        self.settings = TopicSettingsBook(config)
+        self.purgatory = Purgatory(world.loop, clock.monotonic_ms)
+        self.logs = self._make_logs()
+        self.replicas = ReplicaManager(
+            broker_id=config.broker_id,
+            logs=self.logs,
+            clock=clock,
+            settings=self.settings,
+            lag_ms_max=config.replica_lag_time_max_ms,
+            knows=lambda topic, index: self.metadata.partition(topic, index) is not None,
+        )
+        self.log_dir_moves = LogDirMoves(self.logs, self.replicas, self.tasks)
+        self.settings.on_change = self.replicas.topic_config_changed
+        self.journal = DecisionJournal()
+        self.lifecycle = Lifecycle(
+            world.store,
+            clock,
+            world.random,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+        )
+        self.controller = self._make_controller()
+        self.topic_admin = TopicAdmin(
+            store=world.store,
+            metadata=self.metadata,
+            controller=self.controller,
+            config=lambda: self.config,
+            clock=clock,
+            random=world.random,
+        )
+        maker = TopicMaker(self.topic_admin.create_one, self.tasks)
+        self.topic_maker = maker if config.auto_create_topics_enable else None
+        self.internal_topics = InternalTopics(maker, lambda: self.config)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.dynamic_config = DynamicConfig(
+            world.store, broker_id=config.broker_id, clock=clock, listener=_ConfigListener(self)
+        )
+        self.config_admin = ConfigAdmin(
+            store=world.store,
+            metadata=self.metadata,
+            config=lambda: self.config,
+            loggers=ProcessLoggers(),
+            clock=clock,
+            wait_handled=self.dynamic_config.wait_handled,
+        )
+        self.orders = Orders(
+            self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
+        )
+        self._make_data_apis()
+        self.requests = self._make_request_loop()
+        self.server = Server(
+            world.network, self.requests, limits_of(config), now_ms=clock.monotonic_ms
+        )
+        self.housekeeping = Housekeeping(self.logs, self.server, clock, self.tasks)
+        publish(self)
+
+    # ------------------------------------------------------------------------ assembly
+
+    def _make_logs(self) -> Logs:
+        world, config = self._world, self.config
+        host = LogHost(
+            disk=world.disk,
+            clock=world.clock,
+            call_later=world.loop.call_later,
+            failed=lambda error: self.logs.failed(error),  # noqa: PLW0108 - made just below
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        return Logs(
+            config.log_dirs,
+            host,
+            config_of=lambda topic: self.settings.topic(topic).log_config,
+            lost=self._logs_lost,
+        )
+
+    def _make_controller(self) -> ControllerShell:
+        world, config = self._world, self.config
+        self._channels = ControllerChannels(
+            broker_id=config.broker_id,
+            listener=config.inter_broker_listener,
+            connect=self._port_to,
+            tasks=self.tasks,
+        )
+        return ControllerShell(
+            store=world.store,
+            election=ControllerElection(
+                world.store,
+                broker_id=config.broker_id,
+                clock=world.clock,
+            ),
+            channels=self._channels,
+            options=_ControllerOptions(lambda: self.config),
+            journal=self.journal,
+            draw_id=partial(draw_topic_id, world.random),
+        )
+
+    def _make_data_apis(self) -> None:
+        world, config = self._world, self.config
+        quotas = NoQuotas()
+        self.produce = ProduceApi(
+            self.replicas,
+            self.purgatory,
+            clock=world.clock,
+            quotas=quotas,
+            metrics=self.metrics,
+            throttle=self._throttle,
+        )
+        self.fetch = FetchApi(
+            self.replicas,
+            self.purgatory,
+            quotas=quotas,
+            metrics=self.metrics,
+            randomness=world.random,
+            now_ms=world.clock.monotonic_ms,
+            throttle=self._throttle,
+            knows_topic_id=lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
+            session_slots=config.max_incremental_fetch_session_cache_slots,
+            fetch_bytes_max=config.fetch_max_bytes,
+        )
+
+    def _make_request_loop(self) -> RequestLoop:
+        config = self.config
+        return RequestLoop(
+            routes(self),
+            authorizer=AllowAll(),
+            quotas=NoQuotas(),
+            metrics=self.metrics.requests,
+            tasks=self.tasks,
+            security_protocols={
+                point.listener: point.security_protocol for point in config.listeners
+            },
+            inter_broker_listener=config.inter_broker_listener,
+            now_ms=self._world.clock.monotonic_ms,
+            call_later=self._world.loop.call_later,
+            slow_ms=SLOW_REQUEST_MS,
+        )
+
+    def _port_to(self, broker: RegisteredBroker) -> BrokerPort:
+        if broker.id == self.config.broker_id:
+            return _OwnPort(self.orders)
+        return _NoPort(broker.id)
+
+    def _throttle(self, connection: Connection, throttle_ms: int) -> None:
+        self.requests.throttle(connection, throttle_ms)
+
+    # -------------------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Start; when this returns, requests are served.
+
+        Raises:
+            StartupError: why it cannot, and what to do.
+        """
+        config = self.config
+        self._refuse_what_is_not_there()
+        for name in config.unknown():
+            log.warning("%s is not an option of Kafka: it is kept, and does nothing", name)
+        for name in config.without_effect():
+            log.warning("%s is set, and has no effect here", name)
+        await self.lifecycle.open()
+        self.cluster_id = await self.lifecycle.cluster_id()
+        await self.dynamic_config.load()
+        self.state = "recovering"
+        opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
+        await in_slices(opening, self._world.clock)
+        self.end_points = await self._listen()
+        me = RegisteredBroker(
+            id=config.broker_id, end_points=self.end_points, rack=config.broker_rack
+        )
+        self.lifecycle.on_lost = self.controller.session_lost
+        self.lifecycle.on_registered = self._registered
+        self._registered(await self.lifecycle.register(me))
+        self.tasks.start(self.controller.run(), "controller")
+        self.tasks.start(self.lifecycle.keep_registered(me), "registration")
+        self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
+        self.log_dir_moves.resume()
+        self.housekeeping.start(config)
+        self.state = "running"
+
+    async def stop(self) -> None:
+        """Stop cleanly, whatever was reached in starting."""
+        self.state = "shutting-down"
+        self.server.stop_listening()
+        self.housekeeping.stop()
+        await self.controller.stop()
+        self.replicas.stop_all()
+        self.purgatory.expire_all()
+        self.server.close_connections()
+        await self.tasks.cancel_all()
+        closed = self._world.loop.create_future()
+        self.logs.close(lambda: closed.set_result(None))
+        await closed
+        await self._world.store.close()
+        self.state = "stopped"
+
+    def _refuse_what_is_not_there(self) -> None:
+        for point in self.config.listeners:
+            if point.security_protocol != "PLAINTEXT":
+                raise StartupError(
+                    f"listener {point.listener} has security protocol {point.security_protocol}: "
+                    "this version serves PLAINTEXT only"
+                )
+        if self.config.values["authorizer.class.name"]:
+            raise StartupError(
+                "authorizer.class.name is set: this version enforces no ACLs, and to start as if "
+                "it did would leave everything open; remove the option to accept that"
+            )
+
+    async def _listen(self) -> tuple[EndPoint, ...]:
+        """Open every listener. Returns what is advertised, with the ports that were got."""
+        ports = {point.listener: await self.server.listen(point) for point in self.config.listeners}
+        return tuple(
+            replace(point, port=point.port or ports[point.listener])
+            for point in self.config.advertised_listeners
+        )
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.orders.broker_epoch = broker_epoch
+        self.controller.session_opened()
+
+    def health(self) -> "Health":
+        """How this broker is, as `/health` tells it."""
+        from odradek.broker.http import Health  # noqa: PLC0415 - loaded with the HTTP server
+
+        return Health(
+            state=self.state,
+            version=__version__,
+            broker_id=self.config.broker_id,
+            cluster_id=self.cluster_id or None,
+            controller_id=self.metadata.controller_id if self.metadata.brokers else None,
+            listeners=tuple(point.connection_string for point in self.end_points),
+            offline_log_dirs=tuple(
+                path for path in self.logs.directories if self.logs.is_offline(path)
+            ),
+        )
+
+    # ---------------------------------------------------------------------- what befalls
+
+    def set_config(self, config: BrokerConfig) -> None:
+        """The dynamic part of the configuration is another one."""
+        self.config = config
+        self.settings.set_broker(config)
+        self.server.limits = limits_of(config)
+        self.replicas.all_configs_changed()
+
+    def _logs_lost(self, directory: str, lost: list[TopicPartition]) -> None:
+        log.error("log directory %s is offline", directory)
+        self.replicas.logs_lost(lost)
+        if not self.logs.online_directories:
+            self._on_fatal("all log directories have failed; see the errors above")
+
+    def _topic_gone(self, topic: str) -> None:
+        self.settings.set_topic(topic, {})
+        self.metrics.topic_deleted(topic)
+
+    async def _allocate_producer_ids(self) -> tuple[int, int]:
+        try:
+            self.topic_admin.check_reign()
+            with store_errors_told():
+                block = await next_producer_id_block(self._world.store, self.config.broker_id)
+        except ApiError as error:
+            # Kafka's word for "no ids just now": every client tries again.
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+        return block.first_producer_id, block.end_producer_id - block.first_producer_id
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        log.error("%s failed", name, exc_info=error)
+        if name in ("controller", "registration"):
+            self._on_fatal(f"{name} failed: {error!r}")
+
+
+class _ConfigListener:
+    """What changes with the options in the store."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        try:
+            self._broker.settings.set_topic(topic, overrides)
+        except InvalidConfigError as error:
+            self.note(f"topic {topic} keeps its options: {error}")
+
+    def broker_config(self, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
+        broker = self._broker
+        try:
+            config = broker.config.with_dynamic(dynamic=dynamic, dynamic_default=dynamic_default)
+        except (InvalidConfigError, ConfigConflictError) as error:
+            self.note(f"the broker keeps its options: {error}")
+            return
+        if config.values != broker.config.values:
+            broker.set_config(config)
+
+    def note(self, text: str) -> None:
+        log.warning("%s", text)
+
+
+class _ControllerOptions:
+    """The options a controller goes by, as they are at the moment."""
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+
+    @property
+    def deletion_enabled(self) -> bool:
+        return self._config().delete_topic_enable
+
+    @property
+    def unclean_allowed(self) -> bool:
+        return self._config().topic_defaults.unclean_leader_election_enable
+
+
+class _OwnPort:
+    """The controller's way to the broker it runs on."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+
+    async def send(self, request: ControlRequest) -> ControlResponse:
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self._orders.leader_and_isr(request)
+        if isinstance(request, StopReplicaRequest):
+            return await self._orders.stop_replica(request)
+        return await self._orders.update_metadata(request)
+
+
+class _NoPort:
+    """The way to another broker: there is none in a cluster of one."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+
+    async def send(self, request: ControlRequest) -> ControlResponse:
+        del request
+        raise ConnectionError(f"broker {self._broker_id} cannot be reached")
+
+
+def limits_of(config: BrokerConfig) -> ConnectionLimits:
+    """How many may connect, and how much they may send."""
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        per_ip_max=config.max_connections_per_ip,
+        per_ip_overrides=config.max_connections_per_ip_overrides,
+        idle_ms_max=config.connections_max_idle_ms,
+        frame_bytes_max=config.socket_request_max_bytes,
+    )

@@ -9,11 +9,11 @@ to be told.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import ApiError, OdradekError
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,16 @@ class NewTopic(NamedTuple):
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = {}  # noqa: RUF012 - never changed
+    configs: Mapping[str, str] = {}
 
 
-Create = Callable[[NewTopic], Awaitable[None]]
+class Create(Protocol):
+    """Makes one topic (`TopicAdmin.create_one`)."""
+
+    def __call__(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> Awaitable[None]:
+        """Make it, without waiting until it shows."""
 
 
 class TopicMaker:
@@ -52,11 +58,10 @@ class TopicMaker:
 
     async def _make(self, topic: NewTopic) -> None:
         try:
-            await self._create(topic)
+            await self._create(*topic)
         except ApiError as error:
-            log.warning("topic %s was asked for and could not be made: %s", topic.name, error)
-        except OdradekError as error:
-            log.error("topic %s was asked for and could not be made: %s", topic.name, error)
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.warning("topic %s, asked for, could not be made: %s", topic.name, error)
         finally:
             self._being_made.discard(topic.name)
 

@@ -77,6 +77,10 @@ class Server:
         """Connections open now."""
         return len(self._connections)
 
+    def by_listener(self) -> Counter[str]:
+        """Connections open now, by listener."""
+        return Counter(connection.listener for connection in self._connections)
+
     async def listen(self, end_point: EndPoint) -> int:
         """Open one listener and return its port.
 

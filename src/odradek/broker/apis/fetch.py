@@ -175,18 +175,21 @@ class FetchApi:
 
     # ----------------------------------------------------------------------- answers
 
-    def answer(
-        self, call: "FetchCall", answers: list[tuple[PartitionKey, PartitionData]], size_bytes: int
-    ) -> list[bytes | bytearray | memoryview]:
+    def answer(self, call: "FetchCall", reading: Reading) -> list[bytes | bytearray | memoryview]:
         """Encode a response and count it."""
         connection, header = call.connection, call.header
-        throttle_ms = self._quotas.fetched(connection.session, size_bytes)
+        throttle_ms = self._quotas.fetched(connection.session, reading.bytes)
         if throttle_ms:
             self._throttle(connection, throttle_ms)
+        is_follower = call.fetcher.follower_id >= 0
         topics: dict[bytes | str, list[PartitionData]] = {}
-        for (topic, _), answer in answers:
-            topics.setdefault(topic, []).append(answer)
-        self._metrics.fetched(size_bytes, follower=call.fetcher.follower_id >= 0)
+        for wanted, answer in reading.told():
+            topics.setdefault(wanted.key[0], []).append(answer)
+            if answer.records and not is_follower:
+                assert isinstance(wanted.target, Partition)
+                name = wanted.target.topic_partition.topic
+                self._metrics.topic(name).fetched(len(answer.records))
+        self._metrics.fetched(reading.bytes, follower=is_follower)
         self._metrics.requests.answered(
             ApiKey.FETCH, header.api_version, self.now_ms() - call.started_ms
         )
@@ -330,7 +333,7 @@ class FetchCall(Waiting):
     def _answer(self, reading: Reading) -> list[bytes | bytearray | memoryview]:
         if self.request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             reading.describe_rest()
-        return self._api.answer(self, reading.told(), reading.bytes)
+        return self._api.answer(self, reading)
 
     def _over(self) -> None:
         if self.fetcher.waiting is self:

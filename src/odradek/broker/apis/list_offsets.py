@@ -18,6 +18,9 @@ from typing import Final
 from odradek.broker.partition import Partition
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
+from odradek.log.log import Log
+from odradek.log.slices import ColdRead
+from odradek.log.timestamps import StampedOffset
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_offsets import (
@@ -40,10 +43,10 @@ CONSUMER: Final = -1
 _UNKNOWN: Final = -1
 
 
-def list_offsets(
+async def list_offsets(
     replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, api_version: int
 ) -> ListOffsetsResponse:
-    """Answer every partition on its own."""
+    """Answer every partition on its own. Waits where a search in time has to ask the disk."""
     response = ListOffsetsResponse()
     for topic in request.topics:
         allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
@@ -56,12 +59,13 @@ def list_offsets(
             if isinstance(found, ErrorCode):
                 answers.append(_refusal(asked, found))
             else:
-                answers.append(_answer(found, asked, request, api_version))
+                answers.append(await _answer(replicas, found, asked, request, api_version))
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 
 
-def _answer(
+async def _answer(
+    replicas: ReplicaManager,
     partition: Partition,
     asked: ListOffsetsPartition,
     request: ListOffsetsRequest,
@@ -80,20 +84,27 @@ def _answer(
     end = _readable_end(partition, request)
     if when == LATEST:
         return _found(asked, _UNKNOWN, end, partition.leader_epoch)
-    place = _place_in_time(partition, when)
-    if place is None or place[1] >= end:
+    place = await _place_in_time(replicas, log, when)
+    if place is None or place.offset >= end:
         return _found(asked, _UNKNOWN, _UNKNOWN, _UNKNOWN)
-    timestamp, offset = place
-    return _found(asked, timestamp, offset, _epoch_at(partition, offset))
+    return _found(asked, place.timestamp, place.offset, _epoch_at(partition, place.offset))
 
 
-def _place_in_time(partition: Partition, when: int) -> tuple[int, int] | None:
-    """The timestamp and offset of the record asked for."""
-    log = partition.log
-    assert log is not None
+async def _place_in_time(replicas: ReplicaManager, log: Log, when: int) -> StampedOffset | None:
+    """The record asked for."""
     if when == LATEST_TIERED:
         return None
-    return log.max_timestamp_offset() if when == MAX_TIMESTAMP else log.offset_for_timestamp(when)
+    wait = False
+    while True:
+        place = (
+            log.max_timestamp_offset(wait=wait)
+            if when == MAX_TIMESTAMP
+            else log.offset_for_timestamp(when, wait=wait)
+        )
+        if not isinstance(place, ColdRead):
+            return place
+        await replicas.loaded(place)
+        wait = True
 
 
 def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:

@@ -43,6 +43,7 @@ from odradek.wire.messages.produce import (
     decode_produce,
     encode_produce_response,
 )
+from odradek.wire.schema import Buffer
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class ProduceApi:
         call: "ProduceCall",
         topic: str,
         index: int,
-        batch: memoryview | None,
+        batch: Buffer | None,
         acks: int,
         wall_ms: int,
     ) -> ProducePartitionResult:
@@ -174,7 +175,7 @@ class ProduceApi:
             return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             view, header = validate_produced(
-                memoryview(b"") if batch is None else batch,
+                memoryview(batch or b""),
                 partition.rules,
                 now_ms=wall_ms,
                 api_version=call.header.api_version,
@@ -190,7 +191,7 @@ class ProduceApi:
             return _failure(index, ErrorCode.KAFKA_STORAGE_ERROR)
         size_bytes = len(view)
         call.size_bytes += size_bytes
-        self._metrics.topic(topic).produced(header.count, size_bytes)
+        self._metrics.topic(topic).produced(header.record_count, size_bytes)
         if acks == ALL:
             required = appended.last_offset + 1
             if leader.high_watermark < required:

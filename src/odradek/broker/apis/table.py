@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
     served: list[ServedRange] = []
-    replicas, cache, admin = broker.replicas, broker.metadata, broker.admin
+    replicas, cache = broker.replicas, broker.metadata
+    topics, configs = broker.topic_admin, broker.config_admin
     table: dict[ApiKey, Route | RawRoute] = {
         # The way of the data.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle),
@@ -75,30 +76,22 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             )
         ),
         # Topics and configuration, by way of the controller and the store.
-        ApiKey.CREATE_TOPICS: Route(
-            lambda r: create_topics(admin, r.session, r.body, r.header.api_version)
-        ),
+        ApiKey.CREATE_TOPICS: Route(lambda r: create_topics(topics, r.session, r.body)),
         ApiKey.DELETE_TOPICS: Route(
-            lambda r: delete_topics(admin, r.session, r.body, r.header.api_version)
+            lambda r: delete_topics(topics, r.session, r.body, r.header.api_version)
         ),
-        ApiKey.CREATE_PARTITIONS: Route(
-            lambda r: create_partitions(admin, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.DESCRIBE_CONFIGS: Route(
-            lambda r: describe_configs(admin, r.session, r.body, r.header.api_version)
-        ),
-        ApiKey.ALTER_CONFIGS: Route(
-            lambda r: alter_configs(admin, r.session, r.body, r.header.api_version)
-        ),
+        ApiKey.CREATE_PARTITIONS: Route(lambda r: create_partitions(topics, r.session, r.body)),
+        ApiKey.DESCRIBE_CONFIGS: Route(lambda r: describe_configs(configs, r.session, r.body)),
+        ApiKey.ALTER_CONFIGS: Route(lambda r: alter_configs(configs, r.session, r.body)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(
-            lambda r: incremental_alter_configs(admin, r.session, r.body, r.header.api_version)
+            lambda r: incremental_alter_configs(configs, r.session, r.body)
         ),
         # Directories.
         ApiKey.DESCRIBE_LOG_DIRS: Route(
             lambda r: describe_log_dirs(broker.logs, r.session, r.body)
         ),
         ApiKey.ALTER_REPLICA_LOG_DIRS: Route(
-            lambda r: alter_replica_log_dirs(broker.logs, replicas, r.session, r.body)
+            lambda r: alter_replica_log_dirs(broker.log_dir_moves, r.session, r.body)
         ),
         # From the controller and other brokers.
         ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, r.session)),

@@ -13,7 +13,12 @@ from odradek.model.errors import ErrorCode
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def update_metadata(cache: MetadataCache, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """Take the controller's word; the caller has checked its and the broker's epoch."""
-    cache.update(request)
-    return UpdateMetadataResponse(error_code=ErrorCode.NONE)
+def update_metadata(
+    cache: MetadataCache, request: UpdateMetadataRequest
+) -> tuple[UpdateMetadataResponse, list[str]]:
+    """Take the controller's word; the caller has checked its and the broker's epoch.
+
+    Returns the answer, and the topics that are gone.
+    """
+    gone = cache.update(request)
+    return UpdateMetadataResponse(error_code=ErrorCode.NONE), gone

@@ -1,0 +1,56 @@
+"""AlterReplicaLogDirs (34), versions 1-2: move replicas into other log directories.
+
+Behaviour:
+    * The move is a copy that follows the log in its present directory; when it has caught up it
+      takes its place. Answered when the copy has begun.
+    * A directory that is none of `log.dirs` is LOG_DIR_NOT_FOUND, one that failed
+      KAFKA_STORAGE_ERROR; a partition not held here UNKNOWN_TOPIC_OR_PARTITION or
+      NOT_LEADER_OR_FOLLOWER as for everybody who asks for it. Where it lies already, a copy that
+      was being made elsewhere is dropped.
+
+Versions:
+    v2 flexible
+"""
+
+from odradek.broker.log_dir_moves import LogDirMoves
+from odradek.broker.session import Session
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def alter_replica_log_dirs(
+    moves: LogDirMoves, session: Session, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Begin every move on its own."""
+    allowed = session.authorize(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            result = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            )
+            for index in topic.partitions:
+                error = (
+                    _begin(moves, TopicPartition(topic.name, index), wanted.path)
+                    if allowed
+                    else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                )
+                result.partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _begin(moves: LogDirMoves, partition: TopicPartition, path: str) -> ErrorCode:
+    try:
+        moves.begin(partition, path)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
