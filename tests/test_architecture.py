@@ -8,6 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 SRC = ROOT / "src" / "odradek"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 NAMED = sorted(set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", PAGE + GLOSSARY)))
 PACKAGES = {path.parent.name for path in SRC.glob("*/__init__.py")}
@@ -28,7 +29,8 @@ def test_every_package_has_its_place_in_the_layers():
     assert set(re.findall(r"[a-z]+", layers)) >= PACKAGES
 
 
-@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
