@@ -22,10 +22,12 @@ class Flusher:
     """Flushes one log."""
 
     __slots__ = (
+        "_closing",
         "_epochs_saved",
         "_epochs_version",
         "_log",
         "_running",
+        "_started_ms",
         "_waiting",
         "directory_changed",
         "snapshots",
@@ -34,6 +36,8 @@ class Flusher:
     def __init__(self, log: "Log") -> None:
         self._log = log
         self._running = False
+        self._closing = False
+        self._started_ms = log.host.clock.monotonic_ms()
         self._waiting: list[FlushDone | None] = []
         self._epochs_version = self._epochs_saved = 0
         self.directory_changed = False  # files were made whose names may not be durable
@@ -45,14 +49,21 @@ class Flusher:
         if not self._running:
             self._start()
 
-    def flush_now(self) -> None:
-        """The same, and the indexes of the active segment, waiting for the disk."""
+    def close(self, done: FlushDone) -> None:
+        """The same, and the indexes of the active segment."""
+        self._closing = True
+        self.request(done)
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether `flush.ms` is over since the last flush began."""
         log = self._log
-        if self._epochs_saved < self._epochs_version:
-            path = f"{log.directory}/{LEADER_EPOCH_FILE}"
-            log.host.disk.replace_now(path, log.epochs.encode())
-            self._epochs_saved = self._epochs_version
-        log.host.disk.flush_now(self._targets(closing=True))
+        return log.leo > log.recovery_point and now_ms - self._started_ms >= log.config.flush_ms
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to flush but appended batches."""
+        saved = self._epochs_saved == self._epochs_version
+        return saved and not (self._running or self.directory_changed or self.snapshots)
 
     def save_epochs(self, done: FlushDone | None = None) -> None:
         """The leader epochs changed: bring their file up to date."""
@@ -90,6 +101,7 @@ class Flusher:
 
     def _start(self) -> None:
         self._running = True
+        self._started_ms = self._log.host.clock.monotonic_ms()
         if self._epochs_saved < self._epochs_version:
             self.save_epochs(self._flush)
         else:
@@ -118,21 +130,21 @@ class Flusher:
             flushed(error)
             return
         try:
-            targets = self._targets(closing=False)
+            targets = self._targets()
         except StorageError as failed:
             flushed(failed)
         else:
             log.host.disk.flush(targets, flushed)
 
-    def _targets(self, *, closing: bool) -> list[File | str]:
-        """Segments from the recovery point on; the active one's indexes only when it closes."""
+    def _targets(self) -> list[File | str]:
+        """Segments from the recovery point on; the active one's indexes only when closing."""
         log = self._log
         disk = log.host.disk
         paths = self.snapshots
         targets: list[File | str] = []
         for segment in log.segments_from(log.recovery_point):
             targets.append(segment.file)
-            if segment is not log.active_segment or closing:
+            if segment is not log.active_segment or self._closing:
                 segment.save_indexes()
                 paths += segment.index_paths()
         targets += [disk.file(path) for path in paths if disk.exists(path)]

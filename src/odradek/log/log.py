@@ -46,6 +46,7 @@ from odradek.log.slices import (
     OffsetOutOfRangeError,
     UnexpectedOffsetError,
 )
+from odradek.log.timestamps import StampedOffset, first_at, largest
 from odradek.log.transaction_index import AbortedTransaction, collect
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -82,6 +83,7 @@ class Log:
         "_recent_positions",
         "_roll_after",
         "_segment_bytes",
+        "clean_leo",
         "config",
         "cuts",
         "directory",
@@ -113,6 +115,7 @@ class Log:
         self.producers = ProducerState()
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
+        self.clean_leo = -1  # where a clean start found the end
         self.cuts = 0  # counts truncations: what was being flushed may not be there any more
         self.gone = False  # deleted, or on a disk that failed
         self._flusher = Flusher(self)
@@ -444,6 +447,24 @@ class Log:
                 break
         return aborted
 
+    def offset_for_timestamp(
+        self, timestamp: int, *, wait: bool = True
+    ) -> StampedOffset | ColdRead | None:
+        """The first record stamped at or after a time, if there is one."""
+        try:
+            return first_at(
+                self.segments, timestamp, log_start_offset=self.log_start_offset, wait=wait
+            )
+        except ColdError as cold:
+            return ColdRead(cold.file, cold.position, cold.length)
+
+    def max_timestamp_offset(self, *, wait: bool = True) -> StampedOffset | ColdRead | None:
+        """The record with the largest timestamp, if any has one."""
+        try:
+            return largest(self.segments, wait=wait)
+        except ColdError as cold:
+            return ColdRead(cold.file, cold.position, cold.length)
+
     # --------------------------------------------------------------------- what others move
 
     def set_high_watermark(self, offset: int) -> int:
@@ -509,7 +530,9 @@ class Log:
             return True
         rebuild = self._producers_reach(offset)
         self.cuts += 1
-        self.recovery_point = min(self.recovery_point, offset)
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.host.recovery_point_lowered(self.directory)
         keep = bisect_right(self._bases, offset)
         gone, self.segments[keep:] = self.segments[keep:], []
         # From the end on, so that a power loss in between leaves no hole.
@@ -599,14 +622,21 @@ class Log:
         self.topic_id = topic_id
         self._flusher.replace(PARTITION_METADATA, encode_metadata(topic_id))
 
-    def close(self) -> None:
-        """Stop cleanly, waiting for the disk: the next start will need no recovery."""
-        if self._active.size or len(self.segments) > 1:
-            self._active.finish()
-            self._flusher.snapshots.append(write_snapshot(self))
-        self._flusher.flush_now()
-        self.recovery_point = self.leo
-        self.rest()
+    def flush_if_overdue(self, now_ms: int) -> None:
+        """Flush if `flush.ms` is over; monotonic time."""
+        if self._flusher.is_overdue(now_ms):
+            self.flush()
+
+    def close(self, done: FlushDone) -> None:
+        """Write all that makes the next start need no recovery. `done` when it is durable."""
+        self._active.finish()
+        self._flusher.snapshots.append(write_snapshot(self))
+        self._flusher.close(done)
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether nothing happened since a clean start."""
+        return self.leo == self.clean_leo and not self.cuts and self._flusher.is_idle
 
     def rest(self) -> None:
         """Give back descriptors."""

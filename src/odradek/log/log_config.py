@@ -57,5 +57,7 @@ class LogHost:
     call_later: Callable[[float, Callable[[], None]], object]
     # Something that nobody waits for went wrong: take the log dir offline.
     failed: Callable[[StorageError], None]
+    # The recovery point of a log in this directory went back: its checkpoint says too much.
+    recovery_point_lowered: Callable[[str], None] = lambda _directory: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)

@@ -123,6 +123,7 @@ def loading(
         yield from _reread_epochs(log)
     log.cut_epochs()
     if clean:
+        log.clean_leo = log.leo
         yield from _clean_producers(log, files)
     log.set_high_watermark(checkpointed.high_watermark)
     log.rest()

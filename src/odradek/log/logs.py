@@ -1,0 +1,499 @@
+"""All logs of a broker, over its log directories: loaded, created, kept, deleted, given up.
+
+A directory that fails (the disk refuses anything at all) goes offline with all its logs; the
+others go on. Whoever gets a `StorageError` hands it to `failed`, as the logs do themselves when
+nobody waits.
+
+What takes long comes as a generator, to be advanced on the event loop for a few milliseconds at
+a time (`advance`): `opening`, `applying_retention`, `expiring_producers`. The checkpoints are
+small files, written behind the scenes when they say something new:
+
+    recovery points        what is flushed; from there on recovery reads
+    log start offsets      where DeleteRecords has left them above the first segment
+    high watermarks        where followers and readers go on after a restart
+"""
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from odradek.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+)
+from odradek.log.deletion import remove_later
+from odradek.log.directories import (
+    Identity,
+    LogDirectory,
+    Mark,
+    PartitionDirectory,
+    marked_name,
+    partition_directories,
+)
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.log_config import NEVER, LogConfig, LogHost
+from odradek.log.recovery import Checkpointed, loading
+from odradek.model.clock import Clock
+from odradek.model.errors import ApiError, ErrorCode, StartupError
+from odradek.model.partition import TopicPartition
+
+SLICE_MS: Final = 5
+# Soon enough to matter, late enough to take in a thousand partitions at once.
+CHECKPOINT_SOON_S: Final = 0.1
+# How many logs are flushed at once when the broker stops.
+CLOSING_AT_ONCE: Final = 64
+
+ConfigOf = Callable[[str], LogConfig]
+Lost = Callable[[str, list[TopicPartition]], None]
+
+
+class Held(NamedTuple):
+    """A log in a directory, as DescribeLogDirs tells of it."""
+
+    partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class Logs:
+    """The logs of one broker."""
+
+    def __init__(
+        self, directories: Sequence[str], host: LogHost, *, config_of: ConfigOf, lost: Lost
+    ) -> None:
+        """`lost` is told which directory went offline, and which partitions with it."""
+        self.directories = {path: LogDirectory(path, host.disk) for path in directories}
+        self._host = host
+        self._config_of = config_of
+        self._lost = lost
+        self._logs: dict[TopicPartition, Log] = {}
+        self._futures: dict[TopicPartition, Log] = {}
+        self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in directories}
+        self._checkpoint_soon: set[str] = set()
+        self._names_given = 0
+        host.recovery_point_lowered = self._recovery_point_lowered
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    # -------------------------------------------------------------------------- questions
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """The log of a partition, if it is held here and its disk works."""
+        return self._logs.get(partition)
+
+    def future(self, partition: TopicPartition) -> Log | None:
+        """The copy of a log that is being made in another directory."""
+        return self._futures.get(partition)
+
+    @property
+    def online_directories(self) -> list[str]:
+        """The directories that work."""
+        return [path for path, found in self.directories.items() if not found.is_offline]
+
+    @property
+    def has_offline_dir(self) -> bool:
+        """Whether any directory has failed."""
+        return any(found.is_offline for found in self.directories.values())
+
+    def is_offline(self, path: str) -> bool:
+        """Whether that directory has failed."""
+        return self.directories[path].is_offline
+
+    def directory_of(self, log: Log) -> str:
+        """The log directory that a log lies in."""
+        return log.directory.rpartition("/")[0]
+
+    def held_in(self, path: str) -> list[Held]:
+        """The logs in a directory."""
+        found = [
+            Held(name, log.size_bytes, max(0, log.high_watermark - log.leo), is_future=False)
+            for name, log in self._held[path].items()
+        ]
+        for name, future in self._futures.items():
+            if self.directory_of(future) == path:
+                lag = self._logs[name].leo - future.leo if name in self._logs else 0
+                found.append(Held(name, future.size_bytes, max(0, lag), is_future=True))
+        return found
+
+    def space(self, path: str) -> tuple[int, int]:
+        """How many bytes the filesystem of a directory holds, and how many are left."""
+        disk = self._host.disk
+        return disk.total_bytes(path), disk.usable_bytes(path)
+
+    # ----------------------------------------------------------------------------- opening
+
+    def opening(self, *, broker_id: int, cluster_id: str) -> Iterator[None]:
+        """Take the directories, and load what is in them.
+
+        Raises:
+            StartupError: a directory is another's, or holds what must not be touched, or all
+                have failed. Those left cleanly before are so again.
+        """
+        identity = Identity(broker_id, cluster_id)
+        try:
+            self._take_directories(identity)
+            for directory in self.directories.values():
+                if not directory.is_offline:
+                    yield from self._load_directory(directory, identity)
+            self._refuse_to_start_on_nothing()
+        except StartupError:
+            self._leave_directories()
+            raise
+
+    def _take_directories(self, identity: Identity) -> None:
+        for directory in self.directories.values():
+            try:
+                directory.lock()
+                directory.check(identity)
+            except StorageError as error:
+                self.failed(error)
+
+    def _refuse_to_start_on_nothing(self) -> None:
+        if not self.online_directories:
+            raise StartupError(f"none of log.dirs can be used: {', '.join(self.directories)}")
+
+    def _leave_directories(self) -> None:
+        """Nothing was served: what was clean is clean."""
+        for directory in self.directories.values():
+            if directory.was_clean and not directory.is_offline:
+                directory.mark_clean()
+            directory.release()
+
+    def _load_directory(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
+        try:
+            yield from self._load_partitions(directory, identity)
+            directory.is_loaded = True
+        except StorageError as error:
+            self.failed(error)
+
+    def _load_partitions(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
+        entries = directory.open()
+        directory.claim(identity)
+        recovery_points = directory.read_checkpoint(RECOVERY_POINT_FILE)
+        log_starts = directory.read_checkpoint(LOG_START_OFFSET_FILE)
+        high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_FILE)
+        for name, found in partition_directories(entries):
+            partition, mark = found
+            path = f"{directory.path}/{name}"
+            if mark is Mark.DELETE:
+                delay_ms = self._config_of(partition.topic).file_delete_delay_ms
+                remove_later(self._host, [path], delay_ms=delay_ms)
+            if mark not in (Mark.NONE, Mark.FUTURE):
+                continue
+            self._refuse_double(found, path)
+            checkpointed = Checkpointed(
+                recovery_points.get(partition, 0),
+                log_starts.get(partition, 0),
+                high_watermarks.get(partition, 0),
+            )
+            log = yield from loading(
+                partition,
+                path,
+                self._config_of(partition.topic),
+                self._host,
+                clean=directory.was_clean and mark is Mark.NONE,
+                checkpointed=checkpointed if mark is Mark.NONE else Checkpointed(),
+            )
+            if mark is Mark.FUTURE:
+                self._futures[partition] = log
+            else:
+                self._add(log)
+
+    def _refuse_double(self, found: PartitionDirectory, path: str) -> None:
+        known = self._logs if found.mark is Mark.NONE else self._futures
+        if found.partition in known:
+            raise StartupError(
+                f"{found.partition} is there twice, in {known[found.partition].directory} and in "
+                f"{path}. Move away the one that holds less"
+            )
+
+    def _add(self, log: Log) -> None:
+        self._logs[log.partition] = log
+        self._held[self.directory_of(log)][log.partition] = log
+
+    # -------------------------------------------------------------------- coming and going
+
+    def create(
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        *,
+        directory: str | None = None,
+    ) -> Log:
+        """A new log, in the directory asked for or that with the fewest.
+
+        Raises:
+            StorageError: no directory takes it; those that were tried are offline.
+        """
+        assert partition not in self._logs, partition
+        while True:
+            path = directory
+            if path is None or self.is_offline(path):
+                online = self.online_directories
+                if not online:
+                    raise StorageError(next(iter(self.directories)), errno.EIO)
+                path = min(online, key=lambda path: len(self._held[path]))
+            try:
+                log = Log.create(
+                    partition, f"{path}/{partition}", config, self._host, topic_id=topic_id
+                )
+            except StorageError as error:
+                self.failed(error)
+                if not self.is_offline(path):
+                    raise
+                continue
+            self._add(log)
+            return log
+
+    def delete(self, partition: TopicPartition) -> bool:
+        """Delete a log, and the copy that is being made. Whether there was one."""
+        future = self._futures.pop(partition, None)
+        if future is not None:
+            self._remove(future)
+        log = self._logs.pop(partition, None)
+        if log is None:
+            return False
+        del self._held[self.directory_of(log)][partition]
+        self._remove(log)
+        return True
+
+    def _remove(self, log: Log) -> None:
+        """Rename the directory now, and have it removed later."""
+        path = self.directory_of(log)
+        log.gone = True
+        log.rest()
+        self.rename(log, Mark.DELETE)
+        delay_ms = log.config.file_delete_delay_ms
+        remove_later(self._host, [log.directory], delay_ms=delay_ms)
+        self._soon(path)
+
+    def rename(self, log: Log, mark: Mark) -> None:
+        """Give the directory of a log the name that goes with its state."""
+        path = self.directory_of(log)
+        name = str(log.partition)
+        if mark is not Mark.NONE:
+            name = marked_name(log.partition, mark, self._unique_id())
+        self._host.disk.rename(log.directory, f"{path}/{name}")
+        log.moved(f"{path}/{name}")
+
+    def _unique_id(self) -> int:
+        # Unique among what this broker ever names: the time, and a number within this life.
+        self._names_given += 1
+        return (self._host.clock.wall_ms() << 64) + self._names_given
+
+    def failed(self, error: StorageError) -> None:
+        """A disk refused: the log directory around that path goes offline with all its logs."""
+        for path, directory in self.directories.items():
+            if error.path == path or error.path.startswith(f"{path}/"):
+                self._give_up(directory)
+                return
+
+    def _give_up(self, directory: LogDirectory) -> None:
+        if directory.is_offline:
+            return
+        directory.is_offline = True
+        held, self._held[directory.path] = self._held[directory.path], {}
+        for partition, log in held.items():
+            log.gone = True
+            log.rest()
+            del self._logs[partition]
+        for partition, future in list(self._futures.items()):
+            if self.directory_of(future) == directory.path:
+                future.gone = True
+                future.rest()
+                del self._futures[partition]
+        self._lost(directory.path, list(held))
+
+    # ------------------------------------------------------------- copies in other directories
+
+    def create_future(self, partition: TopicPartition, directory: str) -> Log:
+        """Begin a copy of a log in another directory; another one begun before is dropped.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for a directory that failed.
+            StorageError: the disk refused.
+        """
+        if directory not in self.directories:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+        if self.is_offline(directory):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed")
+        current = self._logs[partition]
+        self.drop_future(partition)
+        name = marked_name(partition, Mark.FUTURE, self._unique_id())
+        future = Log.create(
+            partition,
+            f"{directory}/{name}",
+            current.config,
+            self._host,
+            topic_id=current.topic_id,
+        )
+        future.truncate_fully_and_start_at(current.log_start_offset)
+        self._futures[partition] = future
+        return future
+
+    def drop_future(self, partition: TopicPartition) -> None:
+        """Give up a copy that is being made."""
+        future = self._futures.pop(partition, None)
+        if future is not None:
+            self._remove(future)
+
+    def swap_in(self, partition: TopicPartition) -> Log:
+        """The copy has all that the log has: it takes its place. Returns it."""
+        future = self._futures.pop(partition)
+        current = self._logs[partition]
+        assert future.leo == current.leo, (partition, future.leo, current.leo)
+        future.set_high_watermark(current.high_watermark)
+        future.advance_log_start(current.log_start_offset)
+        self.rename(future, Mark.NONE)
+        del self._held[self.directory_of(current)][partition]
+        self._add(future)
+        self._remove(current)
+        self._soon(self.directory_of(future))
+        return future
+
+    @property
+    def futures(self) -> list[TopicPartition]:
+        """The partitions of which a copy is being made."""
+        return list(self._futures)
+
+    # ------------------------------------------------------------------------ housekeeping
+
+    def applying_retention(self) -> Iterator[None]:
+        """Let old segments go; a step for each log."""
+        now_ms = self._host.clock.wall_ms()
+        for log in self:
+            if not log.gone:
+                try:
+                    log.delete_old_segments(now_ms)
+                except StorageError as error:
+                    self.failed(error)
+            yield
+
+    def expiring_producers(self) -> Iterator[None]:
+        """Forget producers that have long been silent; a step for each log."""
+        now_ms = self._host.clock.wall_ms()
+        for log in self:
+            log.producers.expire(now_ms=now_ms, expiration_ms=self._host.producer_id_expiration_ms)
+            yield
+
+    def flush_overdue(self) -> None:
+        """Flush the logs whose `flush.ms` is over."""
+        now_ms = self._host.clock.monotonic_ms()
+        for log in self._logs.values():
+            if log.config.flush_ms < NEVER:
+                log.flush_if_overdue(now_ms)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write what is flushed."""
+        for path in self.online_directories:
+            offsets = {name: log.recovery_point for name, log in self._held[path].items()}
+            self._write(path, RECOVERY_POINT_FILE, offsets)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where logs begin, if not at a segment."""
+        for path in self.online_directories:
+            self._write(path, LOG_START_OFFSET_FILE, self._log_starts(path))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write what is committed."""
+        for path in self.online_directories:
+            offsets = {name: log.high_watermark for name, log in self._held[path].items()}
+            self._write(path, HIGH_WATERMARK_FILE, offsets)
+
+    def _log_starts(self, path: str) -> dict[TopicPartition, int]:
+        return {
+            name: log.log_start_offset
+            for name, log in self._held[path].items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _write(self, path: str, name: str, offsets: dict[TopicPartition, int]) -> None:
+        if self.directories[path].is_loaded:
+            self.directories[path].write_checkpoint(name, offsets, self._written)
+
+    def _written(self, error: StorageError | None) -> None:
+        if error is not None:
+            self.failed(error)
+
+    def _recovery_point_lowered(self, directory: str) -> None:
+        self._soon(directory.rpartition("/")[0])
+
+    def _soon(self, path: str) -> None:
+        """What the checkpoints say of a directory is not true any more."""
+        if path in self._checkpoint_soon:
+            return
+        self._checkpoint_soon.add(path)
+
+        def checkpoint() -> None:
+            self._checkpoint_soon.discard(path)
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            self.checkpoint_high_watermarks()
+
+        self._host.call_later(CHECKPOINT_SOON_S, checkpoint)
+
+    # ------------------------------------------------------------------------------- closing
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Stop cleanly: all logs flushed, checkpoints written, directories marked. Then `done`."""
+        waiting = [*self._logs.values(), *self._futures.values()]
+        under_way = 0
+
+        def go_on() -> None:
+            nonlocal under_way
+            while waiting and under_way < CLOSING_AT_ONCE:
+                log = waiting.pop()
+                if log.gone or log.is_as_loaded:
+                    continue
+                under_way += 1
+                try:
+                    log.close(closed)
+                except StorageError as error:
+                    self.failed(error)
+                    under_way -= 1
+            if not waiting and not under_way:
+                self._close_directories()
+                done()
+
+        def closed(_: StorageError | None) -> None:
+            nonlocal under_way
+            under_way -= 1
+            self._host.call_later(0, go_on)
+
+        go_on()
+
+    def _close_directories(self) -> None:
+        for path in self.online_directories:
+            try:
+                self._close_directory(self.directories[path], self._held[path])
+            except StorageError as error:
+                self.failed(error)
+        for directory in self.directories.values():
+            directory.release()
+
+    def _close_directory(self, directory: LogDirectory, held: dict[TopicPartition, Log]) -> None:
+        if not directory.is_loaded:
+            # Stopped while starting: what the checkpoints say of the rest must stand.
+            if directory.was_clean:
+                directory.mark_clean()
+            return
+        recovery_points = {name: log.recovery_point for name, log in held.items()}
+        high_watermarks = {name: log.high_watermark for name, log in held.items()}
+        directory.write_checkpoint_now(RECOVERY_POINT_FILE, recovery_points)
+        directory.write_checkpoint_now(LOG_START_OFFSET_FILE, self._log_starts(directory.path))
+        directory.write_checkpoint_now(HIGH_WATERMARK_FILE, high_watermarks)
+        directory.mark_clean()
+
+
+def advance(steps: Iterator[None], clock: Clock, *, slice_ms: int = SLICE_MS) -> bool:
+    """Go on with some work for a few milliseconds. Whether there is more of it."""
+    until_ms = clock.monotonic_ms() + slice_ms
+    return any(clock.monotonic_ms() >= until_ms for _ in steps)

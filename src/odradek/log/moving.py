@@ -1,0 +1,118 @@
+"""Moving a log to another directory (AlterReplicaLogDirs): a copy is made while the log is used.
+
+The copy (`<topic>-<n>.<id>-future`) takes batches as a follower does. Once it has caught up it is
+flushed, so that nothing which was durable becomes less so; once that is done, and it has
+caught up again, it takes the log's place in one step, and the old directory is deleted.
+A log that is cut meanwhile is copied anew from its start.
+
+`MovingLogs.step` does a little of it: some batches of one partition.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.logs import Logs
+from odradek.log.slices import ColdRead
+from odradek.model.partition import TopicPartition
+
+STEP_BYTES: Final = 1 << 20
+
+Moved = Callable[[TopicPartition, Log], None]
+
+
+class MovingLogs:
+    """All copies that are being made on one broker."""
+
+    def __init__(self, logs: Logs, moved: Moved, *, now_ms: Callable[[], int]) -> None:
+        """`moved` is told of each log that another has taken the place of."""
+        self._logs = logs
+        self._moved = moved
+        self._now_ms = now_ms
+        self._cuts: dict[TopicPartition, int] = {}
+        self._flushed: set[TopicPartition] = set()
+        self._loaded: set[TopicPartition] = set()
+        self._waiting: set[TopicPartition] = set()
+
+    def start(self, partition: TopicPartition, directory: str) -> None:
+        """Begin to move a log; one that lies there already, or is on its way, is left.
+
+        Raises:
+            ApiError: see `Logs.create_future`.
+        """
+        logs = self._logs
+        current, future = logs.get(partition), logs.future(partition)
+        assert current is not None, partition
+        if logs.directory_of(current) == directory:
+            self.cancel(partition)
+        elif future is None or logs.directory_of(future) != directory:
+            self.cancel(partition)
+            logs.create_future(partition, directory)
+
+    def cancel(self, partition: TopicPartition) -> None:
+        """Give up moving a log."""
+        self._logs.drop_future(partition)
+        self._forget(partition)
+
+    def step(self) -> int:
+        """Go on with each copy. Returns the bytes copied: 0 means that there is nothing to do now.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        copied = 0
+        for partition in self._logs.futures:
+            if partition not in self._waiting:
+                copied += self._step(partition)
+        return copied
+
+    def _step(self, partition: TopicPartition) -> int:
+        current, future = self._logs.get(partition), self._logs.future(partition)
+        if current is None or future is None:
+            self._forget(partition)
+            return 0
+        if self._cuts.setdefault(partition, current.cuts) != current.cuts or not (
+            current.log_start_offset <= future.leo <= current.leo
+        ):
+            future.truncate_fully_and_start_at(current.log_start_offset)
+            self._cuts[partition] = current.cuts
+            self._flushed.discard(partition)
+        if future.leo < current.leo:
+            return self._copy(partition, current, future)
+        if partition in self._flushed:
+            self._forget(partition)
+            self._moved(partition, self._logs.swap_in(partition))
+        else:
+            self._wait(partition, future.flush, self._flushed)
+        return 0
+
+    def _copy(self, partition: TopicPartition, current: Log, future: Log) -> int:
+        wait = partition in self._loaded
+        self._loaded.discard(partition)
+        found = current.read(future.leo, STEP_BYTES, end_offset=current.leo, wait=wait)
+        if isinstance(found, ColdRead):
+            self._wait(partition, found.load, self._loaded)
+            return 0
+        assert found is not None
+        assert found.data is not None
+        return future.append_as_follower(memoryview(found.data), now_ms=self._now_ms())
+
+    def _wait(
+        self,
+        partition: TopicPartition,
+        start: Callable[[Callable[[StorageError | None], None]], None],
+        reached: set[TopicPartition],
+    ) -> None:
+        def done(error: StorageError | None) -> None:
+            self._waiting.discard(partition)
+            if error is None:
+                reached.add(partition)
+
+        self._waiting.add(partition)
+        start(done)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._cuts.pop(partition, None)
+        self._flushed.discard(partition)
+        self._loaded.discard(partition)

@@ -1,0 +1,496 @@
+"""All logs of a broker over several directories."""
+
+import pytest
+
+from odradek.log.disk import StorageError
+from odradek.log.log_config import LogConfig
+from odradek.log.logs import Logs
+from odradek.log.moving import MovingLogs
+from odradek.model.errors import ApiError, ErrorCode, StartupError
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import read_header
+from odradek.sim.disk import Crash, Fault
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+TOPIC_ID = bytes(range(16))
+
+
+class Broker:
+    """As much of a broker as has logs."""
+
+    def __init__(self, world, *directories, config=None):
+        self.world = world
+        self.config = config or LogConfig(index_interval_bytes=200)
+        self.lost = []
+        self.host = world.new_host()
+        self.logs = Logs(
+            directories or ("/a", "/b"),
+            self.host,
+            config_of=lambda _: self.config,
+            lost=lambda path, partitions: self.lost.append((path, partitions)),
+        )
+        self.host.failed = self.logs.failed
+
+    def start(self, broker_id=1, cluster_id="c"):
+        for _ in self.logs.opening(broker_id=broker_id, cluster_id=cluster_id):
+            pass
+        return self
+
+    def stop(self):
+        done = []
+        self.logs.close(lambda: done.append(True))
+        self.world.pass_time()
+        assert done == [True]
+
+    def create(self, partition=T0, **where):
+        return self.logs.create(partition, TOPIC_ID, self.config, **where)
+
+    def append(self, partition=T0, *values):
+        log = self.logs.get(partition)
+        batch = self.world.batch(*(values or (b"x" * 100,)))
+        return log.append_as_leader(
+            batch, read_header(batch), leader_epoch=0, now_ms=self.world.now_ms
+        )
+
+    def directory_of(self, partition):
+        return self.logs.directory_of(self.logs.get(partition))
+
+
+@pytest.fixture
+def broker(world):
+    return Broker(world).start()
+
+
+def test_a_clean_stop_leaves_all_that_a_clean_start_needs(world, broker):
+    log = broker.create()
+    for _ in range(20):
+        broker.append()
+    log.set_high_watermark(15)
+    log.advance_log_start(3)
+    broker.stop()
+    again = Broker(world).start()
+    loaded = again.logs.get(T0)
+
+    assert again.logs.directories["/a"].was_clean
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.leo) == (3, 15, 20)
+    assert loaded.recovery_point == 20
+    assert loaded.topic_id == TOPIC_ID
+    assert world.disk.read_file("/a/meta.properties") == (b"version=0\nbroker.id=1\ncluster.id=c\n")
+    assert world.disk.read_file("/a/t-0/partition.metadata").startswith(b"version: 0\ntopic_id: ")
+
+
+def test_what_a_clean_stop_left_survives_a_power_loss(world, broker):
+    broker.create()
+    for _ in range(20):
+        broker.append()
+    broker.stop()
+    world.disk.crash(Crash.POWER)
+    loaded = Broker(world).start().logs.get(T0)
+
+    assert loaded.leo == 20
+
+
+def test_the_clean_mark_does_not_come_back(world, broker):
+    broker.stop()
+    Broker(world).start()
+    world.disk.crash(Crash.POWER)
+
+    assert not Broker(world).start().logs.directories["/a"].was_clean
+
+
+def test_an_idle_log_is_not_written_at_stop(world, broker):
+    broker.create()
+    broker.append()
+    broker.stop()
+    again = Broker(world).start()
+    operations = world.disk.operations
+    again.logs.close(lambda: None)
+    world.pass_time()
+
+    written = world.disk.operations - operations
+    assert written <= 2 * 4 * 6, "four small files in each of two directories"
+
+
+def test_a_broker_stopped_while_starting_spoils_nothing(world, broker):
+    log = broker.create()
+    broker.create(T1)
+    broker.append()
+    log.set_high_watermark(1)
+    broker.stop()
+    hasty = Broker(world)
+    steps = hasty.logs.opening(broker_id=1, cluster_id="c")
+    next(steps)
+    hasty.stop()
+    loaded = Broker(world).start().logs
+
+    assert loaded.directories["/a"].was_clean
+    assert loaded.get(T0).high_watermark == 1
+
+
+def test_a_new_log_goes_where_there_are_fewest(broker):
+    for number in range(6):
+        broker.create(TopicPartition("t", number))
+
+    assert [len(broker.logs.held_in(path)) for path in ("/a", "/b")] == [3, 3]
+    broker.create(TopicPartition("u", 0), directory="/b")
+    assert broker.directory_of(TopicPartition("u", 0)) == "/b"
+
+
+def test_a_directory_in_use_is_refused(world, broker):
+    with pytest.raises(StartupError, match="/a is locked"):
+        Broker(world).start()
+
+
+def test_another_brokers_directory_is_refused_and_stays_clean(world, broker):
+    broker.create()
+    broker.stop()
+    with pytest.raises(StartupError, match=r"belongs to broker 1; broker.id=2"):
+        Broker(world).start(broker_id=2)
+    with pytest.raises(StartupError, match=r"belongs to cluster c; .* cluster d"):
+        Broker(world).start(cluster_id="d")
+
+    assert Broker(world).start().logs.directories["/a"].was_clean
+
+
+def test_a_kraft_directory_is_refused(world):
+    world.disk.mkdir("/a")
+    world.disk.replace_now("/a/meta.properties", b"version=1\nnode.id=1\ncluster.id=c\n")
+    with pytest.raises(StartupError, match="KRaft"):
+        Broker(world).start()
+
+
+def test_a_partition_that_is_there_twice_is_refused(world, broker):
+    broker.create(directory="/a")
+    broker.stop()
+    world.disk.mkdir("/b/t-0")
+    with pytest.raises(StartupError, match=r"t-0 is there twice, in /a/t-0 and in /b/t-0"):
+        Broker(world).start()
+
+
+def test_what_is_no_partition_is_left_alone(world, broker):
+    for name in ("lost+found", "t-0.00000000000000000000000000000001-stray", "t-007"):
+        world.disk.mkdir(f"/a/{name}")
+    broker.stop()
+
+    assert len(Broker(world).start().logs) == 0
+    assert world.disk.exists("/a/lost+found")
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_later(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    assert broker.logs.delete(T0)
+    assert not broker.logs.delete(T0)
+    assert broker.logs.get(T0) is None
+    (name,) = [e.name for e in world.disk.list("/a") if e.is_dir]
+    assert name.startswith("t-0.")
+    assert name.endswith("-delete")
+    broker.create(directory="/a")
+    world.pass_time(61_000)
+
+    assert [e.name for e in world.disk.list("/a") if e.is_dir] == ["t-0"]
+    assert broker.lost == []
+
+
+def test_a_deletion_goes_on_after_a_restart(world, broker):
+    broker.create(directory="/a")
+    broker.logs.delete(T0)
+    broker.stop()
+    again = Broker(world).start()
+    assert again.logs.get(T0) is None
+    world.pass_time(61_000)
+
+    assert [e for e in world.disk.list("/a") if e.is_dir] == []
+
+
+def test_a_deletion_while_files_are_being_written_fails_nothing(world, broker):
+    log = broker.create()
+    broker.append()
+    log.flush()
+    broker.logs.delete(T0)
+    world.pass_time()
+
+    assert broker.lost == []
+
+
+def test_a_topic_of_the_longest_name_can_be_deleted(world, broker):
+    partition = TopicPartition("x" * 249, 12)
+    broker.create(partition, directory="/a")
+    broker.logs.delete(partition)
+    (name,) = [e.name for e in world.disk.list("/a") if e.is_dir]
+
+    assert len(name) == 255
+    broker.stop()
+    Broker(world).start()
+    world.pass_time(61_000)
+    assert [e for e in world.disk.list("/a") if e.is_dir] == []
+
+
+def test_checkpoints_say_what_is_flushed_and_committed(world, broker):
+    log = broker.create(directory="/a")
+    for _ in range(5):
+        broker.append()
+    log.set_high_watermark(4)
+    log.flush()
+    world.pass_time()
+    broker.logs.checkpoint_recovery_points()
+    broker.logs.checkpoint_high_watermarks()
+    broker.logs.checkpoint_log_start_offsets()
+    world.pass_time()
+
+    assert world.disk.read_file("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 5\n"
+    assert world.disk.read_file("/a/replication-offset-checkpoint") == b"0\n1\nt 0 4\n"
+    assert world.disk.read_file("/a/log-start-offset-checkpoint") == b"0\n0\n"
+
+
+def test_a_truncation_below_the_recovery_point_reaches_its_checkpoint(world, broker):
+    log = broker.create(directory="/a")
+    for _ in range(5):
+        broker.append()
+    log.flush()
+    world.pass_time()
+    broker.logs.checkpoint_recovery_points()
+    log.truncate_to(2)
+    world.pass_time()
+
+    assert world.disk.read_file("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
+
+
+def test_a_checkpoint_that_says_nothing_new_is_not_written(world, broker):
+    broker.create()
+    world.pass_time()
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+    operations = world.disk.operations
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+
+    assert world.disk.operations == operations
+
+
+def test_damaged_checkpoints_say_nothing(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    broker.stop()
+    for name in ("recovery-point-offset", "replication-offset", "log-start-offset"):
+        world.disk.replace_now(f"/a/{name}-checkpoint", b"garbage")
+    loaded = Broker(world).start().logs.get(T0)
+
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.leo) == (0, 0, 1)
+
+
+# ------------------------------------------------------------------------- when disks fail
+
+
+def test_a_directory_that_fails_goes_offline_with_all_its_logs(world, broker):
+    broker.create(T0, directory="/a")
+    broker.create(T1, directory="/b")
+    world.disk.lose("/a/")
+    with pytest.raises(StorageError) as refused:
+        broker.append(T0)
+    broker.logs.failed(refused.value)
+    broker.logs.failed(refused.value)
+
+    assert broker.lost == [("/a", [T0])]
+    assert broker.logs.get(T0) is None
+    assert broker.logs.online_directories == ["/b"]
+    assert broker.logs.has_offline_dir
+    broker.append(T1)
+    broker.create(TopicPartition("u", 0))
+    broker.stop()
+
+
+def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broker):
+    log = broker.create(directory="/a")
+    broker.append()
+    world.pass_time()
+    world.disk.faults.append(Fault("flush", "/a/t-0/"))
+    log.flush()
+    world.pass_time()
+
+    assert broker.lost == [("/a", [T0])]
+
+
+def test_a_log_is_made_elsewhere_when_the_first_choice_fails(world, broker):
+    world.disk.lose("/a/")
+    log = broker.create()
+
+    assert broker.logs.directory_of(log) == "/b"
+    assert broker.lost == [("/a", [])]
+
+
+def test_a_directory_that_fails_at_start_leaves_the_others(world, broker):
+    broker.create(T0, directory="/a")
+    broker.create(T1, directory="/b")
+    broker.stop()
+    world.disk.lose("/a/t-0")
+    again = Broker(world).start()
+
+    assert again.logs.is_offline("/a")
+    assert again.logs.get(T1) is not None
+
+
+def test_without_any_directory_there_is_no_start(world):
+    world.disk.lose("/a")
+    world.disk.lose("/b")
+    with pytest.raises(StartupError, match=r"none of log.dirs can be used: /a, /b"):
+        Broker(world).start()
+
+
+def test_a_full_disk_takes_its_directory_offline_and_loses_nothing_acknowledged(world):
+    world.disk.capacity_bytes = 2000
+    broker = Broker(world, "/a").start()
+    broker.create()
+    acknowledged = 0
+    try:
+        while True:
+            broker.append()
+            acknowledged += 1
+    except StorageError as error:
+        broker.logs.failed(error)
+    world.disk.capacity_bytes = 1 << 40
+    world.disk.crash(Crash.PROCESS)
+
+    assert acknowledged > 3
+    assert Broker(world, "/a").start().logs.get(T0).leo == acknowledged
+
+
+# ------------------------------------------------------------------------------- retention
+
+
+def test_retention_goes_over_all_logs(world):
+    broker = Broker(world, config=LogConfig(segment_bytes=400, retention_bytes=800)).start()
+    for partition in (T0, T1):
+        log = broker.create(partition)
+        for _ in range(20):
+            broker.append(partition)
+        log.set_high_watermark(20)
+    for _ in broker.logs.applying_retention():
+        pass
+
+    assert [log.size_bytes for log in broker.logs] == [1020, 1020]
+
+
+def test_flush_ms_is_kept(world):
+    broker = Broker(world, config=LogConfig(flush_ms=5000)).start()
+    log = broker.create()
+    broker.append()
+    broker.logs.flush_overdue()
+    world.pass_time(4000)
+    assert log.recovery_point == 0
+    world.pass_time(1000)
+    broker.logs.flush_overdue()
+    world.pass_time()
+    assert log.recovery_point == 1
+
+
+# ----------------------------------------------------------------------- moving to elsewhere
+
+
+def move(world, broker, target="/b", between=lambda: None):
+    moved = []
+    moving = MovingLogs(
+        broker.logs,
+        lambda partition, log: moved.append((partition, log)),
+        now_ms=lambda: world.now_ms,
+    )
+    moving.start(T0, target)
+    for _ in range(50):
+        moving.step()
+        between()
+        world.pass_time(30)
+        if moved:
+            break
+    return moved
+
+
+def test_a_log_moves_to_another_directory_while_it_is_written(world, broker):
+    log = broker.create(directory="/a")
+    for _ in range(50):
+        broker.append()
+    log.set_high_watermark(40)
+    more = iter(range(10))
+    ((partition, now),) = move(
+        world, broker, between=lambda: next(more, None) is not None and broker.append()
+    )
+
+    assert partition == T0
+    assert broker.logs.get(T0) is now
+    assert broker.directory_of(T0) == "/b"
+    assert now.leo == log.leo > 50
+    assert now.high_watermark == 40
+    assert now.topic_id == TOPIC_ID
+    broker.append()
+    broker.stop()
+    again = Broker(world).start()
+    assert again.directory_of(T0) == "/b"
+    assert again.logs.get(T0).leo == now.leo
+    world.pass_time(61_000)
+    assert [e for e in world.disk.list("/a") if e.is_dir] == []
+
+
+def test_a_log_that_is_cut_while_it_moves_is_copied_anew(world, broker):
+    log = broker.create(directory="/a")
+    for _ in range(20):
+        broker.append()
+
+    def cut():
+        if log.cuts == 0:
+            log.truncate_to(5)
+            broker.append(T0, b"other")
+
+    ((_, now),) = move(world, broker, between=cut)
+
+    assert now.leo == 6
+    assert b"other" in bytes(now.read(5, 1000, end_offset=6).data)
+
+
+def test_a_cold_log_moves_too(world, broker):
+    broker.create(directory="/a")
+    for _ in range(20):
+        broker.append()
+    world.disk.cold_share = 1.0
+
+    assert len(move(world, broker)) == 1
+
+
+def test_moving_to_where_it_lies_gives_up_a_move(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
+    moving.start(T0, "/b")
+    assert [held.is_future for held in broker.logs.held_in("/b")] == [True]
+    moving.start(T0, "/a")
+
+    assert broker.logs.held_in("/b") == []
+
+
+def test_a_directory_nobody_knows_cannot_be_moved_to(broker):
+    broker.create(directory="/a")
+    with pytest.raises(ApiError) as refused:
+        broker.logs.create_future(T0, "/c")
+
+    assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_a_copy_under_way_goes_on_after_a_crash(world, broker):
+    broker.create(directory="/a")
+    for _ in range(20):
+        broker.append()
+    future = broker.logs.create_future(T0, "/b")
+    future.append_as_follower(
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=20).data), now_ms=0
+    )
+    world.pass_time()
+    world.disk.crash(Crash.PROCESS)
+    again = Broker(world).start()
+
+    assert 0 < again.logs.future(T0).leo < 20
+    assert move(world, again)[0][1].leo == 20
+
+
+def test_space_is_told(world, broker):
+    total, usable = broker.logs.space("/a")
+
+    assert 0 < usable <= total

@@ -1,0 +1,109 @@
+"""The rule by which segments go."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from odradek.log.log_config import LogConfig
+from odradek.log.retention import Expired, expired_segments
+
+NOW = 100_000
+
+
+@dataclass
+class Segment:
+    base_offset: int
+    size: int
+    age_timestamp_ms: int
+
+
+def segments(*ages, size=100):
+    """Ten offsets each, stamped that long ago."""
+    return [Segment(10 * n, size, NOW - age) for n, age in enumerate(ages)]
+
+
+def expired(found, *, high_watermark=None, log_start_offset=0, leo=None, **options):
+    leo = 10 * len(found) if leo is None else leo
+    return expired_segments(
+        found,
+        LogConfig(**{"retention_ms": -1, **options}),
+        leo=leo,
+        high_watermark=leo if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
+        now_ms=NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ages", "retention_ms", "gone"),
+    [
+        pytest.param((50, 30, 10), 40, 1, id="what is older than that"),
+        pytest.param((50, 30, 10), 30, 1, id="exactly as old is not older"),
+        pytest.param((50, 10, 50), 40, 1, id="the first that stays keeps all behind it"),
+        pytest.param((50, 50, 50), 40, 3, id="all, the active one too"),
+        pytest.param((-50, 50, 50), 40, 0, id="a timestamp in the future keeps"),
+        pytest.param((50, 30, 10), -1, 0, id="no limit"),
+        pytest.param((50, 30, 10), 0, 3, id="nothing is kept"),
+    ],
+)
+def test_by_age(ages, retention_ms, gone):
+    assert expired(segments(*ages), retention_ms=retention_ms) == Expired(by_age=gone)
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "gone"),
+    [
+        pytest.param(300, 0, id="all fits"),
+        pytest.param(299, 0, id="less than a segment too much"),
+        pytest.param(200, 1, id="a segment too much"),
+        pytest.param(0, 3, id="nothing is kept"),
+        pytest.param(-1, 0, id="no limit"),
+    ],
+)
+def test_by_size(retention_bytes, gone):
+    found = expired(segments(1, 1, 1), retention_bytes=retention_bytes)
+
+    assert found == Expired(by_size=gone)
+
+
+@pytest.mark.parametrize(("log_start_offset", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 2)])
+def test_by_log_start_offset_but_never_the_active_one(log_start_offset, gone):
+    assert expired(segments(1, 1, 1), log_start_offset=log_start_offset) == Expired(gone)
+
+
+@pytest.mark.parametrize(("high_watermark", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
+def test_nothing_that_reaches_the_high_watermark_goes(high_watermark, gone):
+    found = expired(segments(9, 9, 9), retention_ms=1, high_watermark=high_watermark)
+
+    assert found.segments == gone
+
+
+def test_an_empty_active_segment_is_left():
+    found = segments(9, 9)
+    found[1].size = 0
+
+    assert expired(found, retention_ms=1, leo=10).segments == 1
+
+
+def test_size_counts_what_age_would_take_next():
+    assert expired(segments(9, 9, 1), retention_ms=5, retention_bytes=200) == Expired(
+        by_size=1, by_age=1
+    )
+
+
+def test_a_compacted_topic_loses_only_what_is_below_its_start():
+    found = expired(
+        segments(9, 9, 9),
+        retention_ms=1,
+        retention_bytes=0,
+        log_start_offset=10,
+        cleanup_policy=frozenset({"compact"}),
+    )
+
+    assert found == Expired(by_log_start=1)
+
+
+def test_a_topic_compacted_and_deleted_loses_by_age_as_well():
+    both = frozenset({"compact", "delete"})
+
+    assert expired(segments(9, 1), retention_ms=5, cleanup_policy=both) == Expired(by_age=1)
