@@ -30,7 +30,6 @@ def test_every_package_has_its_place_in_the_layers():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
