@@ -169,14 +169,19 @@ class Partition:
         appended = log.append_as_leader(
             batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms
         )
-        if not appended.duplicate:
-            self._new_bytes += len(batch)
-            old = leader.high_watermark
-            high_watermark = leader.appended(log.leo, now_ms=now_ms)
-            if self._watches is not None and (high_watermark == old or leader.followers):
-                self._log_grew(len(batch))
+        if appended.duplicate:
+            return appended
+        old = leader.high_watermark
+        high_watermark = leader.appended(log.leo, now_ms=now_ms)
+        if self._watches is None and self._produces is None:
             if high_watermark != old:
-                self._high_watermark_may_move(high_watermark)
+                log.set_high_watermark(high_watermark)
+            return appended
+        self._new_bytes += len(batch)
+        if self._watches is not None and leader.followers:
+            self._log_grew(len(batch))
+        if high_watermark != old:
+            self._high_watermark_may_move(high_watermark)
         return appended
 
     def check_epoch(self, asked_leader_epoch: int) -> ErrorCode:
@@ -248,6 +253,8 @@ class Partition:
             while produces and produces[0][0] <= high_watermark:
                 _, produce, slot = produces.popleft()
                 produce.committed(slot)
+            if not produces:
+                self._produces = None
         if self._watches is not None:
             new_bytes, self._new_bytes = self._new_bytes, 0
             for watch, wanted in self._watches.items():

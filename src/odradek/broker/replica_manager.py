@@ -112,6 +112,13 @@ class ReplicaManager:
 
     def find_led(self, topic: str, index: int, leader_epoch: int = -1) -> Partition | ErrorCode:
         """A partition led here in the reign that the asker believes in, or why not."""
+        partition = self._partitions.get((topic, index))
+        if (
+            partition is not None
+            and partition.error is ErrorCode.NONE
+            and leader_epoch in (-1, partition.leader_epoch)
+        ):
+            return partition
         found = self.find(topic, index)
         if isinstance(found, ErrorCode):
             return found

@@ -69,7 +69,10 @@ class RequestLoop:
         call_later: Callable[[float, Callable[[], None]], object],
         slow_ms: int,
     ) -> None:
-        self._routes = {int(key): route for key, route in routes.items()}
+        self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
+        # The way of the data, in plain numbers and functions.
+        self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
+        self._served = {key: tuple(APIS[key].served) for key in self._raw}
         self._authorizer = authorizer
         self._quotas = quotas
         self._metrics = metrics
@@ -101,8 +104,16 @@ class RequestLoop:
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request."""
-        started_ms = self._now_ms()
         header, position = decode_request_header(frame)
+        handler = self._raw.get(header.api_key)
+        if handler is not None:
+            first, last = self._served[header.api_key]
+            if not first <= header.api_version <= last:
+                self._unsupported_version(connection, header)
+                return
+            connection.session.client_id = header.client_id
+            handler(connection, header, position, frame)
+            return
         route = self._routes.get(header.api_key)
         if route is None:
             raise MalformedRequestError(f"API key {header.api_key} is not served")
@@ -115,13 +126,7 @@ class RequestLoop:
                 f"{known.name} is served on listener {self._inter_broker_listener} only"
             )
         connection.session.client_id = header.client_id
-        if isinstance(route, RawRoute):
-            route.handle(connection, header, position, frame)
-        else:
-            self._decoded(connection, route, header, position, frame)
-        took_ms = self._now_ms() - started_ms
-        if took_ms >= self._slow_ms:
-            self._say_slow(connection, header, took_ms, "on the loop")
+        self._decoded(connection, route, header, position, frame)
 
     # ----------------------------------------------------------------------- inside
 
@@ -147,7 +152,7 @@ class RequestLoop:
         message_class = request_class(header.api_key)
         body, _ = decoder(message_class, header.api_version)(own, position)
         request = Request(header, connection.session, body)
-        started_ms = self._now_ms()
+        started_ms = connection.active_ms
         try:
             answer = route.handle(request)
         except Exception as error:  # one request must not end the broker
@@ -187,7 +192,10 @@ class RequestLoop:
             self.throttle(connection, throttle_ms)
             if hasattr(message, "throttle_time_ms"):
                 cast("Any", message).throttle_time_ms = throttle_ms
-        self._metrics.answered(header.api_key, header.api_version, (self._now_ms() - started_ms))
+        took_ms = self._now_ms() - started_ms
+        self._metrics.answered(header.api_key, header.api_version, took_ms)
+        if took_ms >= self._slow_ms:
+            self._say_slow(connection, header, took_ms)
         body = encoder(type(message), header.api_version)(message)
         return _framed(
             encode_response_header(header.api_key, header.api_version, header.correlation_id), body
@@ -230,18 +238,16 @@ class RequestLoop:
             ]
         )
 
-    def _say_slow(
-        self, connection: Connection, header: RequestHeader, took_ms: int, where: str
-    ) -> None:
+    @staticmethod
+    def _say_slow(connection: Connection, header: RequestHeader, took_ms: int) -> None:
         log.warning(
-            "slow request: %s version %d from %s:%d client %r took %d ms %s",
+            "slow request: %s version %d from %s:%d client %r took %d ms",
             APIS[header.api_key].name,
             header.api_version,
             connection.peer_host,
             connection.peer_port,
             header.client_id,
             took_ms,
-            where,
         )
 
 

@@ -66,6 +66,12 @@ class FrameHandler(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection. `session` belongs to the handler."""
 
+    __slots__ = (
+        "_closing_after_write", "_frames", "_handler", "_handling", "_in_flight_max", "_line",
+        "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready", "_stopped", "_transport",
+        "active_ms", "closing", "listener", "peer_host", "peer_port", "session",
+    )  # fmt: skip
+
     def __init__(
         self,
         handler: FrameHandler,
@@ -79,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session: Any = None
         self.peer_host = "unknown"
         self.peer_port = 0
-        self.active_ms = 0
+        self.active_ms = 0  # when it last sent something: when the present request came
         self.closing = False
         self._handler = handler
         self._frames = FrameBuffer(frame_bytes_max=frame_bytes_max)
@@ -91,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._peer_is_slow = False
         self._muted = False
+        self._stopped = False  # slow, muted or closing
         self._reading = True
         self._closing_after_write = False
 
@@ -122,11 +129,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self) -> None:
         """Handle no further request until `unmute`."""
-        self._muted = True
+        self._muted = self._stopped = True
 
     def unmute(self) -> None:
         """Go on with the requests."""
         self._muted = False
+        self._stopped = self._peer_is_slow or self.closing
         if not self._handling:
             self._handle_frames()
 
@@ -138,14 +146,14 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close when what is written has gone; nothing more is read."""
         if not self.closing and self._transport is not None:
-            self.closing = True
+            self.closing = self._stopped = True
             self._flush()
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
-            self.closing = True
+            self.closing = self._stopped = True
             self._transport.abort()
 
     def close_when_answered(self) -> None:
@@ -168,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The transport is gone."""
-        self.closing = True
+        self.closing = self._stopped = True
         self._line.clear()
         self._handler.disconnected(self)
         self._transport = None
@@ -189,29 +197,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The peer does not take what we write."""
-        self._peer_is_slow = True
+        self._peer_is_slow = self._stopped = True
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._peer_is_slow = False
+        self._stopped = self._muted or self.closing
         if not self._handling:
             self._handle_frames()
 
     # ----------------------------------------------------------------------- inside
 
-    def _may_handle(self) -> bool:
-        return not (
-            self._muted
-            or self._peer_is_slow
-            or self.closing
-            or len(self._line) >= self._in_flight_max
-        )
-
     def _handle_frames(self) -> None:
         self._handling = True
+        frames, line = self._frames, self._line
         try:
-            while self._may_handle():
-                frame = self._frames.next_frame()
+            while not self._stopped and len(line) < self._in_flight_max:
+                frame = frames.next_frame()
                 if frame is None:
                     break
                 self._handler.frame(self, frame)
@@ -221,22 +223,23 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._handling = False
-        self._flush()
-        self._read_or_not()
-        if self._closing_after_write and not self._line:
+        if self._ready:
+            self._flush()
+        wanted = not self._stopped and len(line) < self._in_flight_max
+        if wanted is not self._reading:
+            self._read_or_not(wanted)
+        if self._closing_after_write and not line:
             self.close()
 
-    def _read_or_not(self) -> None:
+    def _read_or_not(self, wanted: bool) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wanted = self._may_handle()
-        if wanted is not self._reading:
-            self._reading = wanted
-            if wanted:
-                transport.resume_reading()
-            else:
-                transport.pause_reading()
+        self._reading = wanted
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def _flush(self) -> None:
         ready = self._ready

@@ -68,6 +68,9 @@ class LeaderReplica:
         """The local log grew to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
         self.leo = leo
+        if not self.followers:
+            self.high_watermark = leo
+            return leo
         return self._advance(now_ms)
 
     def fetched(self, follower: int, *, offset: int, now_ms: int) -> int:

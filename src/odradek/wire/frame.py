@@ -8,11 +8,13 @@ kernel to the log: by the kernel.
 A view is good until the next call of `writable`. Whoever keeps something of a frame copies it.
 """
 
+from struct import Struct
 from typing import Final
 
 from odradek.model.errors import MalformedRequestError
 
 LENGTH_BYTES: Final = 4
+_LENGTH: Final = Struct(">i")
 _SMALL_BYTES: Final = 16 * 1024
 # A buffer that has grown for large frames is given back after this many that were small.
 _SMALL_FRAMES_BEFORE_SHRINKING: Final = 64
@@ -59,10 +61,11 @@ class FrameBuffer:
             MalformedRequestError: the length is negative or above the limit. It is checked
                 before the body is awaited, so a peer cannot make us buffer 2 GiB.
         """
-        body = self._start + LENGTH_BYTES
+        start = self._start
+        body = start + LENGTH_BYTES
         if self._end < body:
             return None
-        length = int.from_bytes(self._view[self._start : body], "big", signed=True)
+        (length,) = _LENGTH.unpack_from(self._buffer, start)
         if not 0 <= length <= self.frame_bytes_max:
             raise MalformedRequestError(
                 f"frame of {length} bytes; socket.request.max.bytes={self.frame_bytes_max}"

@@ -234,7 +234,7 @@ class FetchCall(Waiting):
         self.header = header
         self.request = request
         self.fetcher = fetcher
-        self.started_ms = api.now_ms()
+        self.started_ms = connection.active_ms
         self._api = api
         self._place: Place | None = None
         self._allowed: dict[str, bool] = {}

@@ -76,7 +76,7 @@ class ProduceApi:
     ) -> None:
         """Append now; answer now, or when it is committed."""
         request = decode_produce(frame, position, header.api_version)
-        call = ProduceCall(self, connection, header, self._clock.monotonic_ms())
+        call = ProduceCall(self, connection, header, connection.active_ms)
         refusal = self._refusal(connection.session, header, request)
         if refusal is not ErrorCode.NONE:
             self._refuse_all(call, request, refusal)
