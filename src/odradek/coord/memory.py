@@ -11,6 +11,8 @@ is repeated exactly. What can be ordered besides:
     store.cut()             the way to the ensemble is cut: requests are lost, the session
                             expires at the tree when its time-out has passed
     store.restore()         ... and is open again
+    store.pause()           the process is stopped: nothing is delivered, no heartbeat sent
+    store.resume()          ... and goes on; what has arrived is delivered
     store.crash()           the process is gone; nothing is ever delivered again
     tree.expire(session)    the ensemble gives a session up
 """
@@ -149,6 +151,7 @@ class MemoryStore:
         self._session = 0
         self._is_over = False  # as far as this side has heard
         self._is_cut = False
+        self._is_paused = False
         self._watches = Watches()
         self._arriving: deque[_Parcel] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -182,7 +185,8 @@ class MemoryStore:
         if self._is_cut:
             return
         self._is_cut = True
-        self._expire_after(self._session_timeout_ms)
+        if not self._is_paused:
+            self._expire_after(self._session_timeout_ms)
         arriving, self._arriving = self._arriving, deque()
         for parcel in arriving:
             if parcel.lose is not None:
@@ -193,6 +197,24 @@ class MemoryStore:
     def restore(self) -> None:
         """Find the way again: hear what was missed, be it that the session is over."""
         self._is_cut = False
+        self._heard_again()
+
+    def pause(self) -> None:
+        """The process stops where it is: the tree hears nothing of it."""
+        if self._is_paused:
+            return
+        self._is_paused = True
+        if not self._is_cut:
+            self._expire_after(self._session_timeout_ms)
+
+    def resume(self) -> None:
+        """The process goes on, be it that its session is over."""
+        self._is_paused = False
+        self._heard_again()
+
+    def _heard_again(self) -> None:
+        if self._is_cut or self._is_paused:
+            return
         if self._expiry is not None:
             self._expiry.cancel()
         self._schedule()
@@ -247,7 +269,7 @@ class MemoryStore:
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._timer is None and self._arriving and not self._is_cut:
+        if self._timer is None and self._arriving and not (self._is_cut or self._is_paused):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(self._arriving[0].due, self._deliver)
 
@@ -255,7 +277,9 @@ class MemoryStore:
         self._timer = None
         # The clock's granularity: a timer may fire a little before the time it names.
         now = asyncio.get_running_loop().time() + 1e-6
-        while self._arriving and self._arriving[0].due <= now and not self._is_cut:
+        while self._arriving and self._arriving[0].due <= now:
+            if self._is_cut or self._is_paused:
+                return
             self._arriving.popleft().deliver()
         self._schedule()
 

@@ -252,6 +252,7 @@ class SimulatedDisk:
     ) -> None:
         self.life = 0  # counts crashes
         self.operations = 0  # counts what changes the disk
+        self.on_crash: Callable[[], None] = lambda: None  # told just before `SimulatedCrash`
         self.faults: list[Fault] = []
         self.wall_ms = wall_ms
         self.slowest_ms = slowest_ms
@@ -495,8 +496,7 @@ class SimulatedDisk:
     def mutate(self, path: str) -> None:
         """Count a change, and crash instead of it if its time has come."""
         self.operations += 1
-        if self._crash_at is not None and self.operations > self._crash_at:
-            raise SimulatedCrash(path)
+        self._crash_if_due(path)
 
     def before_writing(self, content: _Content, position: int, data: bytes) -> int:
         """How much of a write takes place."""
@@ -511,10 +511,14 @@ class SimulatedDisk:
 
     def after_writing(self, path: str, written: int, wanted: int) -> None:
         """What the writer hears of it."""
-        if self._crash_at is not None and self.operations > self._crash_at:
-            raise SimulatedCrash(path)
+        self._crash_if_due(path)
         if written < wanted:
             raise StorageError(path, errno.ENOSPC)
+
+    def _crash_if_due(self, path: str) -> None:
+        if self._crash_at is not None and self.operations > self._crash_at:
+            self.on_crash()
+            raise SimulatedCrash(path)
 
     def content(self, path: str) -> _Content:
         """The bytes of the file at a path."""

@@ -1,12 +1,14 @@
 """A network in memory: it delays, splits, cuts and loses, by seed.
 
-It speaks asyncio's transports and protocols, so the real `net/` runs on it unchanged. A
-connection is two `_End`s. What one writes arrives at the other after the link's delay, in order,
-in pieces of any size, as TCP may have it. What it can do to a connection:
+It speaks asyncio's transports and protocols, so the real `net/` and `client/` run on it unchanged.
+A connection is two `_End`s, each on the host of a process. What one writes arrives at the other
+after the link's delay, in order, in pieces of any size, as TCP may have it. What can happen:
 
-    die with its host     the other end learns of it (as by a reset), or never does
-    be cut                bytes are lost in one direction or both until it is healed or closed
-    be reset              both ends lose it, wherever the bytes were
+    a process is killed    what it has sent arrives, and then a reset
+    a host loses power     its peers hear nothing more, until it is up again and resets them
+    a link is cut          bytes are lost in one direction or both until it is healed
+    a connection is reset  both ends lose it, wherever the bytes were
+    a process is paused    its host takes bytes and connections; they wait
 """
 
 import asyncio
@@ -14,31 +16,46 @@ import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
+from zlib import crc32
+
+from odradek.sim.loop import VirtualTimeLoop
+from odradek.sim.process import MortalLoop, running_process, task_factory
 
 _HIGH_WATER_BYTES: Final = 64 * 1024
+_CONNECT_TIMEOUT_S: Final = 1.0
+
+Parcel = bytes | Exception | None  # bytes, a reset, or the orderly end
 
 
 class SimulatedNetwork:
-    """The network of one simulation. Hosts are names; `host(name)` is a broker's view of it."""
+    """The network of one simulation. Hosts are names."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         randomness: random.Random,
         *,
-        delay_ms: tuple[float, float] = (0.05, 2.0),
+        trace: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.delay_ms = delay_ms
+        self.delay_ms = (0.05, 2.0)
+        self.trace = trace
         self._loop = loop
         self._random = randomness
+        self._processes: dict[str, MortalLoop] = {}
         self._listening: dict[tuple[str, int], _Listening] = {}
-        self._connections: list[tuple[_End, _End]] = []
+        self._ends: dict[_End, None] = {}  # in the order in which they came to be
         self._next_port = 20_000
         self._cut: set[tuple[str, str]] = set()  # from, to
 
-    def host(self, name: str) -> "Host":
-        """The network as seen from a host."""
-        return Host(self, name)
+    def join(self, process: MortalLoop) -> "Host":
+        """Put a process on the host of its name. Whoever still talks to its former life is reset."""
+        for end in list(self._ends):
+            if end.peer_name == process.name and end.other.is_gone:
+                end.drop(ConnectionResetError(f"{process.name} has started anew"))
+        self._processes[process.name] = process
+        return Host(self, process)
+
+    # ------------------------------------------------------------------ what befalls it
 
     def cut(self, source: str, target: str) -> None:
         """Lose all that goes from one host to another, until it is healed."""
@@ -47,42 +64,41 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """All links work again. Connections that lost bytes are reset: TCP cannot repair them."""
         self._cut.clear()
-        for near, far in list(self._connections):
-            if near.lost_bytes or far.lost_bytes:
-                near.drop(ConnectionResetError("healed after a cut"))
-                far.drop(ConnectionResetError("healed after a cut"))
+        for end in list(self._ends):
+            if end.lost_bytes or end.other.lost_bytes:
+                end.drop(ConnectionResetError("healed after a cut"))
 
     def reset_some(self, share: float) -> int:
         """Reset each connection with this probability. Returns how many were."""
         count = 0
-        for near, far in list(self._connections):
-            if self._random.random() < share:
-                near.drop(ConnectionResetError("reset"))
-                far.drop(ConnectionResetError("reset"))
+        for end in list(self._ends):
+            if not end.is_gone and self._random.random() < share:
                 count += 1
+                end.other.drop(ConnectionResetError("reset"))
+                end.drop(ConnectionResetError("reset"))
         return count
 
-    def host_died(self, name: str) -> None:
+    def host_died(self, name: str, *, power: bool) -> None:
         """All connections of a host end, and its listeners with it. It is told nothing."""
         for address in [a for a in self._listening if a[0] == name]:
             del self._listening[address]
-        for near, far in list(self._connections):
-            for here, there in ((near, far), (far, near)):
-                if here.host == name:
-                    here.vanish()
-                    there.drop(ConnectionResetError(f"{name} died"))
+        for end in list(self._ends):
+            if end.name == name:
+                end.vanish(silently=power)
 
     # ----------------------------------------------------------------------- inside
 
-    def listen(self, host: str, port: int, make_protocol: Callable[[], Any]) -> "_Listening":
+    def listen(
+        self, process: MortalLoop, port: int, make_protocol: Callable[[], Any]
+    ) -> "_Listening":
         """Take a port."""
         if not port:
             self._next_port += 1
             port = self._next_port
-        if (host, port) in self._listening:
+        if (process.name, port) in self._listening:
             raise OSError(98, "Address already in use")
-        listening = _Listening(self, host, port, make_protocol)
-        self._listening[host, port] = listening
+        listening = _Listening(self, process, port, make_protocol)
+        self._listening[process.name, port] = listening
         return listening
 
     def stop_listening(self, host: str, port: int) -> None:
@@ -90,31 +106,34 @@ class SimulatedNetwork:
         self._listening.pop((host, port), None)
 
     async def connect(
-        self, source: str, target: str, port: int, make_protocol: Callable[[], Any]
-    ) -> Any:
-        """Connect as `loop.create_connection` does. Returns the protocol.
+        self, process: MortalLoop, target: str, port: int, make_protocol: Callable[[], Any]
+    ) -> tuple[asyncio.Transport, Any]:
+        """Connect as `loop.create_connection` does.
 
         Raises:
             OSError: nobody listens there, or the way is cut.
         """
+        source = process.name
         await asyncio.sleep(self.draw_delay_s())
         if self.is_cut(source, target) or self.is_cut(target, source):
+            await asyncio.sleep(_CONNECT_TIMEOUT_S)
             raise TimeoutError(f"{target}:{port} does not answer")
         listening = self._listening.get((target, port))
         if listening is None:
             raise ConnectionRefusedError(f"nobody listens on {target}:{port}")
         self._next_port += 1
-        near = _End(self, source, peer=(target, port), protocol=make_protocol())
-        far = _End(self, target, peer=(source, self._next_port), protocol=listening.make_protocol())
+        near = _End(self, process, peer=(target, port))
+        far = _End(self, listening.process, peer=(source, self._next_port))
         near.other, far.other = far, near
-        self._connections.append((near, far))
-        far.protocol.connection_made(far)
-        near.protocol.connection_made(near)
-        return near.protocol
+        self._ends[near] = self._ends[far] = None
+        near.begin(make_protocol)
+        # The host takes a connection by itself; its process hears of it when it can.
+        listening.process.call_soon(far.begin, listening.make_protocol)
+        return near, near.protocol
 
     def forget(self, end: "_End") -> None:
-        """A connection is over on both sides."""
-        self._connections = [pair for pair in self._connections if end not in pair]
+        """An end is no more."""
+        self._ends.pop(end, None)
 
     def is_cut(self, source: str, target: str) -> bool:
         """Whether bytes from one host to another are lost."""
@@ -125,152 +144,189 @@ class SimulatedNetwork:
         return self._random.uniform(*self.delay_ms) / 1000
 
     def draw_piece(self, available: int) -> int:
-        """How many of the bytes that are there arrive together."""
-        if self._random.random() < 0.8:
+        """How many of the bytes that are there travel, or are read, together."""
+        if available < 2 or self._random.random() < 0.8:
             return available
-        return self._random.randint(1, available)
+        return self._random.randint(1, available - 1)
 
-    def later(self, delay_s: float, work: Callable[[], None]) -> None:
-        """Do something after a delay."""
-        self._loop.call_later(delay_s, work)
+    def now_s(self) -> float:
+        """Seconds of simulated time."""
+        return self._loop.time()
 
-    def soon(self, work: Callable[..., None], *arguments: object) -> None:
-        """Do something in the next turn."""
-        self._loop.call_soon(work, *arguments)
+
+class SimulatedLoop(VirtualTimeLoop):
+    """A loop on which connections go over a simulated network, and tasks belong to processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: SimulatedNetwork | None = None
+        self.set_task_factory(task_factory)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[asyncio.Transport, Any]:
+        """Connect from the host of whichever process calls this."""
+        process = running_process()
+        assert process is not None, "only processes are on the network"
+        assert self.network is not None, "this simulation has no network"
+        return await self.network.connect(process, host, port, protocol_factory)
 
 
 class Host:
-    """The `Network` of one broker, and the way out for clients."""
+    """The network as a process sees it: a broker's `Network`."""
 
-    def __init__(self, network: SimulatedNetwork, name: str) -> None:
-        self.network = network
-        self.name = name
+    def __init__(self, network: SimulatedNetwork, process: MortalLoop) -> None:
+        self._network = network
+        self._process = process
 
     async def listen(
         self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> "_Listening":
         """Accept connections from now on, whatever address `host` was."""
         del host
-        return self.network.listen(self.name, port, make_protocol)
-
-    async def connect(self, make_protocol: Callable[[], Any], target: str, port: int) -> Any:
-        """Connect to a host of this network."""
-        return await self.network.connect(self.name, target, port, make_protocol)
+        return self._network.listen(self._process, port, make_protocol)
 
 
 class _Listening:
     def __init__(
-        self, network: SimulatedNetwork, host: str, port: int, make_protocol: Callable[[], Any]
+        self,
+        network: SimulatedNetwork,
+        process: MortalLoop,
+        port: int,
+        make_protocol: Callable[[], Any],
     ) -> None:
+        self.process = process
         self.port = port
         self.make_protocol = make_protocol
         self._network = network
-        self._host = host
 
     def close(self) -> None:
-        self._network.stop_listening(self._host, self.port)
+        self._network.stop_listening(self.process.name, self.port)
 
 
 class _End(asyncio.Transport):
-    """One end of a connection: a transport to its protocol."""
+    """One end of a connection: a transport to its protocol.
+
+    What is the process's business (its protocol's methods) runs through the process's loop;
+    what is its host's (to take bytes in order, to know that a connection is over) does not.
+    """
 
     other: "_End"
 
     def __init__(
-        self, network: SimulatedNetwork, host: str, *, peer: tuple[str, int], protocol: Any
+        self, network: SimulatedNetwork, process: MortalLoop, *, peer: tuple[str, int]
     ) -> None:
         super().__init__({"peername": peer})
-        self.host = host
-        self.protocol = protocol
+        self.name = process.name
+        self.peer_name = peer[0]
+        self.protocol: Any = None  # until its process has taken the connection
         self.lost_bytes = 0
+        self.is_gone = False
         self._network = network
-        self._closing = False
-        self._gone = False
+        self._process = process
         self._reading = True
         self._arrived: deque[bytes] = deque()
-        self._under_way = 0  # bytes written here that the other end has not taken
+        self._end_arrived: list[Exception | None] = []
+        self._under_way = 0  # bytes written here that the other process has not taken
         self._writing_paused = False
-        self._arrives_at = 0.0
-        self._eof_arrived = False
+        self._arrives_at_s = 0.0
+
+    def begin(self, make_protocol: Callable[[], Any]) -> None:
+        """The process has the connection."""
+        if not self.is_gone:
+            self.protocol = make_protocol()
+            self.protocol.connection_made(self)
 
     # ------------------------------------------------------ what a protocol may call
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._gone or self._closing or not data:
+        if self.is_gone or self._process.is_dead or not data:
             return
-        self._send(bytes(data))
+        sent = bytes(data)
+        piece = self._network.draw_piece(len(sent))
+        self._under_way += len(sent)
+        self._send(sent[:piece])
+        if piece < len(sent):
+            self._send(sent[piece:])
         if self._under_way > _HIGH_WATER_BYTES and not self._writing_paused:
             self._writing_paused = True
             self.protocol.pause_writing()
 
     def is_closing(self) -> bool:
-        return self._closing or self._gone
+        return self.is_gone
 
     def pause_reading(self) -> None:
         self._reading = False
 
     def resume_reading(self) -> None:
         self._reading = True
-        self._network.soon(self._deliver)
+        self._process.call_soon(self._deliver)
 
     def close(self) -> None:
-        if self._closing or self._gone:
-            return
-        self._closing = True
-        self._send(None)
-        self._network.soon(self.drop, None)
+        self._end(None)
 
     def abort(self) -> None:
-        if not self._gone:
-            self._closing = True
-            self._network.soon(self.other.drop, ConnectionResetError("aborted"))
-            self._network.soon(self.drop, None)
+        self._end(ConnectionResetError("aborted"))
 
     def get_write_buffer_size(self) -> int:
         return self._under_way
 
+    def _end(self, what: Exception | None) -> None:
+        if not self.is_gone and not self._process.is_dead:
+            self._send(what)
+            self.drop(None)
+
     # --------------------------------------------------------------- what befalls it
 
     def drop(self, error: Exception | None) -> None:
-        """The connection is over; the protocol is told."""
-        if not self._gone:
-            self._gone = True
-            self._arrived.clear()
-            self.protocol.connection_lost(error)
-            self._network.forget(self)
+        """The connection is over; the process is told when it can hear."""
+        if self.is_gone:
+            return
+        self.is_gone = True
+        self._arrived.clear()
+        self._network.forget(self)
+        if self.protocol is not None:
+            self._process.call_soon(self.protocol.connection_lost, error)
 
-    def vanish(self) -> None:
-        """The process is dead: nobody is told."""
-        self._gone = True
+    def vanish(self, *, silently: bool) -> None:
+        """The process is dead; its host says so, or has no power to."""
+        if not silently:
+            self._send(ConnectionResetError(f"{self.name} was killed"))
+        else:
+            self.other.lost_bytes += 1  # of what is under way, nothing arrives any more
+            self.lost_bytes += 1
+        self.is_gone = True
         self._network.forget(self)
 
     # ------------------------------------------------------------------------ inside
 
-    def _send(self, data: bytes | None) -> None:
-        """Put bytes (None: the end) on the way. They keep their order whatever the delays."""
-        size = len(data) if data else 0
-        self._under_way += size
-        if self._network.is_cut(self.host, self.other.host):
-            self.lost_bytes += max(size, 1)
+    def _send(self, what: Parcel) -> None:
+        """Put something on the way. All of it keeps its order whatever the delays."""
+        network = self._network
+        if network.is_cut(self.name, self.peer_name):
+            self.lost_bytes += 1
             return
-        now = asyncio.get_running_loop().time()
-        self._arrives_at = max(self._arrives_at, now + self._network.draw_delay_s())
-        self._network.later(self._arrives_at - now, lambda: self.other.arrive(data))
+        self._arrives_at_s = max(self._arrives_at_s, network.now_s() + network.draw_delay_s())
+        self.other.expect(self._arrives_at_s, what)
 
-    def arrive(self, data: bytes | None) -> None:
-        """Bytes come in; None: no more will."""
-        if self._gone:
-            return
-        if self.other.lost_bytes:
-            return  # a gap in the stream: TCP would hold back what is behind it
-        if data is None:
-            self._eof_arrived = True
+    def expect(self, when_s: float, what: Parcel) -> None:
+        """Something will arrive."""
+        self._process.call_at(when_s, self._arrive, what)
+
+    def _arrive(self, what: Parcel) -> None:
+        if self.is_gone or self.other.lost_bytes:
+            return  # after a gap in the stream: TCP would hold it back for ever
+        if isinstance(what, bytes):
+            self._network.trace(
+                f"{self.peer_name} > {self.name}: {len(what)} bytes {crc32(what):08x}"
+            )
+            self._arrived.append(what)
         else:
-            self._arrived.append(data)
+            self._end_arrived.append(what)
         self._deliver()
 
     def _deliver(self) -> None:
-        while self._reading and self._arrived and not self._gone:
+        while self._reading and self._arrived and not self.is_gone:
             data = self._arrived.popleft()
             piece = self._network.draw_piece(len(data))
             if piece < len(data):
@@ -278,12 +334,12 @@ class _End(asyncio.Transport):
                 data = data[:piece]
             self.other.taken(len(data))
             self._hand_over(data)
-        if self._eof_arrived and not self._arrived and not self._gone:
-            self.drop(None)
+        if self._end_arrived and not self._arrived:
+            self.drop(self._end_arrived[0])
 
     def _hand_over(self, data: bytes) -> None:
         if isinstance(self.protocol, asyncio.BufferedProtocol):
-            while data and not self._gone:
+            while data and not self.is_gone:
                 room = memoryview(self.protocol.get_buffer(len(data)))
                 count = min(len(room), len(data))
                 room[:count] = data[:count]
@@ -293,9 +349,8 @@ class _End(asyncio.Transport):
             self.protocol.data_received(data)
 
     def taken(self, count: int) -> None:
-        """The other end has taken bytes out of the network."""
+        """The other process has taken bytes out of the network."""
         self._under_way -= count
-        if self._writing_paused and self._under_way <= _HIGH_WATER_BYTES // 4:
+        if self._writing_paused and self._under_way <= _HIGH_WATER_BYTES // 4 and not self.is_gone:
             self._writing_paused = False
-            if not self._gone:
-                self.protocol.resume_writing()
+            self._process.call_soon(self.protocol.resume_writing)

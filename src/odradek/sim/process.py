@@ -1,25 +1,45 @@
-"""What makes a broker in this process mortal: a loop of its own that dies with it.
+"""What makes a broker or a client in this Python process mortal: a loop of its own that dies.
 
-All brokers of a simulation share one virtual-time loop. A killed process runs no more code, so
-each broker gets a `MortalLoop`: the same loop, but what was scheduled through it does not run
-any more once it is dead, and its tasks are never resumed (not even to clean up, as a process
-that got SIGKILL does not). A paused one keeps what is due until it is resumed, as SIGSTOP does.
+All processes of a simulation share one virtual-time loop. One that is killed runs no more code,
+so each gets a `MortalLoop`: the same loop, but what was scheduled through it does not run any
+more once it is dead, and its tasks are never resumed (not even to clean up, as a process that
+got SIGKILL does not). A paused one keeps what is due until it is resumed, as SIGSTOP does.
+
+Everything that enters a process comes by its loop: its timers, its disk's completions, its
+network's bytes, the steps of its tasks. So this is also where the moment is noticed in which its
+disk crashed it (`SimulatedCrash`), and where tasks that it starts behind its loop's back (a
+`TaskGroup`, a `gather`) are found to be its own, by the context that they inherit.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
+
+from odradek.sim.disk import SimulatedCrash
+
+_running: Final[contextvars.ContextVar["MortalLoop"]] = contextvars.ContextVar("process")
+
+
+def running_process() -> "MortalLoop | None":
+    """The process whose code this is."""
+    return _running.get(None)
 
 
 class MortalLoop:
-    """The part of an event loop that a broker uses, for as long as it lives."""
+    """The part of an event loop that a process uses, for as long as it lives."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "process") -> None:
+        self.name = name
         self.is_dead = False
         self.gate: asyncio.Future[None] | None = None  # where tasks wait while it is paused
+        self.on_crash: Callable[[], None] = lambda: None  # its disk has ended it
         self._loop = loop
-        self._held_back: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        # A coroutine that is thrown away runs its `finally`: the dead are kept to the end.
+        self._context = contextvars.copy_context()
+        self._context.run(_running.set, self)
+        self._held_back: list[_Due] = []
+        # A coroutine that is thrown away runs its `finally`: the dead are kept until `bury`.
         self._tasks: list[_Mortal] = []
 
     def kill(self) -> None:
@@ -38,8 +58,19 @@ class MortalLoop:
         if gate is not None and not self.is_dead:
             gate.set_result(None)
         due, self._held_back = self._held_back, []
-        for work, arguments in due:
-            self._loop.call_soon(self._run, work, *arguments)
+        for held_back in due:
+            self._loop.call_soon(held_back, context=self._context)
+
+    def bury(self) -> None:
+        """The simulation is over: let go of what the dead was doing."""
+        self.kill()
+        for task in self._tasks:
+            # Its `finally` runs now, in a world that is gone: whatever comes of it is no news.
+            with suppress(Exception):
+                task.work.close()
+        self._tasks.clear()
+
+    # -------------------------------------------------------- what the process may call
 
     def time(self) -> float:
         """Seconds of simulated time."""
@@ -47,13 +78,23 @@ class MortalLoop:
 
     def call_soon(self, work: Callable[..., object], *arguments: Any) -> asyncio.Handle:
         """Run in the next turn, if alive."""
-        return self._loop.call_soon(self._run, work, *arguments)
+        due = _Due(self, work, arguments)
+        due.handle = self._loop.call_soon(due, context=self._context)
+        return due.handle
 
     def call_later(
         self, delay_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Run after a delay, if alive."""
-        return self._loop.call_later(delay_s, self._run, work, *arguments)
+        return self.call_at(self._loop.time() + delay_s, work, *arguments)
+
+    def call_at(
+        self, when_s: float, work: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Run at a time, if alive."""
+        due = _Due(self, work, arguments)
+        due.handle = handle = self._loop.call_at(when_s, due, context=self._context)
+        return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the shared loop."""
@@ -63,19 +104,65 @@ class MortalLoop:
         self, work: Coroutine[Any, Any, Any], *, name: str | None = None
     ) -> asyncio.Task[Any]:
         """A task that stops for good wherever it is when the process dies."""
+        context = self._context.copy()
+        return self._loop.create_task(self.mortal(work), name=name, context=context)
+
+    # ---------------------------------------------------------------------- inside
+
+    def mortal(self, work: Coroutine[Any, Any, Any]) -> "_Mortal":
+        """A coroutine of this process."""
+        if isinstance(work, _Mortal):
+            return work
         mortal = _Mortal(self, work)
         self._tasks.append(mortal)
         if len(self._tasks) > 1000:
             self._tasks = [task for task in self._tasks if not task.ended]
-        return self._loop.create_task(mortal, name=name)
+        return mortal
 
-    def _run(self, work: Callable[..., object], *arguments: Any) -> None:
-        if self.is_dead:
+    def hold_back(self, due: "_Due") -> None:
+        """It became due while the process is paused."""
+        self._held_back.append(due)
+
+    def crashed(self) -> None:
+        """Its disk has ended it in the middle of an operation."""
+        self.kill()
+        self.on_crash()
+
+
+def task_factory(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    """A task of whichever process starts it."""
+    process = running_process()
+    if process is not None:
+        work = process.mortal(work)
+    return asyncio.Task(work, loop=loop, **options)
+
+
+class _Due:
+    """Something scheduled through a process's loop."""
+
+    __slots__ = ("_arguments", "_process", "_work", "handle")
+
+    def __init__(
+        self, process: MortalLoop, work: Callable[..., object], arguments: tuple[Any, ...]
+    ) -> None:
+        self._process = process
+        self._work = work
+        self._arguments = arguments
+        self.handle: asyncio.Handle
+
+    def __call__(self) -> None:
+        process = self._process
+        if process.is_dead or self.handle.cancelled():  # cancelled while it was held back
             return
-        if self.gate is not None:
-            self._held_back.append((work, arguments))
+        if process.gate is not None:
+            process.hold_back(self)
             return
-        work(*arguments)
+        try:
+            self._work(*self._arguments)
+        except SimulatedCrash:
+            process.crashed()
 
 
 class _Mortal(Coroutine[Any, Any, Any]):
@@ -83,8 +170,8 @@ class _Mortal(Coroutine[Any, Any, Any]):
 
     def __init__(self, process: MortalLoop, work: Coroutine[Any, Any, Any]) -> None:
         self.ended = False
+        self.work = work
         self._process = process
-        self._work = work
         self._thrown: BaseException | None = None
 
     def send(self, value: Any) -> Any:
@@ -97,8 +184,11 @@ class _Mortal(Coroutine[Any, Any, Any]):
         try:
             if self._thrown is not None:
                 thrown, self._thrown = self._thrown, None
-                return self._work.throw(thrown)
-            return self._work.send(value)
+                return self.work.throw(thrown)
+            return self.work.send(value)
+        except SimulatedCrash:
+            process.crashed()
+            return _blocking(process.create_future())
         except BaseException:
             self.ended = True
             raise
@@ -114,10 +204,10 @@ class _Mortal(Coroutine[Any, Any, Any]):
     def close(self) -> None:
         """The end of the simulation."""
         if not self._process.is_dead:
-            self._work.close()
+            self.work.close()
 
     def __await__(self) -> Any:
-        yield from self._work.__await__()
+        yield from self.work.__await__()
 
 
 def _blocking(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
