@@ -323,6 +323,10 @@ def encode_produce_response(
             response = _encode_many(correlation_id, topics, throttle_time_ms)
         if response is not None:
             return response
+    elif _LOG_START_FROM <= version < FIRST_FLEXIBLE:
+        response = _encode_plain(correlation_id, version, topics, throttle_time_ms)
+        if response is not None:
+            return response
     return _encode_unusual(correlation_id, version, topics, throttle_time_ms, node_endpoints)
 
 
@@ -364,6 +368,30 @@ def _encode_many(
             frame += _RESULT(*result[:5], 1, 0)
         frame += b"\0"
     frame += _TAIL(throttle_time_ms)
+    _INT32.pack_into(frame, 0, len(frame) - 4)
+    return bytes(frame)
+
+
+_LOG_START_FROM: Final = 5
+_PLAIN_HEAD: Final = Struct(">iii").pack
+# v8 adds: no record errors, no error message.
+_PLAIN_RESULT: Final = {v: Struct(">ihqqq" + "ih" * (v == 8)).pack for v in (5, 6, 7, 8)}
+_PLAIN_NO_DETAILS: Final = {5: (), 6: (), 7: (), 8: (0, -1)}
+
+
+def _encode_plain(
+    correlation_id: int, version: int, topics: ProduceResults, throttle_time_ms: int
+) -> bytes | None:
+    """v5-8, any partitions without error details; else None."""
+    pack, no_details = _PLAIN_RESULT[version], _PLAIN_NO_DETAILS[version]
+    frame = bytearray(_PLAIN_HEAD(0, correlation_id, len(topics)))
+    for name, results in topics:
+        frame += _string(name, flexible=False) + _INT32.pack(len(results))
+        for result in results:
+            if result[5:] != _NO_ERROR_DETAILS:
+                return None
+            frame += pack(*result[:5], *no_details)
+    frame += _INT32.pack(throttle_time_ms)
     _INT32.pack_into(frame, 0, len(frame) - 4)
     return bytes(frame)
 
