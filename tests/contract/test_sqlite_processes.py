@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
@@ -117,8 +118,10 @@ def test_a_killed_broker_registers_at_once_when_it_comes_back(tmp_path):
     async def scenario():
         async with child(tmp_path, "register", session_timeout_ms=3_600_000) as process:
             process.kill()
+        assert len(list(tmp_path.glob("*session*"))) == 2
         async with opened(tmp_path) as store:
             await store.create("/ids/7", ephemeral=True)
+        assert list(tmp_path.glob("*session*")) == []
 
     asyncio.run(scenario())
 
@@ -169,6 +172,28 @@ def test_closed_sessions_leave_no_files_but_the_store(tmp_path):
     asyncio.run(scenario())
 
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["store.db", "store.db.lock"]
+
+
+def test_the_socket_of_one_that_died_before_it_was_known_is_no_obstacle(tmp_path):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as leftover:
+        leftover.bind(str(tmp_path / "store.db-session-1.sock"))
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            assert store.session_id == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_ephemeral_node_made_in_the_sessions_last_moment_goes_with_it(tmp_path):
+    async def scenario():
+        store = SqliteStore(str(tmp_path / "store.db"), clock=RealClock())
+        await store.open()
+        await asyncio.gather(store.create("/e", ephemeral=True), store.close())
+        async with opened(tmp_path) as other:
+            assert await other.exists("/e") is None
+
+    asyncio.run(scenario())
 
 
 def test_only_the_owner_may_look(tmp_path):

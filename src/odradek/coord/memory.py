@@ -263,8 +263,6 @@ class MemoryStore:
         self, fate: Fate, deliver: Callable[[], None], lose: Callable[[], None] | None = None
     ) -> None:
         due = asyncio.get_running_loop().time() + fate.answer_delay_ms / 1000
-        if self._arriving:  # nothing overtakes what was sent before
-            due = max(due, self._arriving[-1].due)
         self._arriving.append(_Parcel(due, deliver, lose))
         self._schedule()
 
@@ -277,6 +275,7 @@ class MemoryStore:
         self._timer = None
         # The clock's granularity: a timer may fire a little before the time it names.
         now = asyncio.get_running_loop().time() + 1e-6
+        # In order: nothing overtakes what was sent before, be it due earlier.
         while self._arriving and self._arriving[0].due <= now:
             if self._is_cut or self._is_paused:
                 return
