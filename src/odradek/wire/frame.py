@@ -86,11 +86,13 @@ class FrameBuffer:
         left = self._end - self._start
         size = len(self._buffer)
         if left > size // 2:
-            size *= 2
-        self._replace(size)
+            self._replace(size * 2)
+            return
+        # In place: fresh memory would cost more than the copy, page by page.
+        self._view[:left] = self._view[self._start : self._end]
+        self._start, self._end = 0, left
 
     def _replace(self, size: int) -> None:
-        # A new one, for somebody may still look at the old; it goes when the last view goes.
         kept = self._view[self._start : self._end]
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)
