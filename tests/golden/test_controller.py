@@ -5,7 +5,8 @@ writes the answers anew; read the diff and commit it only if you can say why it 
 
     controller epoch=3 [deletion=off]      a controller begins its reign
     brokers 1 2 3@70                       these are registered (@: broker epoch, 100 + id else)
-    topic t 0=1,2 1=2,1 [no-id]            a topic's node, as it is when it is read next
+    topic t 0=1,2 1=2,1 [no-id] [remade]   a topic's node, as it is when it is read next
+    no-topic t                             ... it is gone
     state t-0 leader=1 epoch=4 isr=1,2 version=7 [by=2] [recovering]
     load [delete=t]                        all of that is read, by a new controller
     see brokers|topics|topic t|deletions t   ... or because a watch fired
@@ -17,6 +18,8 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     alter 1 t-0 epoch=4 isr=1,2 version=7 [recovering] [seen=2@70]    AlterPartition
     shutdown 1[@70]                        ControlledShutdown
     elect preferred|unclean t-0 ...        ElectLeaders
+    rebalance 10                           the timer, and leader.imbalance.per.broker.percentage
+    unclean-enabled t                      the topic's configuration allows it now
     states                                 what the controller believes
 """
 
@@ -61,6 +64,7 @@ from odradek.controller.events import (
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
+    RebalanceDue,
     ReplicasDeleted,
     Stored,
     TopicsChanged,
@@ -69,6 +73,7 @@ from odradek.controller.events import (
     TopicsRead,
     TopicsRemoved,
     UncleanAllowed,
+    UncleanElectionsEnabled,
 )
 from odradek.controller.proposals import Accepted, Conflicting, StoredState
 from odradek.model.cluster import Broker
@@ -114,7 +119,7 @@ class Stage:
 
     def on_topic(self, plain: list[str], given: dict[str, str]) -> None:
         name, *flags = plain
-        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name + ("remade" in flags) * "'")
         self.topics[name] = TopicSeen(
             name=name,
             id=None if "no-id" in flags else topic_id,
@@ -178,6 +183,12 @@ class Stage:
     def on_elect(self, plain: list[str], given: dict[str, str]) -> None:
         names = tuple(map(parse, plain[1:]))
         self.take(ElectionsRequested(ElectionKind[plain[0].upper()], names or None))
+
+    def on_rebalance(self, plain: list[str], given: dict[str, str]) -> None:
+        self.take(RebalanceDue(int(plain[0])))
+
+    def on_unclean_enabled(self, plain: list[str], given: dict[str, str]) -> None:
+        self.take(UncleanElectionsEnabled(tuple(plain) or None))
 
     # ------------------------------------------------------------ what became of effects
 

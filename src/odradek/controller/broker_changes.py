@@ -74,20 +74,19 @@ def _join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
     # Who is alive goes out at once: a newcomer that is told to follow must know its leader.
     effects: list[Effect] = [*map(Connect, joined), *batch.flush()]
     batch.tell_everything(ids)
-
-    def join(partition: Partition) -> None:
-        if context.is_being_deleted(partition.name):
-            return
-        machines.replicas.come_online(partition, ids)
-        machines.partitions.bring_online(partition, cause)
-
     affected = dict.fromkeys(machines.replicas.on_brokers(ids))
     # A leaderless partition is tried whoever came: its election may have been refused before.
     leaderless = (PartitionState.NEW, PartitionState.OFFLINE)
     affected |= dict.fromkeys(p.name for p in context.partitions() if p.state in leaderless)
-    effects += machines.each(affected, join)
+    effects += machines.each(affected, partial(_find, machines, ids, cause))
     effects.append(Proceed(partial(machines.deletion.come_online, ids)))
     return effects
+
+
+def _find(machines: Machines, back: frozenset[int], cause: Cause, partition: Partition) -> None:
+    if not machines.context.is_being_deleted(partition.name):
+        machines.replicas.come_online(partition, back)
+        machines.partitions.bring_online(partition, cause)
 
 
 def log_dirs_failed(machines: Machines, event: LogDirsFailed) -> list[Effect]:
@@ -109,16 +108,19 @@ def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> 
         return []  # said in a former life
     before = machines.context.offline_dirs.get(broker.id, set())
     broken = _broken(event.errors)
-    lost = sorted(broken - before)
     now = (before - event.errors.keys()) | broken
-    if now:
-        machines.context.offline_dirs[broker.id] = now
-    else:
-        machines.context.offline_dirs.pop(broker.id, None)
-    if not lost:
+    if now == before:
         return []
-    cause = Cause(CauseKind.LOG_DIR_FAILED, (broker.id,))
-    return machines.each(lost, partial(_lose, machines, frozenset({broker.id}), cause))
+    machines.context.offline_dirs[broker.id] = now
+    if not now:
+        del machines.context.offline_dirs[broker.id]
+    ids = frozenset({broker.id})
+    lost = Cause(CauseKind.LOG_DIR_FAILED, (broker.id,))
+    found = Cause(CauseKind.LOG_DIR_REPAIRED, (broker.id,))
+    return [
+        *machines.each(sorted(broken - before), partial(_lose, machines, ids, lost)),
+        *machines.each(sorted(before - now), partial(_find, machines, ids, found)),
+    ]
 
 
 def _broken(errors: Mapping[TopicPartition, ErrorCode]) -> set[TopicPartition]:

@@ -19,12 +19,14 @@ class CauseKind(Enum):
     BROKER_FAILED = "broker went away"
     BROKER_LEAVING = "controlled shutdown"
     LOG_DIR_FAILED = "a log dir failed"
+    LOG_DIR_REPAIRED = "a log dir serves again"
     TOPIC_CREATED = "the topic was created"
     PARTITIONS_ADDED = "partitions were added"
     TOPIC_DELETED = "deletion was asked for"
     LEADER_ASKED = "its leader asked for it"
     ELECTION_ASKED = "an election was asked for"
-    LEADERS_IMBALANCED = "too many leaders are not the preferred ones"
+    LEADERS_IMBALANCED = "others led too much of what this broker should lead"
+    UNCLEAN_ALLOWED = "unclean election was allowed"
 
 
 @dataclass(frozen=True, slots=True)

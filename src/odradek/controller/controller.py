@@ -13,7 +13,7 @@ from odradek.controller import (
     controlled_shutdown,
     failover,
     isr_changes,
-    leader_elections,
+    preferred_leader,
     topic_changes,
 )
 from odradek.controller.context import ControllerContext
@@ -29,6 +29,7 @@ from odradek.controller.events import (
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
+    RebalanceDue,
     ReplicasDeleted,
     Stored,
     TopicsChanged,
@@ -36,6 +37,7 @@ from odradek.controller.events import (
     TopicsRead,
     TopicsRemoved,
     UncleanAllowed,
+    UncleanElectionsEnabled,
 )
 from odradek.controller.machines import Machines, make_machines
 
@@ -61,7 +63,9 @@ class Controller:
             ReplicasDeleted: self._replicas_deleted,
             IsrChangesRequested: partial(isr_changes.requested, machines),
             ControlledShutdownRequested: partial(controlled_shutdown.requested, machines),
-            ElectionsRequested: partial(leader_elections.requested, machines),
+            ElectionsRequested: partial(preferred_leader.requested, machines),
+            RebalanceDue: partial(preferred_leader.rebalance_due, machines),
+            UncleanElectionsEnabled: partial(preferred_leader.unclean_enabled, machines),
         }
         self._reported: dict[type, Handler] = {
             Stored: lambda event: machines.partitions.stored(event.outcomes),

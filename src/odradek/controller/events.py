@@ -135,6 +135,23 @@ class ElectionsRequested:
     partitions: tuple[TopicPartition, ...] | None
 
 
+# ---------------------------------------------------------------- timers and configuration
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue:
+    """It is time to look whether the preferred replicas lead."""
+
+    percentage_max: int  # of a broker's partitions that others may lead
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanElectionsEnabled:
+    """Unclean election was allowed for these topics; None: for all that do not say otherwise."""
+
+    topics: tuple[str, ...] | None
+
+
 # -------------------------------------------------------------------- answers of brokers
 
 
@@ -192,6 +209,8 @@ External = (
     | IsrChangesRequested
     | ControlledShutdownRequested
     | ElectionsRequested
+    | RebalanceDue
+    | UncleanElectionsEnabled
     | LeaderAndIsrAnswered
     | ReplicasDeleted
 )

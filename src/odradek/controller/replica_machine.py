@@ -36,7 +36,7 @@ class ReplicaMachine:
         """Those of its replicas on these brokers can be told something again."""
         told = []
         for replica in self._context.online_replicas(partition):
-            if replica in brokers and partition.replicas[replica] is not ReplicaState.NEW:
+            if replica in brokers:
                 partition.enter_replica(replica, ReplicaState.ONLINE)
                 told.append(replica)
         if told and partition.leader_and_isr is not None:
@@ -45,7 +45,7 @@ class ReplicaMachine:
     def go_offline(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
         """Those of its replicas on these brokers are gone: shrink the ISR, or elect."""
         for replica in partition.assignment.replicas:
-            if replica in brokers and partition.replicas[replica] is not ReplicaState.NEW:
+            if replica in brokers:
                 partition.enter_replica(replica, ReplicaState.OFFLINE)
         if partition.leader in brokers:
             partition.enter(PartitionState.OFFLINE)

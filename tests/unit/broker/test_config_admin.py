@@ -172,8 +172,8 @@ def test_alter_configs_replaces_all_there_is(play):
             (SET, "listeners", "PLAINTEXT://:1"),
             "INVALID_REQUEST",
             (
-                "Cannot update these configs at default cluster level, broker id must be specified: "
-                "Set(listeners)"
+                "Cannot update these configs at default cluster level, broker id must be "
+                "specified: Set(listeners)"
             ),
         ),
         (

@@ -1,0 +1,359 @@
+"""Whatever happens, in whatever order, the controller keeps its promises.
+
+Brokers come, go and bounce, topics are made, grown and deleted, leaders write behind the
+controller's back, disks fail, answers are late or bad, and controllers follow one another in
+the middle of it all.
+"""
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from odradek.controller.causes import Verdict
+from odradek.controller.controller import Controller
+from odradek.controller.effects import (
+    Announce,
+    Answer,
+    AskUnclean,
+    ElectionsAnswer,
+    ForgetDeletions,
+    IsrChangesAnswer,
+    Proceed,
+    ReadTopics,
+    Record,
+    RemoveTopics,
+    ShutdownAnswer,
+    Store,
+)
+from odradek.controller.events import (
+    BrokersChanged,
+    BrokersLoaded,
+    ControlledShutdownRequested,
+    DeletionsChanged,
+    ElectionKind,
+    ElectionsRequested,
+    IsrChange,
+    IsrChangesRequested,
+    LeaderAndIsrAnswered,
+    LoadingFinished,
+    ReplicasDeleted,
+    Stored,
+    TopicsChanged,
+    TopicSeen,
+    TopicsLoaded,
+    TopicsRead,
+    TopicsRemoved,
+    UncleanAllowed,
+)
+from odradek.controller.proposals import NO_VERSION, Accepted, Conflicting, Purpose, StoredState
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.cluster import Broker
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
+
+BROKERS = st.integers(1, 4)
+TOPICS = st.sampled_from(["a", "b", "c"])
+REPLICAS = st.lists(BROKERS, min_size=1, max_size=3, unique=True).map(tuple)
+ASSIGNMENTS = st.lists(REPLICAS, min_size=1, max_size=3)
+ELECTIONS = frozenset({Purpose.OFFLINE_ELECTION, Purpose.PREFERRED_ELECTION})
+
+
+class Life(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        # What is stored, and what there is.
+        self.live: dict[int, Broker] = {}
+        self.topics: dict[str, TopicSeen] = {}
+        self.states: dict[TopicPartition, StoredState] = {}
+        self.deletions: set[str] = set()
+        self.unclean: set[str] = set()
+        self.births = 0
+        # What was said, and when.
+        self.leaders: dict[tuple[UUID, TopicPartition, int], int] = {}
+        self.to_delete: list[tuple[int, int, tuple[TopicPartition, ...]]] = []
+        self.meddlers: list[TopicPartition] = []
+        self.answers: list[object] = []
+        self.controller: Controller = Controller(controller_epoch=1)
+
+    @initialize()
+    def begin(self) -> None:
+        self.load(1)
+
+    # ------------------------------------------------------------------------- the shell
+
+    def load(self, epoch: int) -> None:
+        self.controller = Controller(controller_epoch=epoch)
+        self.settle(BrokersLoaded(tuple(self.live.values())))
+        self.settle(TopicsLoaded(tuple(self.topics.values()), dict(self.states)))
+        self.settle(LoadingFinished(tuple(sorted(self.deletions))))
+
+    def settle(self, event) -> None:
+        effects = self.controller.handle(event)
+        for effect in effects:
+            self.perform(effect)
+
+    def perform(self, effect) -> None:  # noqa: C901 - one case for each effect
+        match effect:
+            case Proceed(step):
+                for following in step():
+                    self.perform(following)
+            case Store(proposals):
+                self.settle(Stored(tuple(map(self.store, proposals))))
+            case ReadTopics(names):
+                seen = tuple(self.topics[name] for name in names if name in self.topics)
+                self.settle(TopicsRead(seen))
+            case AskUnclean(names):
+                self.settle(UncleanAllowed({name: name in self.unclean for name in names}))
+            case RemoveTopics(names):
+                self.remove(names)
+                self.settle(TopicsRemoved(names))
+            case ForgetDeletions(names):
+                self.deletions -= set(names)
+            case Announce(news, brokers, _):
+                assert brokers == self.controller.context.brokers
+                for told in news:
+                    self.announce(told)
+            case Answer(answer):
+                self.answers.append(answer)
+            case Record(decisions):
+                assert all(decision.cause for decision in decisions)
+
+    def store(self, proposal):
+        """Accept a proposal if nobody wrote before it, and if it is lawful."""
+        name, wanted = proposal.partition, proposal.proposed
+        if self.meddlers and self.meddlers[0] == name:
+            self.meddlers.pop()
+            self.meddle(name)
+        stands = self.states.get(name)
+        if stands is None and wanted.store_version != NO_VERSION:
+            return Conflicting(proposal, None)
+        if stands is not None and stands.leader_and_isr.store_version != wanted.store_version:
+            return Conflicting(proposal, stands)
+        self.check_lawful(proposal, stands)
+        accepted = replace(wanted, store_version=wanted.store_version + 1)
+        self.states[name] = StoredState(accepted, self.controller.context.controller_epoch)
+        return Accepted(proposal, accepted.store_version)
+
+    def check_lawful(self, proposal, stands) -> None:
+        name, wanted = proposal.partition, proposal.proposed
+        topic = self.topics[name.topic]
+        replicas = topic.assignments[name.partition].replicas
+        assert set(wanted.isr) <= set(replicas), proposal
+        if stands is not None:
+            before = stands.leader_and_isr
+            quiet = proposal.purpose is Purpose.LEADER_REQUEST
+            assert wanted.leader_epoch == before.leader_epoch + (not quiet), proposal
+            if wanted.leader != NO_LEADER and wanted.leader not in before.isr:
+                assert proposal.purpose is Purpose.UNCLEAN_ELECTION, proposal
+            if proposal.purpose in ELECTIONS:
+                assert set(wanted.isr) <= set(before.isr), proposal
+        # One leader for each leader epoch, over all controllers.
+        assert self.leaders.setdefault((topic.id, name, wanted.leader_epoch), wanted.leader) == (
+            wanted.leader
+        ), proposal
+
+    def meddle(self, name: TopicPartition) -> None:
+        """A leader writes its ISR itself, as before AlterPartition."""
+        stands = self.states.get(name)
+        if stands is None or stands.leader_and_isr.leader == NO_LEADER:
+            return
+        before = stands.leader_and_isr
+        alone = replace(before, isr=(before.leader,), store_version=before.store_version + 1)
+        self.states[name] = StoredState(alone, stands.controller_epoch)
+
+    def remove(self, names) -> None:
+        for name in names:
+            del self.topics[name]
+            self.deletions.discard(name)
+            self.states = {p: s for p, s in self.states.items() if p.topic != name}
+
+    def announce(self, told) -> None:
+        assert self.live[told.broker].broker_epoch == told.broker_epoch
+        for news in (*(told.leader_and_isr or ()), *(told.metadata or ())):
+            if news.partition.topic in self.topics:
+                stands = self.states[news.partition].leader_and_isr
+                assert news.leader_and_isr == stands, "announced before it was stored"
+        doomed = tuple(stop.partition for stop in told.stop or () if stop.delete)
+        if doomed:
+            self.to_delete.append((told.broker, told.broker_epoch, doomed))
+
+    # ------------------------------------------------------------------------ what happens
+
+    def look_at_brokers(self) -> None:
+        self.settle(BrokersChanged(tuple(self.live[id_] for id_ in sorted(self.live))))
+
+    def birth(self, id_: int) -> Broker:
+        self.births += 1
+        return Broker(id=id_, end_points=(), broker_epoch=self.births)
+
+    @rule(changed=st.dictionaries(BROKERS, st.booleans(), min_size=1))
+    def brokers_come_and_go(self, changed: dict[int, bool]) -> None:
+        """Some at once: those that live go or (True) bounce, the others come."""
+        for id_, bounces in changed.items():
+            if id_ not in self.live or bounces:
+                self.live[id_] = self.birth(id_)
+            else:
+                del self.live[id_]
+        self.look_at_brokers()
+
+    @rule(name=TOPICS, assignments=ASSIGNMENTS)
+    def a_topic_is_made(self, name: str, assignments) -> None:
+        if name not in self.topics:
+            self.births += 1
+            self.topics[name] = TopicSeen(
+                name=name,
+                id=UUID(int=self.births),
+                assignments={n: Assignment(replicas=ids) for n, ids in enumerate(assignments)},
+            )
+            self.settle(TopicsChanged(tuple(sorted(self.topics))))
+
+    @rule(name=TOPICS, replicas=REPLICAS)
+    def a_topic_grows(self, name: str, replicas) -> None:
+        seen = self.topics.get(name)
+        if seen is not None and name not in self.deletions:
+            more = {**seen.assignments, len(seen.assignments): Assignment(replicas=replicas)}
+            self.topics[name] = replace(seen, assignments=more)
+            self.settle(TopicsRead((self.topics[name],)))
+
+    @rule(name=TOPICS)
+    def a_topic_is_to_be_deleted(self, name: str) -> None:
+        if name in self.topics:
+            self.deletions.add(name)
+        self.settle(DeletionsChanged(tuple(sorted(self.deletions))))
+
+    @precondition(lambda self: self.to_delete)
+    @rule(data=st.data(), error=st.sampled_from([ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]))
+    def a_broker_answers_that_it_deleted(self, data, error: ErrorCode) -> None:
+        at = data.draw(st.integers(0, len(self.to_delete) - 1))
+        broker, epoch, names = self.to_delete.pop(at)
+        self.settle(ReplicasDeleted(broker, epoch, dict.fromkeys(names, error)))
+
+    @precondition(lambda self: self.states)
+    @rule(data=st.data())
+    def somebody_will_have_written_first(self, data) -> None:
+        self.meddlers = [data.draw(st.sampled_from(sorted(self.states)))]
+
+    @precondition(lambda self: self.states)
+    @rule(data=st.data(), isr=st.lists(BROKERS, min_size=1, unique=True))
+    def a_leader_asks_for_an_isr(self, data, isr) -> None:
+        name = data.draw(st.sampled_from(sorted(self.states)))
+        stands = self.states[name].leader_and_isr
+        leader = self.live.get(stands.leader)
+        if leader is None:
+            return
+        wanted = replace(stands, isr=tuple(dict.fromkeys([leader.id, *isr])))
+        change = IsrChange(name, wanted, {})
+        self.settle(IsrChangesRequested(leader.id, leader.broker_epoch, (change,)))
+        answer = self.answers.pop()
+        assert isinstance(answer, IsrChangesAnswer)
+        if isinstance(answer.partitions[name], ErrorCode):
+            return
+        assert answer.partitions[name] == self.states[name].leader_and_isr
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def a_broker_shuts_down_in_good_order(self, data) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.live)))
+        self.settle(ControlledShutdownRequested(id_, self.live[id_].broker_epoch))
+        answer = self.answers.pop()
+        assert isinstance(answer, ShutdownAnswer)
+        assert all(self.states[name].leader_and_isr.leader == id_ for name in answer.remaining)
+
+    @precondition(lambda self: self.live and self.states)
+    @rule(data=st.data(), broken=st.booleans())
+    def a_broker_says_what_its_disks_can_serve(self, data, broken: bool) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.live)))
+        name = data.draw(st.sampled_from(sorted(self.states)))
+        if id_ in self.topics[name.topic].assignments[name.partition].replicas:
+            error = ErrorCode.KAFKA_STORAGE_ERROR if broken else ErrorCode.NONE
+            epoch = self.live[id_].broker_epoch
+            self.settle(LeaderAndIsrAnswered(id_, epoch, {name: error}))
+
+    @rule(kind=st.sampled_from(ElectionKind))
+    def elections_are_asked_for(self, kind: ElectionKind) -> None:
+        self.settle(ElectionsRequested(kind, None))
+        assert isinstance(self.answers.pop(), ElectionsAnswer)
+
+    @rule(name=TOPICS, allowed=st.booleans())
+    def the_owner_changes_its_mind_about_unclean_election(self, name: str, allowed: bool) -> None:
+        (self.unclean.add if allowed else self.unclean.discard)(name)
+
+    @rule(ids=st.sets(BROKERS))
+    def another_controller_takes_over(self, ids: set[int]) -> None:
+        """Meanwhile some brokers came and some went; it looks at what is stored only."""
+        for id_ in ids:
+            if self.live.pop(id_, None) is None:
+                self.live[id_] = self.birth(id_)
+        self.to_delete.clear()
+        self.load(self.controller.context.controller_epoch + 1)
+
+    # ------------------------------------------------------------------- what always holds
+
+    @invariant()
+    def what_it_believes_is_what_is_stored(self) -> None:
+        context = self.controller.context
+        assert set(context.topics) == set(self.topics)
+        assert context.brokers == self.live
+        for partition in context.partitions():
+            stands = self.states.get(partition.name)
+            if stands is None:
+                assert partition.leader_and_isr is None
+            else:
+                # Somebody may write behind its back; it finds out when it writes.
+                believed = partition.leader_and_isr
+                assert believed.leader_epoch == stands.leader_and_isr.leader_epoch
+                assert believed.leader == stands.leader_and_isr.leader
+
+    @invariant()
+    def who_can_lead_leads(self) -> None:
+        context = self.controller.context
+        for partition in context.partitions():
+            if partition.name.topic in self.deletions:
+                continue
+            electable = context.electable(partition)
+            led = partition.leader_and_isr
+            if led is None:
+                assert not electable
+                assert partition.state is PartitionState.NEW
+            elif led.leader == NO_LEADER:
+                assert partition.state is PartitionState.OFFLINE
+                assert not set(electable) & set(led.isr), partition
+            else:
+                assert partition.state is PartitionState.ONLINE
+                assert context.is_online(led.leader, partition.name), partition
+
+    @invariant()
+    def a_topic_that_waits_has_a_reason(self) -> None:
+        for name in self.controller.context.being_deleted:
+            states = {
+                state
+                for partition in self.controller.context.topics[name].partitions.values()
+                for state in partition.replicas.values()
+            }
+            waits = ReplicaState.DELETION_STARTED in states
+            assert waits or name in self.controller.machines.deletion.halted
+
+    def teardown(self) -> None:
+        """In the end all brokers come back, all answers come: whatever can be done is done."""
+        self.meddlers.clear()
+        self.live = {id_: self.birth(id_) for id_ in range(1, 5)}
+        self.to_delete.clear()
+        self.look_at_brokers()
+        for _ in range(len(self.topics) + 1):
+            waiting, self.to_delete = self.to_delete, []
+            for broker, epoch, names in waiting:
+                self.settle(ReplicasDeleted(broker, epoch, dict.fromkeys(names, ErrorCode.NONE)))
+        assert not self.deletions & set(self.topics)
+        for partition in self.controller.context.partitions():
+            assert partition.state is PartitionState.ONLINE, partition
+
+
+TestControllerLife = Life.TestCase
+TestControllerLife.settings = settings(max_examples=150, stateful_step_count=30)
+
+
+def test_each_verdict_can_be_said_in_words() -> None:
+    assert len({verdict.value for verdict in Verdict}) == len(Verdict)
