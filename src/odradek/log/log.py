@@ -630,7 +630,8 @@ class Log:
     def close(self, done: FlushDone) -> None:
         """Write all that makes the next start need no recovery. `done` when it is durable."""
         self._active.finish()
-        self._flusher.snapshots.append(write_snapshot(self))
+        if self.leo > self.segments[0].base_offset:
+            self._flusher.snapshots.append(write_snapshot(self))
         self._flusher.close(done)
 
     @property
