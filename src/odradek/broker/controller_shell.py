@@ -149,6 +149,7 @@ class ControllerShell:
         # In order: notices (each once), events, requests (at most so many).
         self._inbox: dict[Notice | int, Event | _Request | None] = {}
         self._numbered = 0
+        self._turn: asyncio.Future[None] | None = None
         self._is_stopping = False
         self._something = asyncio.Event()
         self._room = asyncio.Semaphore(REQUESTS_MAX)
@@ -166,6 +167,21 @@ class ControllerShell:
     def machine(self) -> Controller | None:
         """The mind of the present reign, to be looked at (metrics); None while another reigns."""
         return self._machine
+
+    def deletion_goes_on(self, topic: str) -> bool:
+        """Whether a topic is being deleted, and nothing stands in the way of that."""
+        machine = self._machine
+        return (
+            machine is not None
+            and topic in machine.context.being_deleted
+            and topic not in machine.machines.deletion.halted
+        )
+
+    async def next_turn(self) -> None:
+        """Wait until something more has been settled."""
+        if self._turn is None or self._turn.done():
+            self._turn = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._turn)
 
     def notice(self, notice: Notice) -> None:
         """Have something looked into."""
@@ -204,6 +220,8 @@ class ControllerShell:
                     self._something.clear()
                     await self._something.wait()
                 await self._handle_next()
+                if self._turn is not None and not self._turn.done():
+                    self._turn.set_result(None)
         finally:
             self._end_reign("the broker stops")
 

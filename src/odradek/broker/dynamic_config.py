@@ -64,12 +64,18 @@ class DynamicConfig:
         self._listener = listener
         self._brokers = (broker_entity(broker_id), broker_entity(None))
         self._seen = -1  # the number of the last notice handled
+        self._is_blind = False  # the watches went with a session
         self._something = asyncio.Event()
         self._handled = asyncio.Condition()
         self._watch = self._something.set  # one object: a watcher that is set twice is told once
 
+    def session_opened(self) -> None:
+        """There is a new session: what was missed is read, and watched for, by `run`."""
+        self._is_blind = True
+        self._something.set()
+
     async def load(self) -> None:
-        """Read everything, and begin to watch; again after a session was lost.
+        """Read everything, and begin to watch.
 
         Raises:
             StoreError: the store cannot be read.
@@ -98,9 +104,12 @@ class DynamicConfig:
             await self._something.wait()
             self._something.clear()
             try:
+                if self._is_blind:
+                    await self.load()
+                    self._is_blind = False
                 await self._handle()
             except SessionExpiredError:
-                continue  # `load` is called when there is another
+                continue  # until `session_opened`
             except ConnectionLostError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 self._something.set()

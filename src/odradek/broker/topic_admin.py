@@ -10,7 +10,7 @@ Only the controller's broker does this; a reign that is over is refused by the s
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Protocol, TypeVar
@@ -90,6 +90,12 @@ class Reigning(Protocol):
     @property
     def reign(self) -> Reign | None:
         """The present reign; None while another broker's controller reigns."""
+
+    def deletion_goes_on(self, topic: str) -> bool:
+        """Whether a topic is being deleted, and nothing stands in the way of that."""
+
+    async def next_turn(self) -> None:
+        """Wait until something more has been settled."""
 
 
 @contextmanager
@@ -295,7 +301,11 @@ class TopicAdmin:
     # ---------------------------------------------------------------------------- delete
 
     async def delete(self, names: Sequence[str], *, deadline_ms: int) -> dict[str, ApiError | None]:
-        """Delete topics and wait until they are gone; None where all went well."""
+        """Delete topics and wait until they are gone; None where all went well.
+
+        Gone from the metadata is enough. Where nothing stands in the way, the end of the deletion
+        is waited for all the same, so that the name can be used again (Kafka does not wait).
+        """
         token = self.check_reign().token
         requests = [(token, Create(layout.delete_topic_path(name))) for name in names]
         with store_errors_told():
@@ -310,7 +320,15 @@ class TopicAdmin:
                 outcomes[name] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         asked = {name: name for name, error in outcomes.items() if error is None}
         late = await self._until(asked, lambda name: not self.metadata.topic(name), deadline_ms)
+        await self._until_removed(asked, deadline_ms)
         return {**outcomes, **dict.fromkeys(late, _timed_out())}
+
+    async def _until_removed(self, names: Iterable[str], deadline_ms: int) -> None:
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, left_ms) / 1000):
+                while any(map(self._controller.deletion_goes_on, names)):
+                    await self._controller.next_turn()
 
     # ------------------------------------------------------------------------ partitions
 

@@ -348,6 +348,24 @@ def test_describing_and_altering_ask_for_the_right_to(play):
     play(story)
 
 
+def test_what_changed_while_there_was_no_session_is_learnt_with_the_next_one(play):
+    async def story(cluster):
+        node = await start(cluster, 1, 2)
+        cluster.tree.expire(node.store.session_id)
+        await cluster.until(lambda: node.store.session_id == 0)
+        other = cluster.nodes[2]
+        assert (await alter(other, TOPIC, "t", (SET, "retention.ms", "7")))[0] == "NONE"
+        await node.register()
+        node.shell.session_opened()
+        node.dynamic.session_opened()
+        await cluster.until(lambda: node.topic_overrides.get("t") == {"retention.ms": "7"})
+
+        await alter(other, TOPIC, "t", (SET, "retention.ms", "8"))
+        await cluster.until(lambda: node.topic_overrides["t"] == {"retention.ms": "8"})
+
+    play(story)
+
+
 def test_notices_are_purged_when_they_are_old(play):
     async def story(cluster):
         node = await start(cluster)

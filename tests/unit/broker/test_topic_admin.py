@@ -279,8 +279,18 @@ def test_topics_are_deleted_by_name_and_by_id(play):
             (None, "INVALID_REQUEST"),
         ]
         assert node.metadata.topics == {}
-        await cluster.until(lambda: node.shell.machine.context.topics == {})
         assert await cluster.store.children(layout.TOPICS) == []
+
+    play(story)
+
+
+def test_a_name_can_be_used_again_as_soon_as_its_topic_is_deleted(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        for _ in range(3):
+            (made,) = await create(node, topic("t", 3))
+            assert made.error_code == ErrorCode.NONE
+            assert await delete(node, "t") == [("t", ErrorCode.NONE)]
 
     play(story)
 
