@@ -20,7 +20,7 @@ Nodes = dict[str, bytes | None]  # parents before children
 
 def our_store(properties: pathlib.Path) -> SqliteStore:
     """The store that a broker's server.properties names."""
-    place = parse(properties.read_text())["odradek.coordination"].removeprefix("sqlite:")
+    place = parse(properties.read_text())["odradek.store.path"]
     return SqliteStore(place, clock=RealClock())
 
 
