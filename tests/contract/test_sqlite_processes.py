@@ -185,6 +185,38 @@ def test_the_socket_of_one_that_died_before_it_was_known_is_no_obstacle(tmp_path
     asyncio.run(scenario())
 
 
+def test_a_session_that_cannot_listen_is_none(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as other:
+            store = SqliteStore(str(tmp_path / "store.db"), clock=RealClock())
+            (tmp_path / "store.db-session-2.sock").mkdir()
+            with pytest.raises(StartupError, match="coordination store .*/store.db: .*directory"):
+                await store.open()
+            (tmp_path / "store.db-session-2.sock").rmdir()
+            await store.open()
+            await store.create("/e", ephemeral=True)
+            await store.close()
+            assert await other.children("/") == []
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_in_one_write_leaves_nobody_waiting(tmp_path):
+    def bug(_draft):
+        raise ZeroDivisionError
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            writes = [
+                store._enqueue(change) for change in (lambda _: "fine", bug, lambda _: "late")
+            ]
+            outcomes = await asyncio.gather(*writes, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError] * 3
+            await store.create("/a")
+
+    asyncio.run(scenario())
+
+
 def test_an_ephemeral_node_made_in_the_sessions_last_moment_goes_with_it(tmp_path):
     async def scenario():
         store = SqliteStore(str(tmp_path / "store.db"), clock=RealClock())

@@ -131,7 +131,7 @@ class Presence:
         """Remove the files of a session that is over."""
         self._heard.pop(session, None)
         for kind in ("sock", "lock"):
-            with suppress(FileNotFoundError):  # another process was faster
+            with suppress(OSError):  # another process was faster; else it is litter, no more
                 os.unlink(self._path(session, kind))
 
     def wake(self) -> None:

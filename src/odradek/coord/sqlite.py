@@ -53,6 +53,7 @@ from odradek.coord.store import (
 from odradek.coord.tree import Draft, check_path, name_of
 from odradek.coord.watches import Watches
 from odradek.model.clock import Clock
+from odradek.model.errors import StartupError
 
 T = TypeVar("T")
 
@@ -70,6 +71,12 @@ class _Write:
         self.change = change
         self.outcome: Any = None  # a StoreError, or what `change` returned
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def abandon(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self.done.cancel()
+        elif not self.done.done():
+            self.done.set_exception(error)
 
     def settle(self) -> None:
         if self.done.done():  # who asked was cancelled
@@ -133,6 +140,9 @@ class SqliteStore:
         try:
             session = await self._write(lambda draft: self._register(draft, presence), session=0)
             await presence.begin()
+        except StoreError as error:
+            presence.end()
+            raise StartupError(str(error)) from error
         except BaseException:
             presence.end()
             raise
@@ -171,8 +181,12 @@ class SqliteStore:
                 file.end_session(known, draft)
                 presence.forget(known)
         session = file.next_session(self._session_timeout_ms)
-        # Locked and listening before the commit lets anybody know of it.
-        presence.claim(session, timeout_ms=self._session_timeout_ms)
+        try:
+            # Locked and listening before the commit lets anybody know of it.
+            presence.claim(session, timeout_ms=self._session_timeout_ms)
+        except OSError as error:
+            file.end_session(session, draft)
+            raise StoreError(f"coordination store {self._path}: {error}") from error
         return session
 
     def _leave(self) -> None:
@@ -391,10 +405,13 @@ class SqliteStore:
                 await self._transact(batch)
                 for write in batch:
                     write.settle()
+        except BaseException as error:  # a bug, or the end of the loop: let nobody wait
+            for write in (*batch, *self._waiting):
+                write.abandon(error)
+            self._waiting.clear()
+            raise
         finally:
             self._writer = None
-            for write in (*batch, *self._waiting):  # none is left unless we failed
-                write.done.cancel()
 
     async def _transact(self, batch: Sequence[_Write]) -> None:
         """One transaction: fills in the outcome of each write."""
