@@ -155,12 +155,11 @@ class RequestLoop:
         started_ms = connection.active_ms
         try:
             answer = route.handle(request)
+            if not inspect.isawaitable(answer):
+                connection.respond([self._encoded(connection, request, answer, started_ms)])
+                return
         except Exception as error:  # one request must not end the broker
             self._failed(connection, connection.later(), request, error)
-            return
-        if not inspect.isawaitable(answer):
-            chunk = self._encoded(connection, request, answer, started_ms)
-            connection.respond([chunk])
             return
         place = connection.later()
         self._tasks.start(
@@ -177,11 +176,11 @@ class RequestLoop:
         started_ms: int,
     ) -> None:
         try:
-            message = await answer
+            chunk = self._encoded(connection, request, await answer, started_ms)
         except Exception as error:  # one request must not end the broker
             self._failed(connection, place, request, error)
             return
-        place.fill([self._encoded(connection, request, message, started_ms)])
+        place.fill([chunk])
 
     def _encoded(
         self, connection: Connection, request: Request, message: Message, started_ms: int

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from odradek.broker.session import Session
 from odradek.broker.topic_admin import DEFAULT, MadeTopic, TopicAdmin, WantedTopic
 from odradek.config.describe import describe_topic
+from odradek.config.topic import TopicConfig
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.create_topics import (
@@ -44,10 +45,11 @@ async def create_topics(
         )
     except ApiError as error:
         made = dict.fromkeys((topic.name for topic in request.topics), error)
+    results = _Results(admin, session)
     return CreateTopicsResponse(
         throttle_time_ms=0,
         topics=[
-            _result(admin, session, topic.name, refused.get(topic.name) or made[topic.name])
+            results.result(topic.name, refused.get(topic.name) or made[topic.name])
             for topic in request.topics
         ],
     )
@@ -82,38 +84,50 @@ def _wanted(topic: CreatableTopic) -> WantedTopic:
     )
 
 
-def _result(
-    admin: TopicAdmin, session: Session, name: str, outcome: MadeTopic | ApiError
-) -> CreatableTopicResult:
-    if isinstance(outcome, ApiError):
-        return CreatableTopicResult(
-            name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
-        )
-    if not session.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
-        return CreatableTopicResult(
+class _Results:
+    """The results of one request. Topics with the same options are told the same list."""
+
+    def __init__(self, admin: TopicAdmin, session: Session) -> None:
+        self._admin = admin
+        self._session = session
+        self._told: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def result(self, name: str, outcome: MadeTopic | ApiError) -> CreatableTopicResult:
+        if isinstance(outcome, ApiError):
+            return CreatableTopicResult(
+                name=name, error_code=outcome.code, error_message=outcome.message, configs=[]
+            )
+        if not self._session.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+            return CreatableTopicResult(
+                name=name,
+                error_message=None,
+                topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                num_partitions=DEFAULT,
+                replication_factor=DEFAULT,
+                configs=None,
+            )
+        result = CreatableTopicResult(
             name=name,
             error_message=None,
-            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            num_partitions=DEFAULT,
-            replication_factor=DEFAULT,
-            configs=None,
+            num_partitions=len(outcome.assignment),
+            replication_factor=len(outcome.assignment[0]),
+            configs=self._configs(outcome.config),
         )
-    result = CreatableTopicResult(
-        name=name,
-        error_message=None,
-        num_partitions=len(outcome.assignment),
-        replication_factor=len(outcome.assignment[0]),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.sensitive,
-            )
-            for entry in describe_topic(outcome.config, admin.config)
-        ],
-    )
-    if outcome.id is not None:
-        result.topic_id = outcome.id.bytes
-    return result
+        if outcome.id is not None:
+            result.topic_id = outcome.id.bytes
+        return result
+
+    def _configs(self, config: TopicConfig) -> list[CreatableTopicConfigs]:
+        key = tuple(config.overrides.items())
+        if key not in self._told:
+            self._told[key] = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in describe_topic(config, self._admin.config)
+            ]
+        return self._told[key]

@@ -38,6 +38,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 # The version from which on a special timestamp may be asked for.
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+LEADER_EPOCH_SINCE: Final = 4
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 _UNKNOWN: Final = -1
@@ -60,6 +61,9 @@ async def list_offsets(
                 answers.append(_refusal(asked, found))
             else:
                 answers.append(await _answer(replicas, found, asked, request, api_version))
+        if api_version < LEADER_EPOCH_SINCE:
+            for answer in answers:
+                answer.leader_epoch = _UNKNOWN
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
 

@@ -174,6 +174,8 @@ def _decode_plain(view: memoryview, p: int, version: int) -> Produce | None:
         if length >= 0:
             transactional_id = view[p : p + length].tobytes().decode()
             p += length
+        elif length != -1:
+            return None
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT(view, p)
     p += 10
     if not 0 <= topic_count <= _COUNT_MAX:
