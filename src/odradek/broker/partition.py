@@ -110,8 +110,12 @@ class Partition:
             leo=log.leo,
             high_watermark=log.high_watermark,
             followers={
-                # One not heard of yet gets the time of a full lag to show that it is there.
-                replica: known.get(replica) or Follower(leo=-1, caught_up_ms=now_ms)
+                # One in sync and not heard of yet gets the time of a full lag to show that it is
+                # there; one out of sync holds up nobody.
+                replica: known.get(replica)
+                or Follower(
+                    leo=-1, caught_up_ms=now_ms - (0 if replica in state.isr else lag_ms_max + 1)
+                )
                 for replica in replicas
                 if replica != own_id
             },

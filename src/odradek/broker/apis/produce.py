@@ -33,6 +33,7 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, Place
 from odradek.obs.metrics import BrokerMetrics
+from odradek.record.batch import TRANSACTIONAL_BIT
 from odradek.record.validate import RejectedBatchError, validate_produced
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.header import RequestHeader
@@ -90,6 +91,8 @@ class ProduceApi:
                     connection.peer_port,
                 )
                 connection.close()
+            else:
+                self._account(call)
         elif call.pending:
             call.place = connection.later()
             self.purgatory.wait(call, max(request.timeout_ms, 0))
@@ -99,17 +102,22 @@ class ProduceApi:
     def answer(self, call: "ProduceCall") -> tuple[bytes]:
         """Encode the response and count it."""
         header = call.header
-        throttle_ms = self._quotas.produced(call.connection.session, call.size_bytes)
-        if throttle_ms:
-            self._throttle(call.connection, throttle_ms)
-        self._metrics.requests.answered(
-            ApiKey.PRODUCE, header.api_version, self._clock.monotonic_ms() - call.started_ms
-        )
+        throttle_ms = self._account(call)
         return (
             encode_produce_response(
                 header.correlation_id, header.api_version, call.topics, throttle_ms
             ),
         )
+
+    def _account(self, call: "ProduceCall") -> int:
+        """Count a request that is done; how long its sender has to wait before the next."""
+        throttle_ms = self._quotas.produced(call.connection.session, call.size_bytes)
+        if throttle_ms:
+            self._throttle(call.connection, throttle_ms)
+        self._metrics.requests.answered(
+            ApiKey.PRODUCE, call.header.api_version, self._clock.monotonic_ms() - call.started_ms
+        )
+        return throttle_ms
 
     # ------------------------------------------------------------------------ inside
 
@@ -142,7 +150,7 @@ class ProduceApi:
             error = self._topic_refusal(session, name)
             for index, batch in partitions:
                 if error is ErrorCode.NONE:
-                    answers.append(self._append(call, name, index, batch, request.acks, wall_ms))
+                    answers.append(self._append(call, name, index, batch, request, wall_ms))
                 else:
                     answers.append(_failure(index, error))
                     call.failed = True
@@ -161,7 +169,7 @@ class ProduceApi:
         topic: str,
         index: int,
         batch: Buffer | None,
-        acks: int,
+        request: Produce,
         wall_ms: int,
     ) -> ProducePartitionResult:
         partition = self._replicas.find_led(topic, index)
@@ -170,6 +178,7 @@ class ProduceApi:
             return _failure(index, partition)
         leader = partition.leader
         assert leader is not None
+        acks = request.acks
         if acks == ALL and leader.is_under_min_isr:
             call.failed = True
             return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -180,6 +189,10 @@ class ProduceApi:
                 now_ms=wall_ms,
                 api_version=call.header.api_version,
             )
+            if header.attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
+                # For whom it writes has not been said, so whether it may was not asked.
+                call.failed = True
+                return _failure(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             appended = partition.append(view, header, now_ms=call.started_ms, wall_ms=wall_ms)
         except ApiError as error:
             call.failed = True

@@ -1,0 +1,490 @@
+"""One whole broker in simulated time, and peers that speak to it frame by frame.
+
+Clock, disk, store and network are the test's. The network has no delay: what a peer sends is
+handled before `send` returns, so that a test sees what is answered at once and what waits.
+"""
+
+import asyncio
+import contextlib
+import random
+
+from odradek.broker.server import Broker
+from odradek.broker.world import World
+from odradek.config.broker import BrokerConfig
+from odradek.coord.memory import MemoryStore, MemoryTree
+from odradek.model.errors import ErrorCode
+from odradek.record.batch import iter_batches, read_header
+from odradek.record.control import ControlType, Marker, build_marker
+from odradek.record.records import Record, build_batch, iter_records
+from odradek.sim import loop as sim
+from odradek.sim.clock import SimulatedClock
+from odradek.sim.disk import SimulatedDisk
+from odradek.wire.api_keys import APIS, response_class
+from odradek.wire.codec import decoder, encoder
+from odradek.wire.header import decode_response_header, encode_request_header
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+LOG_DIRS = ("/data/a", "/data/b")
+BEFORE_TOPIC_IDS = 12  # the last version of Fetch in which topics go by name
+PROPERTIES = {
+    "broker.id": "0",
+    "listeners": "PLAINTEXT://b0:9092",
+    "log.dirs": ",".join(LOG_DIRS),
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+class Transport(asyncio.Transport):
+    """The broker's end of a connection: what it writes is a peer's to read."""
+
+    def __init__(self, peer: "Peer", host: str) -> None:
+        super().__init__({"peername": (host, 4711)})
+        self.peer = peer
+        self.reading = True
+        self.connection = None
+
+    def write(self, data):
+        self.peer.data_received(bytes(data))
+
+    def pause_reading(self):
+        self.reading = False
+
+    def resume_reading(self):
+        self.reading = True
+        asyncio.get_running_loop().call_soon(self.peer.pump)
+
+    def is_closing(self):
+        return self.peer.closed
+
+    def close(self):
+        if not self.peer.closed:
+            self.peer.hang_up()
+
+    abort = close
+
+
+class Network:
+    """Listeners by port; no delay, no loss."""
+
+    def __init__(self) -> None:
+        self.listening = {}
+
+    async def listen(self, make_protocol, host, port):
+        return Listening(self, make_protocol, port or 20_000 + len(self.listening))
+
+    def connect(self, port, host):
+        return Peer(self.listening[port].make_protocol(), host)
+
+
+class Listening:
+    def __init__(self, network, make_protocol, port):
+        if port in network.listening:
+            raise OSError(98, "Address already in use")
+        self.network, self.make_protocol, self.port = network, make_protocol, port
+        network.listening[port] = self
+
+    def close(self):
+        self.network.listening.pop(self.port, None)
+
+
+class Peer:
+    """A client's connection: requests out, responses in, in their order."""
+
+    def __init__(self, connection, host) -> None:
+        self.connection = connection
+        self.closed = False
+        self.awaited = []
+        self.client_id = "peer"
+        self._correlation_id = 0
+        self._received = bytearray()
+        self._to_send = bytearray()
+        self.transport = Transport(self, host)
+        connection.connection_made(self.transport)
+
+    # ------------------------------------------------------------------------ requests
+
+    def send(self, request, version=None, *, answered=True):
+        """Send a request; a future of its response."""
+        key = request.SCHEMA.api_key
+        version = APIS[key].last if version is None else version
+        self._correlation_id += 1
+        future = asyncio.get_running_loop().create_future()
+        if answered:
+            self.awaited.append((key, version, self._correlation_id, future))
+        self.send_frame(
+            encode_request_header(key, version, self._correlation_id, self.client_id)
+            + encoder(type(request), version)(request)
+        )
+        return future
+
+    async def ask(self, request, version=None):
+        return await self.send(request, version)
+
+    def send_frame(self, frame):
+        self._to_send += len(frame).to_bytes(4, "big") + frame
+        self.pump()
+
+    def pump(self):
+        """Hand over what the broker is willing to read."""
+        while self._to_send and self.transport.reading and not self.closed:
+            room = self.connection.get_buffer(len(self._to_send))
+            count = min(len(room), len(self._to_send))
+            room[:count] = self._to_send[:count]
+            del self._to_send[:count]
+            self.connection.buffer_updated(count)
+
+    def expect_frame(self):
+        """A future of the next frame, for what `send` cannot say."""
+        future = asyncio.get_running_loop().create_future()
+        self.awaited.append((None, None, None, future))
+        return future
+
+    # ----------------------------------------------------------------------- responses
+
+    def data_received(self, data):
+        self._received += data
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big")
+            if len(self._received) < size + 4:
+                return
+            frame = bytes(self._received[4 : size + 4])
+            del self._received[: size + 4]
+            self._frame(frame)
+
+    def _frame(self, frame):
+        assert self.awaited, "a response that nobody waits for"
+        key, version, correlation_id, future = self.awaited.pop(0)
+        if key is None:
+            future.set_result(frame)
+            return
+        view = memoryview(frame)
+        told, position = decode_response_header(view, 0, key, version)
+        assert told == correlation_id, "responses keep the order of the requests"
+        response, end = decoder(response_class(key), version)(view, position)
+        assert end == len(frame)
+        future.set_result(response)
+
+    # ------------------------------------------------------------------------ the end
+
+    def hang_up(self):
+        """The connection ends, whoever ends it."""
+        if not self.closed:
+            self.closed = True
+            for *_, future in self.awaited:
+                future.cancel()
+            self.connection.connection_lost(None)
+
+
+class Live:
+    """A broker and all that is around it."""
+
+    def __init__(self, properties) -> None:
+        loop = self.loop = asyncio.get_running_loop()
+        self.properties = {**PROPERTIES, **properties}
+        self.clock = SimulatedClock(loop.time, started_ms=777_000)
+        self.random = random.Random(1)
+        self.disk = SimulatedDisk(self.random, loop.call_later, wall_ms=self.clock.wall_ms)
+        self.tree = MemoryTree(self.clock.wall_ms)
+        self.network = Network()
+        self.fatal = []
+        self.failures = []  # of tasks and callbacks
+        self.lives = []
+        loop.set_exception_handler(lambda _, context: self.failures.append(context))
+        self.broker = self.make()
+
+    def make(self, **properties) -> Broker:
+        """Another life of the broker, or another broker."""
+        self.store = MemoryStore(self.tree)
+        world = World(
+            loop=self.loop,
+            clock=self.clock,
+            random=self.random,
+            disk=self.disk,
+            store=self.store,
+            network=self.network,
+        )
+        config = BrokerConfig({**self.properties, **properties}, host_name="b0")
+        broker = Broker(config, world, on_fatal=self.fatal.append)
+        broker.tasks._report = lambda name, error: self.failures.append((name, error))
+        self.lives.append(broker)
+        return broker
+
+    async def start(self) -> None:
+        await self.broker.start()
+        await self.until(lambda: self.broker.metadata.brokers)
+
+    async def restart(self, **properties) -> None:
+        await self.broker.stop()
+        self.broker = self.make(**properties)
+        await self.start()
+
+    def peer(self, port=9092, host="10.0.0.7") -> Peer:
+        return self.network.connect(port, host)
+
+    async def until(self, true) -> None:
+        for _ in range(20_000):
+            if true():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("it never became true")
+
+    # ------------------------------------------------------------------------ partitions
+
+    async def topic(self, name, partitions=1, **configs):
+        """Make a topic as a client does. Returns its first partition."""
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    configs=[
+                        CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
+                        for key, value in configs.items()
+                    ],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        response = await self.peer().ask(request)
+        assert response.topics[0].error_code == 0, response.topics[0]
+        return self.partition(name)
+
+    def partition(self, name="t", index=0):
+        return self.broker.replicas.get(name, index)
+
+    def log(self, name="t", index=0):
+        return self.partition(name, index).log
+
+    async def order(
+        self,
+        name="t",
+        *,
+        leader=0,
+        leader_epoch=0,
+        replicas=(0, 2, 3),
+        isr=None,
+        partition_epoch=0,
+        partitions=1,
+        topic_id=None,
+        is_new=True,
+        session=None,
+    ):
+        """What the controller of a larger cluster would say. Returns the errors, by partition."""
+        topic_id = topic_id or name.encode().ljust(16, b".")
+        isr = replicas if isr is None else isr
+        orders = self.broker.orders
+        response = await orders.leader_and_isr(
+            LeaderAndIsrRequest(
+                controller_epoch=orders.controller_epoch,
+                broker_epoch=orders.broker_epoch,
+                topic_states=[
+                    LeaderAndIsrTopicState(
+                        topic_name=name,
+                        topic_id=topic_id,
+                        partition_states=[
+                            LeaderAndIsrPartitionState(
+                                partition_index=index,
+                                controller_epoch=orders.controller_epoch,
+                                leader=leader,
+                                leader_epoch=leader_epoch,
+                                isr=list(isr),
+                                replicas=list(replicas),
+                                partition_epoch=partition_epoch,
+                                is_new=is_new,
+                            )
+                            for index in range(partitions)
+                        ],
+                    )
+                ],
+            )
+        )
+        assert response.error_code == 0
+        await orders.update_metadata(
+            UpdateMetadataRequest(
+                controller_id=0,
+                controller_epoch=orders.controller_epoch,
+                broker_epoch=orders.broker_epoch,
+                topic_states=[
+                    UpdateMetadataTopicState(
+                        topic_name=name,
+                        topic_id=topic_id,
+                        partition_states=[
+                            UpdateMetadataPartitionState(
+                                partition_index=index,
+                                leader=leader,
+                                leader_epoch=leader_epoch,
+                                isr=list(isr),
+                                replicas=list(replicas),
+                            )
+                            for index in range(partitions)
+                        ],
+                    )
+                ],
+                live_brokers=[
+                    UpdateMetadataBroker(
+                        id=id_,
+                        endpoints=[
+                            UpdateMetadataEndpoint(
+                                host=f"b{id_}",
+                                port=9092,
+                                listener="PLAINTEXT",
+                                security_protocol=0,
+                            )
+                        ],
+                    )
+                    for id_ in (0, 2, 3)
+                ],
+            )
+        )
+        return {
+            error.partition_index: ErrorCode(error.error_code)
+            for topic in response.topics
+            for error in topic.partition_errors
+        }
+
+    # --------------------------------------------------------------------------- records
+
+    def batch(self, *values, **fields):
+        """One record for each value, stamped now."""
+        now_ms = self.clock.wall_ms()
+        return build_batch([Record(None, value, now_ms) for value in values or (b"x",)], **fields)
+
+    def append(self, *values, name="t", index=0, **fields):
+        """Append past the API, as what is transactional or a marker has to be here."""
+        return self.append_batch(self.batch(*values, **fields), name, index)
+
+    def append_batch(self, batch, name="t", index=0):
+        return self.partition(name, index).append(
+            memoryview(batch),
+            read_header(batch),
+            now_ms=self.clock.monotonic_ms(),
+            wall_ms=self.clock.wall_ms(),
+        )
+
+    def mark(self, how: ControlType, producer_id, *, name="t", index=0):
+        """End a transaction."""
+        marker = build_marker(
+            Marker(how, 0),
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp=self.clock.wall_ms(),
+        )
+        return self.append_batch(marker, name, index)
+
+    async def end(self) -> None:
+        if self.broker.state != "stopped":
+            await self.broker.stop()
+        assert self.failures == []
+
+
+def produce(batch, name="t", index=0, *, acks=1, timeout_ms=1_000, transactional_id=None):
+    """A produce request of one batch, or of several: `{(topic, partition): batch}`."""
+    batches = batch if isinstance(batch, dict) else {(name, index): batch}
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for (topic, number), data in batches.items():
+        topics.setdefault(topic, []).append(PartitionProduceData(index=number, records=data))
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        transactional_id=transactional_id,
+        topic_data=[TopicProduceData(name=t, partition_data=p) for t, p in topics.items()],
+    )
+
+
+def produced(response):
+    """What became of each partition: error, or the offset it stands at."""
+    return {
+        (topic.name, part.index): ErrorCode(part.error_code) or part.base_offset
+        for topic in response.responses
+        for part in topic.partition_responses
+    }
+
+
+def fetch(offsets, **more):
+    """A fetch request: `{(topic, partition): offset or FetchPartition}`; topics by name or id."""
+    topics: dict[str | bytes, list[FetchPartition]] = {}
+    for (topic, number), asked in offsets.items():
+        wanted = asked
+        if not isinstance(wanted, FetchPartition):
+            wanted = FetchPartition(fetch_offset=wanted, partition_max_bytes=1 << 20)
+        wanted.partition = number
+        topics.setdefault(topic, []).append(wanted)
+    named = [
+        FetchTopic(topic_id=topic, partitions=parts)
+        if isinstance(topic, bytes)
+        else FetchTopic(topic=topic, partitions=parts)
+        for topic, parts in topics.items()
+    ]
+    return FetchRequest(**{"max_wait_ms": 500, "min_bytes": 1, "topics": named, **more})
+
+
+def told(response):
+    """What is said of each partition: error, or the values of the records."""
+    return {
+        (topic.topic or topic.topic_id, part.partition_index): (
+            ErrorCode(part.error_code) or values(part.records)
+        )
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+def part_of(response, name="t", index=0):
+    """The one part of a fetch response."""
+    (found,) = (
+        part
+        for topic in response.responses
+        for part in topic.partitions
+        if (topic.topic or name, part.partition_index) == (name, index)
+    )
+    return found
+
+
+def values(records):
+    view = memoryview(records or b"")
+    return [
+        record.value
+        for at, header in iter_batches(view)
+        if not header.is_control
+        for record in iter_records(view[at:])
+    ]
+
+
+def play(story, **properties):
+    """Play a story: a coroutine that is given a `Live` whose broker serves."""
+
+    async def main():
+        live = Live({name.replace("_", "."): str(value) for name, value in properties.items()})
+        for path in LOG_DIRS:
+            live.disk.mkdir(path)
+        try:
+            await live.start()
+            await story(live)
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
+                await live.end()
+
+    sim.run(main())
