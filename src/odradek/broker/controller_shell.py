@@ -258,7 +258,8 @@ class ControllerShell:
             self.session_lost()
         except coord.StoreError as error:
             # What is stored is not in doubt, what we believe of it may be: begin again.
-            self._end_reign(f"begins again: {error}")
+            self._journal.note(f"the controller begins again in {_PAUSE_SECONDS} s: {error}")
+            self._end_reign("what it believes may be wrong")
             await asyncio.sleep(_PAUSE_SECONDS)
             self.notice(Notice.CONTROLLER)
         except AssertionError as error:

@@ -5,9 +5,11 @@ settled, with all that follows from it, before the next is begun. So a list of e
 as a programme: store these, *then* proceed there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from odradek.controller.causes import Decision
@@ -16,6 +18,11 @@ from odradek.controller.proposals import Proposal
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+
+T = TypeVar("T")
+
+# Partitions worked on before others may run: 5 to 10 us each, so a few milliseconds.
+SLICE: Final = 250
 
 # ---------------------------------------------------------------------------- the store
 
@@ -187,3 +194,18 @@ Effect = (
     | Proceed
     | Resign
 )
+
+
+def in_slices(items: Iterable[T], do: Callable[[T], None]) -> list[Effect]:
+    """Do something with each of many, so many at a time."""
+    effects: list[Effect] = []
+    left = iter(items)
+    while chunk := tuple(islice(left, SLICE)):
+        effects.append(Proceed(partial(_do, chunk, do)))
+    return effects
+
+
+def _do(items: tuple[T, ...], do: Callable[[T], None]) -> list[Effect]:
+    for item in items:
+        do(item)
+    return []

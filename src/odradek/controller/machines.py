@@ -1,20 +1,15 @@
 """The parts of the controller's mind, made together for one reign, and how they share work."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import Effect, Proceed
+from odradek.controller.effects import Effect, Proceed, in_slices
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.replica_machine import ReplicaMachine
 from odradek.controller.request_batch import RequestBatch
 from odradek.controller.topic_deletion import TopicDeletion
 from odradek.model.partition import TopicPartition
-
-# Partitions worked on before others may run: 5 to 10 us each, so a few milliseconds.
-SLICE: Final = 250
 
 
 class Machines(NamedTuple):
@@ -30,19 +25,8 @@ class Machines(NamedTuple):
         self, names: Iterable[TopicPartition], do: Callable[[Partition], None]
     ) -> list[Effect]:
         """Do something with each of these partitions, in slices, then store what came of it."""
-        effects: list[Effect] = []
-        left = iter(names)
-        while chunk := tuple(islice(left, SLICE)):
-            effects.append(Proceed(partial(self._do, chunk, do)))
-        effects.append(Proceed(self.partitions.store))
-        return effects
-
-    def _do(
-        self, names: tuple[TopicPartition, ...], do: Callable[[Partition], None]
-    ) -> list[Effect]:
-        for partition in self.context.known(names):
-            do(partition)
-        return []
+        steps = in_slices(self.context.known(names), do)
+        return [*steps, Proceed(self.partitions.store)]
 
 
 def make_machines(controller_epoch: int, *, deletion_enabled: bool) -> Machines:

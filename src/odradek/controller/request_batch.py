@@ -11,8 +11,7 @@ changed twice is told once. Nothing comes in here before the store has accepted 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from odradek.controller.causes import Decision
 from odradek.controller.context import ControllerContext, Partition
@@ -24,10 +23,9 @@ from odradek.controller.effects import (
     Proceed,
     Record,
     StopNews,
+    in_slices,
 )
 from odradek.model.partition import EPOCH_DURING_DELETE, TopicPartition
-
-SLICE: Final = 1_000  # partitions described before others may run
 
 Told: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
 Described: TypeAlias = dict[tuple[TopicPartition, bool], PartitionNews]
@@ -80,28 +78,18 @@ class RequestBatch:
         if gathered.know_nothing:
             gathered.everything = {p.name: False for p in self._context.partitions()}
         keys = dict.fromkeys(key for told in gathered.told() for key in told.items())
-        left = iter(keys)
-        while chunk := tuple(islice(left, SLICE)):
-            effects.append(Proceed(partial(self._describe, chunk, described)))
+        effects += in_slices(keys, partial(self._describe, described))
         effects.append(Proceed(partial(self._announce, gathered, described)))
         return effects
 
-    def _describe(
-        self, keys: Iterable[tuple[TopicPartition, bool]], described: Described
-    ) -> list[Effect]:
-        for key in keys:
-            news = self._describe_one(*key)
-            if news is not None:
-                described[key] = news
-        return []
-
-    def _describe_one(self, name: TopicPartition, is_new: bool) -> PartitionNews | None:
+    def _describe(self, described: Described, key: tuple[TopicPartition, bool]) -> None:
+        name, is_new = key
         partition = self._context.partition(name)
         if partition is None or partition.leader_and_isr is None:
-            return None  # gone again, or never led: there is nothing to tell
+            return  # gone again, or never led: there is nothing to tell
         assigned, online = partition.assignment.replicas, self._context.online_replicas(partition)
         all_online = len(online) == len(assigned)
-        return PartitionNews(
+        described[key] = PartitionNews(
             name,
             partition.leader_and_isr,
             partition.controller_epoch,

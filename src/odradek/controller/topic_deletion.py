@@ -12,11 +12,10 @@ A deletion that was begun is never taken back; a new controller starts it over.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition, Topic
-from odradek.controller.effects import Effect, ForgetDeletions, Proceed, RemoveTopics
+from odradek.controller.effects import Effect, ForgetDeletions, Proceed, RemoveTopics, in_slices
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.proposals import Purpose
 from odradek.controller.request_batch import RequestBatch
@@ -72,37 +71,33 @@ class TopicDeletion:
                 finished.append(name)
             elif ReplicaState.DELETION_STARTED not in states and name not in self.halted:
                 ready.append(name)
+        effects: list[Effect] = []
         for name in ready:
-            self._start(self._context.topics[name])
-        effects = self._partitions.store()
-        if ready:
-            effects.append(Proceed(partial(self._stop_replicas, tuple(ready))))
+            effects += self._start(self._context.topics[name])
+        effects.append(Proceed(self._partitions.store))
+        effects += in_slices(self._partitions_of(ready), self._stop_replicas)
         if finished:
             effects.append(RemoveTopics(tuple(finished)))
         return effects
 
-    def _start(self, topic: Topic) -> None:
+    def _partitions_of(self, names: Iterable[str]) -> Iterable[Partition]:
+        for name in names:
+            yield from self._context.topics[name].partitions.values()
+
+    def _start(self, topic: Topic) -> list[Effect]:
         if topic.name in self._started:
-            return
+            return []
         self._started.add(topic.name)
         self._batch.decided(Decision(Verdict.DELETION_STARTED, topic.name, ASKED))
-        for partition in topic.partitions.values():
-            partition.enter(PartitionState.OFFLINE)
-            partition.enter(PartitionState.NON_EXISTENT)
-            self._partitions.propose(partition, Purpose.DELETION, ASKED)
+        return in_slices(topic.partitions.values(), self._end_reign)
 
-    def _stop_replicas(self, names: tuple[str, ...]) -> list[Effect]:
-        for name in names:
-            dead: set[int] = set()
-            for partition in self._context.topics[name].partitions.values():
-                dead |= self._stop_replicas_of(partition)
-                self._batch.metadata(partition)
-            if dead:
-                self._halt(name, f"replicas are offline on {', '.join(map(str, sorted(dead)))}")
-        return []
+    def _end_reign(self, partition: Partition) -> None:
+        partition.enter(PartitionState.OFFLINE)
+        partition.enter(PartitionState.NON_EXISTENT)
+        self._partitions.propose(partition, Purpose.DELETION, ASKED)
 
-    def _stop_replicas_of(self, partition: Partition) -> set[int]:
-        dead = set()
+    def _stop_replicas(self, partition: Partition) -> None:
+        self._batch.metadata(partition)
         for replica, state in partition.replicas.items():
             if state is ReplicaState.DELETION_SUCCESSFUL:
                 continue
@@ -112,13 +107,12 @@ class TopicDeletion:
                 self._batch.stop(partition, replica, delete=True)
             else:
                 partition.enter_replica(replica, ReplicaState.DELETION_INELIGIBLE)
-                dead.add(replica)
-        return dead
+                self._halt(partition.name.topic, f"its replica on broker {replica} is offline")
 
     def _halt(self, name: str, why: str) -> None:
         if name not in self.halted:
             self._batch.decided(Decision(Verdict.DELETION_HALTED, name, ASKED, detail=why))
-        self.halted[name] = why
+            self.halted[name] = why
 
     def replicas_answered(
         self, broker: int, errors: Mapping[TopicPartition, ErrorCode]

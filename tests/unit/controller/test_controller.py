@@ -7,7 +7,7 @@ import pytest
 
 from odradek.controller.context import Partition
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Announce, Proceed, Store
+from odradek.controller.effects import SLICE, Announce, Proceed, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -17,7 +17,6 @@ from odradek.controller.events import (
     TopicSeen,
     TopicsLoaded,
 )
-from odradek.controller.machines import SLICE
 from odradek.controller.proposals import Accepted
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
