@@ -136,8 +136,8 @@ class TopicAdmin:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker's controller reigns."""
-        return self._controller.reign is not None
+        """Whether this broker's controller reigns, and has announced who the brokers are."""
+        return self._controller.reign is not None and bool(self.metadata.brokers)
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """When a request that may take so long has to be answered."""
@@ -150,7 +150,9 @@ class TopicAdmin:
             ApiError: NOT_CONTROLLER.
         """
         reign = self._controller.reign
-        if reign is None:
+        # A reign that has announced nothing yet knows of no brokers to place replicas on: clients
+        # ask again after NOT_CONTROLLER, and not after INVALID_REPLICATION_FACTOR.
+        if reign is None or not self.metadata.brokers:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         return reign
 
@@ -358,6 +360,8 @@ class TopicAdmin:
         return {**outcomes, **dict.fromkeys(late, _timed_out())}
 
     async def _grow(self, wanted: WantedPartitions, *, validate_only: bool) -> None:
+        if topic_name_problem(wanted.name) is not None:  # nor would it make a path
+            raise _does_not_exist(wanted.name)
         path = layout.topic_path(wanted.name)
         doomed, *_ = await self._store.get_many([layout.delete_topic_path(wanted.name)])
         if doomed is not None:
@@ -367,10 +371,7 @@ class TopicAdmin:
                 data, stat = await self._store.get(path)
                 node = layout.decode_topic(wanted.name, data)
             except NoNodeError:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"The topic '{wanted.name}' does not exist.",
-                ) from None
+                raise _does_not_exist(wanted.name) from None
             grown = layout.encode_topic(self._grown(wanted, node))
             if validate_only:
                 return
@@ -463,6 +464,10 @@ def _nodes(topic: MadeTopic) -> list[Operation]:
         Create(topic_entity(topic.name).path, encode_config(topic.config.overrides)),
         Create(layout.topic_path(topic.name), layout.encode_topic(node)),
     ]
+
+
+def _does_not_exist(name: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _check_count(partitions: int) -> None:

@@ -357,6 +357,9 @@ def test_partitions_grow_and_the_old_ones_stay(play):
         ("t", 3, [(9,)], "INVALID_REPLICA_ASSIGNMENT",
          "Unknown broker(s) in replica assignment: 9."),
         ("nope", 3, None, "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'nope' does not exist."),
+        ("..", 3, None, "UNKNOWN_TOPIC_OR_PARTITION", "The topic '..' does not exist."),
+        ("t/partitions", 3, None, "UNKNOWN_TOPIC_OR_PARTITION",
+         "The topic 't/partitions' does not exist."),
     ],
 )  # fmt: skip
 def test_partitions_are_refused_in_kafkas_words(play, name, count, assignments, code, message):
