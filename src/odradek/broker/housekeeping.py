@@ -29,8 +29,10 @@ _IDLE_MS = 5_000
 
 async def in_slices(steps: Iterator[None], clock: Clock) -> None:
     """Do long work between other people's."""
-    while advance(steps, clock):
+    more = advance(steps, clock)
+    while more:
         await asyncio.sleep(0)
+        more = advance(steps, clock)
 
 
 class Housekeeping:

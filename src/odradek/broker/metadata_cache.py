@@ -54,6 +54,11 @@ class MetadataCache:
     # ------------------------------------------------------------------- questions
 
     @property
+    def partition_count(self) -> int:
+        """Partitions of all topics."""
+        return sum(len(topic.partitions) for topic in self._topics.values())
+
+    @property
     def topics(self) -> Mapping[str, TopicMetadata]:
         """All topics, by name."""
         return self._topics

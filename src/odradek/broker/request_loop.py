@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from odradek.broker.apis.api_versions import unsupported
+from odradek.broker.apis.metadata import Encoded
 from odradek.broker.quotas import Quotas
 from odradek.broker.session import Authorizer, Session
 from odradek.broker.tasks import Tasks
@@ -43,7 +44,7 @@ class Request(NamedTuple):
 class Route(NamedTuple):
     """An API that is decoded and encoded here."""
 
-    handle: Callable[[Request], Message | Awaitable[Message]]
+    handle: Callable[[Request], Message | Encoded | Awaitable[Message]]
 
 
 class RawRoute(NamedTuple):
@@ -183,19 +184,22 @@ class RequestLoop:
         place.fill([chunk])
 
     def _encoded(
-        self, connection: Connection, request: Request, message: Message, started_ms: int
+        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
     ) -> bytes:
         header = request.header
         throttle_ms = self._quotas.requested(request.session, header.api_key)
         if throttle_ms:
             self.throttle(connection, throttle_ms)
-            if hasattr(message, "throttle_time_ms"):
-                cast("Any", message).throttle_time_ms = throttle_ms
+            message = _throttled(message, throttle_ms)
         took_ms = self._now_ms() - started_ms
         self._metrics.answered(header.api_key, header.api_version, took_ms)
         if took_ms >= self._slow_ms:
             self._say_slow(connection, header, took_ms)
-        body = encoder(type(message), header.api_version)(message)
+        body = (
+            message.body
+            if isinstance(message, Encoded)
+            else encoder(type(message), header.api_version)(message)
+        )
         return _framed(
             encode_response_header(header.api_key, header.api_version, header.correlation_id), body
         )
@@ -252,3 +256,12 @@ class RequestLoop:
 
 def _framed(header: bytes, body: bytes) -> bytes:
     return b"".join(((len(header) + len(body)).to_bytes(LENGTH_BYTES, "big"), header, body))
+
+
+def _throttled(message: Message | Encoded, throttle_ms: int) -> Message | Encoded:
+    """The same response, saying how long the peer has to wait."""
+    if isinstance(message, Encoded):
+        return Encoded(throttle_ms.to_bytes(4, "big") + message.body[4:])
+    if hasattr(message, "throttle_time_ms"):
+        cast("Any", message).throttle_time_ms = throttle_ms
+    return message

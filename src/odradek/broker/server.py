@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from odradek import __version__
 from odradek.broker.apis.fetch import FetchApi
+from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
 from odradek.broker.config_admin import ConfigAdmin
@@ -119,7 +120,11 @@ class Broker:
             random=world.random,
         )
         maker = TopicMaker(self.topic_admin.create_one, self.tasks)
-        self.topic_maker = maker if config.auto_create_topics_enable else None
+        self.metadata_api = MetadataApi(
+            self.metadata,
+            cluster_id=lambda: self.cluster_id,
+            maker=maker if config.auto_create_topics_enable else None,
+        )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.dynamic_config = DynamicConfig(

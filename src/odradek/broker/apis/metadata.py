@@ -15,12 +15,14 @@ Versions:
     v8  authorized operations (those of the cluster left in v11)
     v9  flexible    v10 topic ids    v12 topics may be asked for by id
 
-An answer for everybody is the same for all who use the same version and listener, so it is
-encoded once and kept until the metadata changes. It never crosses principals.
+The same question of the same principal in the same version on the same listener has the same
+answer until the metadata changes, so the encoded answer is kept until then (`MetadataApi`).
+Answers with thousands of partitions are put together in slices.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from odradek.broker.session import Session
@@ -28,6 +30,7 @@ from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceTy
 from odradek.model.errors import ErrorCode
 from odradek.model.names import INTERNAL_TOPICS, topic_name_problem
 from odradek.model.partition import NO_LEADER
+from odradek.wire.codec import encoder
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -35,9 +38,13 @@ from odradek.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.wire.schema import ZERO_UUID
+from odradek.wire.schema import ZERO_UUID, Message
 
 NOT_ASKED_FOR: Final = -(2**31)
+THROTTLE_TIME_SINCE: Final = 3
+SLICE: Final = 1_000  # partitions described before others may run
+ANSWERS_MAX: Final = 256
+ANSWER_BYTES_MAX: Final = 4 << 20
 
 
 class TopicMaker(Protocol):
@@ -47,16 +54,113 @@ class TopicMaker(Protocol):
         """Begin to create these with the broker's defaults; whoever asks again will see."""
 
 
-def metadata(
-    cache: MetadataCache,
-    session: Session,
-    request: MetadataRequest,
-    api_version: int,
-    *,
-    cluster_id: str,
-    maker: TopicMaker | None,
+class Encoded(NamedTuple):
+    """A response that was encoded before. Its first field is the throttle time."""
+
+    body: bytes
+
+
+class _Key(NamedTuple):
+    api_version: int
+    listener: str
+    principal: str
+    client_host: str  # an ACL may speak of it
+    topics: tuple[tuple[str | None, bytes], ...] | None
+    flags: tuple[bool, bool, bool]
+
+
+class MetadataApi:
+    """Serves Metadata; keeps the answers of the present metadata."""
+
+    def __init__(
+        self, cache: MetadataCache, *, cluster_id: Callable[[], str], maker: TopicMaker | None
+    ) -> None:
+        """`maker` is None where topics are not created on demand."""
+        self._cache = cache
+        self._cluster_id = cluster_id
+        self._maker = maker
+        self._answers: dict[_Key, Encoded] = {}
+        self._answers_version = -1
+
+    def handle(
+        self, session: Session, request: MetadataRequest, api_version: int
+    ) -> Encoded | Message | Awaitable[Message]:
+        """Answer at once, from what was encoded before or anew; a large answer takes turns."""
+        key = _key(session, request, api_version)
+        if self._answers_version != self._cache.version:
+            self._answers.clear()
+            self._answers_version = self._cache.version
+        known = self._answers.get(key)
+        if known is not None:
+            return known
+        if asks_for_all(request, api_version) and self._cache.partition_count > SLICE:
+            return self._in_slices(session, request, api_version, key)
+        response = metadata(
+            self._cache,
+            session,
+            request,
+            api_version,
+            cluster_id=self._cluster_id(),
+            maker=self._maker,
+        )
+        return self._keep(key, response, api_version)
+
+    async def _in_slices(
+        self, session: Session, request: MetadataRequest, api_version: int, key: _Key
+    ) -> Message:
+        version = self._cache.version
+        response = _head(self._cache, session, request, self._cluster_id())
+        partitions = 0
+        for name, topic in list(self._cache.topics.items()):
+            if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                operations = request.include_topic_authorized_operations
+                response.topics.append(_describe(self._cache, session, topic, operations))
+                partitions += len(topic.partitions)
+            if partitions >= SLICE:
+                partitions = 0
+                await asyncio.sleep(0)
+        if version == self._cache.version:
+            self._keep(key, response, api_version)
+        return response
+
+    def _keep(
+        self, key: _Key, response: MetadataResponse, api_version: int
+    ) -> Encoded | MetadataResponse:
+        if len(self._answers) >= ANSWERS_MAX or api_version < THROTTLE_TIME_SINCE:
+            return response
+        if any(topic.error_code for topic in response.topics):
+            return response  # it may change without the metadata: a topic may be made
+        answer = Encoded(encoder(MetadataResponse, api_version)(response))
+        if len(answer.body) <= ANSWER_BYTES_MAX:
+            self._answers[key] = answer
+        return answer
+
+
+def _key(session: Session, request: MetadataRequest, api_version: int) -> _Key:
+    topics = request.topics
+    return _Key(
+        api_version,
+        session.listener,
+        session.principal,
+        session.client_host,
+        None if topics is None else tuple((topic.name, topic.topic_id) for topic in topics),
+        (
+            request.allow_auto_topic_creation,
+            request.include_cluster_authorized_operations,
+            request.include_topic_authorized_operations,
+        ),
+    )
+
+
+def asks_for_all(request: MetadataRequest, api_version: int) -> bool:
+    """Whether all topics are asked for: null, or in v0 an empty list."""
+    return request.topics is None or (api_version == 0 and not request.topics)
+
+
+def _head(
+    cache: MetadataCache, session: Session, request: MetadataRequest, cluster_id: str
 ) -> MetadataResponse:
-    """Answer from the cache. `maker` is None where topics are not created on demand."""
+    """All but the topics."""
     response = MetadataResponse(
         cluster_id=cluster_id,
         controller_id=cache.controller_id if cache.controller_id in cache.brokers else NO_LEADER,
@@ -74,8 +178,22 @@ def metadata(
         response.cluster_authorized_operations = authorized_operations(
             session, ResourceType.CLUSTER, CLUSTER_NAME
         )
+    return response
+
+
+def metadata(
+    cache: MetadataCache,
+    session: Session,
+    request: MetadataRequest,
+    api_version: int,
+    *,
+    cluster_id: str,
+    maker: TopicMaker | None,
+) -> MetadataResponse:
+    """Answer from the cache. `maker` is None where topics are not created on demand."""
+    response = _head(cache, session, request, cluster_id)
     asked = request.topics
-    if asked is None or (api_version == 0 and not asked):
+    if asked is None or asks_for_all(request, api_version):
         response.topics = [
             _describe(cache, session, topic, request.include_topic_authorized_operations)
             for name, topic in cache.topics.items()

@@ -21,7 +21,6 @@ from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
 from odradek.broker.apis.init_producer_id import init_producer_id
 from odradek.broker.apis.list_offsets import list_offsets
-from odradek.broker.apis.metadata import metadata
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from odradek.broker.request_loop import RawRoute, Route
 from odradek.wire.api_keys import APIS, ApiKey
@@ -54,14 +53,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             lambda r: api_versions(r.session, r.body, r.header.api_version, served)
         ),
         ApiKey.METADATA: Route(
-            lambda r: metadata(
-                cache,
-                r.session,
-                r.body,
-                r.header.api_version,
-                cluster_id=broker.cluster_id,
-                maker=broker.topic_maker,
-            )
+            lambda r: broker.metadata_api.handle(r.session, r.body, r.header.api_version)
         ),
         ApiKey.DESCRIBE_CLUSTER: Route(
             lambda r: describe_cluster(cache, r.session, r.body, cluster_id=broker.cluster_id)

@@ -3,16 +3,21 @@
 import asyncio
 
 import pytest
+from tests.unit.broker.test_metadata_cache import ID_A, told
 
 from odradek.broker.apis.find_coordinator import java_hash
-from odradek.broker.apis.metadata import metadata
+from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.sim.loop import run
-from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.unit.broker.test_metadata_cache import ID_A, told
+from odradek.wire.codec import decoder
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 
 class Only(AllowAll):
@@ -148,3 +153,80 @@ def test_the_hash_is_that_of_java(text, hashed):
             value = (31 * value + unit) % 2**32
         hashed = value & 0x7FFFFFFF
     assert java_hash(text) == hashed
+
+
+def kept(scenario):
+    """Runs a scenario with an api and its cache of one topic."""
+
+    async def inside():
+        loop = asyncio.get_running_loop()
+        cache = MetadataCache(loop, lambda: 0)
+        cache.update(told(("orders", ID_A, {0: 1})))
+        api = MetadataApi(cache, cluster_id=lambda: "c", maker=Maker())
+        await scenario(api, cache)
+
+    run(inside())
+
+
+def session(principal="User:a", authorizer=None):
+    return Session(
+        authorizer=authorizer or AllowAll(),
+        principal=principal,
+        client_host="h",
+        listener="PLAINTEXT",
+    )
+
+
+def test_an_answer_is_encoded_once_and_forgotten_when_the_metadata_changes():
+    async def scenario(api, cache):
+        first = api.handle(session(), named("orders"), 12)
+        assert isinstance(first, Encoded)
+        assert api.handle(session(), named("orders"), 12) is first
+        assert api.handle(session(), named("orders"), 11) is not first
+
+        cache.update(told(("orders", ID_A, {0: 1, 1: 1})))
+        second = api.handle(session(), named("orders"), 12)
+        response, _ = decoder(MetadataResponse, 12)(memoryview(second.body), 0)
+        assert len(response.topics[0].partitions) == 2
+
+    kept(scenario)
+
+
+def test_an_answer_never_crosses_principals():
+    async def scenario(api, cache):
+        api.handle(session("User:a"), named("orders"), 12)
+        refused = api.handle(session("User:b", Only()), named("orders"), 12)
+        assert errors(refused) == {"orders": "TOPIC_AUTHORIZATION_FAILED"}
+
+    kept(scenario)
+
+
+def test_an_answer_that_may_change_by_itself_is_not_kept():
+    async def scenario(api, cache):
+        assert errors(api.handle(session(), named("new"), 12)) == {"new": "LEADER_NOT_AVAILABLE"}
+        assert api._answers == {}
+
+    kept(scenario)
+
+
+def test_thousands_of_partitions_are_described_in_slices():
+    async def scenario(api, cache):
+        for number in range(20):
+            partitions = dict.fromkeys(range(200), 1)
+            cache.update(told((f"t{number}", bytes(15) + bytes([number]), partitions)))
+        turns = 0
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        response = await api.handle(session(), MetadataRequest(topics=None), 12)
+        other.cancel()
+        assert len(response.topics) == 21
+        assert turns >= 3
+        assert isinstance(api.handle(session(), MetadataRequest(topics=None), 12), Encoded)
+
+    kept(scenario)
