@@ -9,6 +9,7 @@ Behaviour:
       it, and answered LEADER_NOT_AVAILABLE until it shows: clients ask again.
     * A topic the asker may not describe does not show whether it exists.
     * A partition whose leader is dead, or unreachable on the asker's listener, has an error.
+    * Asked for by id, or without a name, before v12: INVALID_REQUEST for every topic.
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
@@ -43,8 +44,12 @@ from odradek.wire.schema import ZERO_UUID, Message
 NOT_ASKED_FOR: Final = -(2**31)
 THROTTLE_TIME_SINCE: Final = 3
 SLICE: Final = 1_000  # partitions described before others may run
+BY_ID_SINCE: Final = 12
 ANSWERS_MAX: Final = 256
-ANSWER_BYTES_MAX: Final = 4 << 20
+# Of all answers that are kept. Names that were asked for are kept too: a question may be larger
+# than its answer.
+ANSWERS_BYTES_MAX: Final = 16 << 20
+_NAME_BYTES: Final = 256
 
 
 class TopicMaker(Protocol):
@@ -81,6 +86,7 @@ class MetadataApi:
         self._maker = maker
         self._answers: dict[_Key, Encoded] = {}
         self._answers_version = -1
+        self._answers_bytes = 0
 
     def handle(
         self, session: Session, request: MetadataRequest, api_version: int
@@ -89,6 +95,7 @@ class MetadataApi:
         key = _key(session, request, api_version)
         if self._answers_version != self._cache.version:
             self._answers.clear()
+            self._answers_bytes = 0
             self._answers_version = self._cache.version
         known = self._answers.get(key)
         if known is not None:
@@ -131,8 +138,10 @@ class MetadataApi:
         if any(topic.error_code for topic in response.topics):
             return response  # it may change without the metadata: a topic may be made
         answer = Encoded(encoder(MetadataResponse, api_version)(response))
-        if len(answer.body) <= ANSWER_BYTES_MAX:
+        size_bytes = len(answer.body) + _NAME_BYTES * len(key.topics or ())
+        if self._answers_bytes + size_bytes <= ANSWERS_BYTES_MAX:
             self._answers[key] = answer
+            self._answers_bytes += size_bytes
         return answer
 
 
@@ -191,8 +200,17 @@ def metadata(
     maker: TopicMaker | None,
 ) -> MetadataResponse:
     """Answer from the cache. `maker` is None where topics are not created on demand."""
-    response = _head(cache, session, request, cluster_id)
     asked = request.topics
+    if api_version < BY_ID_SINCE and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in asked or ()
+    ):
+        return MetadataResponse(
+            topics=[
+                _refusal(ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+                for topic in asked or ()
+            ]
+        )
+    response = _head(cache, session, request, cluster_id)
     if asked is None or asks_for_all(request, api_version):
         response.topics = [
             _describe(cache, session, topic, request.include_topic_authorized_operations)

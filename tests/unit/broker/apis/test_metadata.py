@@ -77,6 +77,17 @@ def test_a_topic_may_be_asked_for_by_id():
     assert errors(ask(unknown)) == {None: "UNKNOWN_TOPIC_ID"}
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_before_version_12_nobody_asks_by_id_or_without_a_name(version):
+    topics = [
+        MetadataRequestTopic(name=None, topic_id=ID_A),
+        MetadataRequestTopic(name="orders"),
+    ]
+    response = ask(MetadataRequest(topics=topics), version)
+    assert errors(response) == {"": "INVALID_REQUEST", "orders": "INVALID_REQUEST"}
+    assert response.topics[0].topic_id == ID_A
+
+
 def test_an_unknown_topic_is_made_where_both_sides_want_it():
     maker = Maker()
     assert errors(ask(named("new"), maker=maker)) == {"new": "LEADER_NOT_AVAILABLE"}
@@ -204,6 +215,15 @@ def test_an_answer_never_crosses_principals():
 def test_an_answer_that_may_change_by_itself_is_not_kept():
     async def scenario(api, cache):
         assert errors(api.handle(session(), named("new"), 12)) == {"new": "LEADER_NOT_AVAILABLE"}
+        assert api._answers == {}
+
+    kept(scenario)
+
+
+def test_a_question_that_is_larger_than_its_answer_is_not_kept():
+    async def scenario(api, cache):
+        for _ in range(2):
+            assert isinstance(api.handle(session(), named(*["orders"] * 100_000), 12), Encoded)
         assert api._answers == {}
 
     kept(scenario)
