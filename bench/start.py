@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 from kit import ROOT, machine, raw
-from kit.small_requests import request
+from kit.small_requests import error_of, receive_frame, request
 from kit.targets import TARGETS, Target
 
 RESULTS = ROOT / "bench" / "results" / "start.jsonl"
@@ -86,10 +86,9 @@ def wait_until_led(address: str, topics: list[str]) -> None:
 def write_one(address: str, topic: str) -> None:
     """Have a record taken by the topic's last partition."""
     with raw.connect(address) as connection:
-        answer = raw.call(connection, request(topic, PARTITIONS_PER_TOPIC - 1))
-    answer.number("i"), answer.text(), answer.number("i"), answer.number("i")
-    if error_code := answer.number("h"):
-        raise RuntimeError(f"the broker answers error {error_code}")
+        connection.sendall(request(topic, PARTITIONS_PER_TOPIC - 1))
+        if error_code := error_of(receive_frame(connection), topic):
+            raise RuntimeError(f"the broker answers error {error_code}")
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])

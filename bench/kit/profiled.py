@@ -51,7 +51,8 @@ class ProfiledOdradek(Odradek):
     def start_profile(self) -> None:
         """From here on, where it is possible to begin in mid-life."""
         if self._broker is None:
-            command = ["py-spy", "record", "--format", "raw", "--rate", str(_SAMPLES_PER_S)]
+            command = ["py-spy", "record", "--format", "raw", "--threads"]
+            command += ["--rate", str(_SAMPLES_PER_S)]
             command += ["--output", str(self._output), "--pid", str(self.pids()[0])]
             self._spy = subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -77,12 +78,18 @@ class ProfiledOdradek(Odradek):
 
 
 def _table(samples: str) -> Iterator[str]:
-    """py-spy's raw format is one line for each stack: `outer;...;inner count`."""
+    """py-spy's raw format is one line for each stack: `thread;outer;...;inner count`.
+
+    Of the loop's thread only: threads that wait for work look busy to it.
+    """
     own: collections.Counter[str] = collections.Counter()
     within: collections.Counter[str] = collections.Counter()
     for line in samples.splitlines():
         stack, _, count = line.rpartition(" ")
-        frames = [_function(frame) for frame in stack.split(";")]
+        thread, *outer_to_inner = stack.split(";")
+        if not outer_to_inner or "MainThread" not in thread:
+            continue
+        frames = [_function(frame) for frame in outer_to_inner]
         own[frames[-1]] += int(count)
         for frame in set(frames):
             within[frame] += int(count)
