@@ -15,7 +15,9 @@ from typing import Final
 
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.log.slices import ColdRead
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
 from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
@@ -107,10 +109,12 @@ class Reading:
     """One pass over what is ready: the answers so far, and whether they must go at once."""
 
     __slots__ = (
+        "_drained",
         "_fetcher",
         "_left_bytes",
         "_may_read",
         "_read_committed",
+        "_storage_failed",
         "_wait",
         "answers",
         "bytes",
@@ -125,12 +129,15 @@ class Reading:
         bytes_max: int,
         read_committed: bool,
         may_read: Callable[[str], bool],
+        storage_failed: Callable[[StorageError], None],
         wait: bool,
     ) -> None:
         """`wait`: have the disk read what is not in memory; it was just asked to bring it there."""
         self._fetcher = fetcher
         self._may_read = may_read
+        self._storage_failed = storage_failed
         self._wait = wait
+        self._drained: list[SessionPartition] = []  # of which there is nothing more to read
         self._left_bytes = bytes_max
         self._read_committed = read_committed
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
@@ -165,15 +172,24 @@ class Reading:
                 )
 
     def told(self) -> list[tuple[SessionPartition, PartitionData]]:
-        """The answers, remembered as told: they are on their way now."""
+        """The answers, remembered as told: they are on their way now.
+
+        What was read stays ready: if the fetcher does not go on to the next offset, it wants it
+        again. So does what did not fit.
+        """
         for wanted, answer in self.answers:
             if answer.error_code == ErrorCode.NONE:
                 wanted.told_high_watermark = answer.high_watermark
                 wanted.told_log_start_offset = answer.log_start_offset
-                self._fetcher.answered(wanted)
+        for wanted in self._drained:
+            self._fetcher.answered(wanted)
         return self.answers
 
     def _checked(self, wanted: SessionPartition) -> "Partition | ErrorCode":
+        topic = wanted.key[0]
+        if isinstance(topic, str) and not self._may_read(topic):
+            # First of all: it must not show whether there is such a topic.
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = self._fetcher.partition_of(wanted)
         if isinstance(partition, ErrorCode):
             return partition
@@ -188,41 +204,46 @@ class Reading:
         if isinstance(partition, ErrorCode):
             self.urgent = True
             return _failure(wanted, partition)
+        try:
+            answer = self._read_log(wanted, partition)
+        except ApiError as error:  # out of range
+            self.urgent = True
+            return _failure(wanted, error.code, partition)
+        except StorageError as error:
+            self._storage_failed(error)
+            self.urgent = True
+            return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.cold is not None:
+            return None
+        if answer.records or answer.diverging_epoch or self._is_news(wanted, answer):
+            return answer
+        if self._drained and self._drained[-1] is wanted:
+            self._fetcher.answered(wanted)
+        return None
+
+    def _read_log(self, wanted: SessionPartition, partition: Partition) -> PartitionData:
         log = partition.log
         assert log is not None
-        offset = wanted.fetch_offset
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch < wanted.last_fetched_epoch or end_offset < offset:
-                self.urgent = True
-                answer = _state(wanted, partition)
-                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-                return answer
         answer = _state(wanted, partition)
+        answer.diverging_epoch = divergence(log, wanted)
+        if answer.diverging_epoch is not None:
+            self.urgent = True
+            return answer
         if self._fetcher.follower_id >= 0:
             end = log.leo
         elif self._read_committed:
             end = log.last_stable_offset
         else:
             end = log.high_watermark
-        try:
-            if offset != end:
-                self._read_records(wanted, partition, answer, end)
-        except ApiError as error:  # out of range
-            self.urgent = True
-            return _failure(wanted, error.code, partition)
-        if self.cold is not None:
-            return None
-        if answer.records or self._is_news(wanted, answer):
-            return answer
-        self._fetcher.answered(wanted)
-        return None
+        if wanted.fetch_offset != end:
+            self._read_records(wanted, log, answer, end)
+        if wanted.fetch_offset >= end:
+            self._drained.append(wanted)
+        return answer
 
     def _read_records(
-        self, wanted: SessionPartition, partition: Partition, answer: PartitionData, end: int
+        self, wanted: SessionPartition, log: Log, answer: PartitionData, end: int
     ) -> None:
-        log = partition.log
-        assert log is not None
         found = log.read(
             wanted.fetch_offset,
             min(wanted.max_bytes, self._left_bytes),
@@ -253,6 +274,23 @@ class Reading:
         if news and self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
             self.urgent = True
         return news
+
+
+def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
+    """Where a fetcher's log parts from this one; None if it does not, or does not say.
+
+    Raises:
+        OffsetOutOfRangeError: it is below the log start, or of an epoch not heard of here.
+    """
+    fetched_epoch, offset = wanted.last_fetched_epoch, wanted.fetch_offset
+    if fetched_epoch < 0:
+        return None
+    leader_epoch, end_offset = log.end_offset_for_epoch(fetched_epoch)
+    if leader_epoch < 0 or offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(offset, log.log_start_offset, log.leo)
+    if leader_epoch < fetched_epoch or end_offset < offset:
+        return EpochEndOffset(epoch=leader_epoch, end_offset=end_offset)
+    return None
 
 
 def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:

@@ -126,6 +126,8 @@ class Partition:
         self._take_over(state, replicas)
         self.error = ErrorCode.NONE
         self._high_watermark_may_move(self.leader.isr_stored(self.leader.isr, now_ms=now_ms))
+        if new_reign:
+            self._tell_watches()  # who believes in the old one has to be told
 
     def become_follower(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
         """Follow from now on; whoever waits for the leader has to ask another."""
@@ -140,8 +142,7 @@ class Partition:
         produces, self._produces = self._produces, None
         for _, produce, slot in produces or ():
             produce.failed_at(slot, error)
-        for watch, wanted in list((self._watches or {}).items()):
-            watch.partition_changed(wanted)
+        self._tell_watches()
 
     def removed(self, error: ErrorCode) -> None:
         """Stop holding it: this broker does not hold it any longer."""
@@ -240,6 +241,10 @@ class Partition:
         self.rules = rules
         if self.leader is not None:
             self._high_watermark_may_move(self.leader.isr_min_changed(isr_min, now_ms=now_ms))
+
+    def _tell_watches(self) -> None:
+        for watch, wanted in list((self._watches or {}).items()):
+            watch.partition_changed(wanted)
 
     def _log_grew(self, new_bytes: int) -> None:
         """Followers read up to the end of the log."""

@@ -30,11 +30,12 @@ _JOIN_BYTES: Final = 64 * 1024
 class Place:
     """A request's place in the line of responses."""
 
-    __slots__ = ("chunks", "connection")
+    __slots__ = ("chunks", "connection", "lost")
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", lost: Callable[[], None] | None = None) -> None:
         self.connection = connection
         self.chunks: Sequence[Chunk] | None = None
+        self.lost = lost  # called if the peer goes before it has been answered
 
     def fill(self, chunks: Sequence[Chunk]) -> None:
         """Give the response (an empty one for a request that gets none). Once, at any time."""
@@ -112,9 +113,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._ready += chunks
 
-    def later(self) -> Place:
-        """A place in the line for the request being handled now, to be filled later."""
-        place = Place(self)
+    def later(self, lost: Callable[[], None] | None = None) -> Place:
+        """A place in the line for the request being handled now, to be filled later.
+
+        `lost` is called if the peer goes before that: nobody wants the answer any more.
+        """
+        place = Place(self, lost)
         self._line.append(place)
         return place
 
@@ -177,7 +181,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The transport is gone."""
         self.closing = self._stopped = True
+        abandoned = [place.lost for place in self._line if place.chunks is None]
         self._line.clear()
+        for lost in abandoned:
+            if lost is not None:
+                lost()
         self._handler.disconnected(self)
         self._transport = None
 

@@ -66,7 +66,8 @@ class Transport(asyncio.Transport):
         self.connection = None
 
     def write(self, data):
-        self.peer.data_received(bytes(data))
+        if not self.peer.closed:
+            self.peer.data_received(bytes(data))
 
     def pause_reading(self):
         self.reading = False
@@ -189,12 +190,12 @@ class Peer:
     # ------------------------------------------------------------------------ the end
 
     def hang_up(self):
-        """The connection ends, whoever ends it."""
+        """The connection ends, whoever ends it; the broker hears of it in the next turn."""
         if not self.closed:
             self.closed = True
             for *_, future in self.awaited:
                 future.cancel()
-            self.connection.connection_lost(None)
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
 
 
 class Live:

@@ -20,14 +20,14 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.fetching import Fetcher, Reading
+from odradek.broker.fetching import Fetcher, Reading, divergence
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
 from odradek.broker.quotas import Quotas
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
 from odradek.log.disk import StorageError
-from odradek.log.slices import ColdRead
+from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection, Place
@@ -38,6 +38,7 @@ from odradek.replica.fetch_session import (
     NO_SESSION,
     FetchSessionCache,
     PartitionKey,
+    SessionPartition,
     Wanted,
 )
 from odradek.wire.api_keys import ApiKey
@@ -88,7 +89,7 @@ class FetchApi:
         if follower_id >= 0 and not session.authorize(
             AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         ):
-            self._refuse(connection, header, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            self._refuse_follower(connection, header, request)
             return
         fetcher = self._fetcher(request, header.api_version, follower_id)
         if isinstance(fetcher, ErrorCode):
@@ -111,6 +112,11 @@ class FetchApi:
             if isinstance(resumed, ErrorCode):
                 return resumed
             assert isinstance(resumed, Fetcher)
+            if resumed.follower_id != follower_id:
+                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # a follower's is not for others
+            if resumed.waiting is not None and not resumed.waiting.done:
+                # Its fetcher has given up on it, and moves on to other offsets now.
+                resumed.waiting.expire()
             self._wants(resumed, request, follower_id, now_ms)
             return resumed
         if request.session_id != NO_SESSION:
@@ -150,11 +156,13 @@ class FetchApi:
     def _acknowledged(
         self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
     ) -> None:
-        for wanted in _wanted(request, by_topic_id=fetcher.by_topic_id):
-            partition = fetcher.partition_of(fetcher.partitions[wanted.key])
+        for item in _wanted(request, by_topic_id=fetcher.by_topic_id):
+            wanted = fetcher.partitions[item.key]
+            partition = fetcher.partition_of(wanted)
             if (
                 isinstance(partition, Partition)
                 and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
+                and _has_what_it_says(partition, wanted)
             ):
                 partition.follower_fetched(follower_id, wanted.fetch_offset, now_ms)
 
@@ -205,6 +213,30 @@ class FetchApi:
         """A read failed: the directory goes offline, which answers whoever reads from it."""
         self._replicas.storage_failed(error)
 
+    def _refuse_follower(
+        self, connection: Connection, header: RequestHeader, request: FetchRequest
+    ) -> None:
+        """Whoever may not act for the cluster is told so for each partition (as by Kafka)."""
+        by_id = header.api_version >= BY_TOPIC_ID_SINCE
+        topics = [
+            (
+                topic.topic_id if by_id else topic.topic,
+                [
+                    PartitionData(
+                        partition_index=asked.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        aborted_transactions=None,
+                        high_watermark=-1,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        connection.respond(
+            encode_fetch_response(header.correlation_id, header.api_version, topics=topics)
+        )
+
     def _refuse(self, connection: Connection, header: RequestHeader, error: ErrorCode) -> None:
         connection.respond(
             encode_fetch_response(
@@ -242,10 +274,6 @@ class FetchCall(Waiting):
 
     def run(self) -> None:
         """The first look."""
-        previous = self.fetcher.waiting
-        if previous is not None and not previous.done:
-            # The fetcher has given up on its last request (it asks again in the same session).
-            previous.expire()
         reading = self._read()
         if reading.cold is not None or not self._is_enough(reading):
             self._wait(reading)
@@ -255,9 +283,6 @@ class FetchCall(Waiting):
 
     def look_again(self) -> None:
         """Something is ready."""
-        if self.connection.closing:
-            self._finish(None)
-            return
         reading = self._read()
         if reading.cold is not None:
             self._warm(reading.cold)
@@ -280,6 +305,7 @@ class FetchCall(Waiting):
             bytes_max=min(request.max_bytes, self._api.fetch_bytes_max),
             read_committed=request.isolation_level == READ_COMMITTED,
             may_read=self._may_read,
+            storage_failed=self._api.storage_failed,
             wait=self._warmed,
         )
         reading.read_ready()
@@ -305,7 +331,7 @@ class FetchCall(Waiting):
         return max(self.request.min_bytes - reading.bytes, 1)
 
     def _wait(self, reading: Reading) -> None:
-        self._place = self.connection.later()
+        self._place = self.connection.later(self._abandoned)
         self.fetcher.sleep(self, self._missing_bytes(reading))
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:
@@ -322,6 +348,10 @@ class FetchCall(Waiting):
                 self._api.purgatory.wake(self)
 
         cold.load(loaded)
+
+    def _abandoned(self) -> None:
+        if not self.done:
+            self._finish(None)
 
     def _finish(self, reading: Reading | None) -> None:
         self._api.purgatory.finish(self)
@@ -340,6 +370,17 @@ class FetchCall(Waiting):
             self.fetcher.waiting = None
         if self.fetcher.id == NO_SESSION:
             self.fetcher.leave_all()
+
+
+def _has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
+    """Whether a follower's log up to its offset is the leader's: only then is it acknowledged."""
+    log = partition.log
+    if log is None or not log.log_start_offset <= wanted.fetch_offset <= log.leo:
+        return False
+    try:
+        return divergence(log, wanted) is None
+    except OffsetOutOfRangeError:
+        return False
 
 
 def follower_of(request: FetchRequest) -> int:

@@ -94,7 +94,7 @@ class ProduceApi:
             else:
                 self._account(call)
         elif call.pending:
-            call.place = connection.later()
+            call.place = connection.later(call.abandoned)
             self.purgatory.wait(call, max(request.timeout_ms, 0))
         else:
             connection.respond(self.answer(call))
@@ -268,6 +268,11 @@ class ProduceCall(Waiting):
         for slot, entry in enumerate(self._waiting_for):
             if entry is not None and not self.done:
                 self._settle(slot, ErrorCode.REQUEST_TIMED_OUT)
+
+    def abandoned(self) -> None:
+        """Nobody wants to know any more."""
+        if not self.done:
+            self._api.purgatory.finish(self)
 
     def _settle(self, slot: int, error: ErrorCode) -> None:
         entry, self._waiting_for[slot] = self._waiting_for[slot], None

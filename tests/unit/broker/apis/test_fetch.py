@@ -1,0 +1,684 @@
+"""Fetch: what is read, how much of it, and when a request that waits is answered."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.live import (
+    fetch,
+    part_of,
+    play,
+    produce,
+    told,
+    values,
+)
+
+from odradek.broker.session import AllowAll
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.record.control import ControlType
+from odradek.sim.disk import Fault
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.fetch import FetchPartition, ReplicaState
+
+T0 = ("t", 0)
+T1 = ("t", 1)
+BY_NAME = 12
+READ_COMMITTED = 1
+NEVER_MS = 600_000
+
+
+class Denying(AllowAll):
+    def __init__(self, *denied):
+        self.denied = denied
+
+    def authorize(self, session, operation, resource_type, name):
+        return (operation, resource_type, name) not in self.denied
+
+
+def asked(offset, *, max_bytes=1 << 20, **more):
+    return FetchPartition(fetch_offset=offset, partition_max_bytes=max_bytes, **more)
+
+
+async def followed(live, replica, offset, **more):
+    """Fetch as a follower: an acknowledgement of all before the offset."""
+    request = fetch({T0: asked(offset, **more)}, replica_id=replica, max_wait_ms=0)
+    return await live.peer().ask(request, BY_NAME)
+
+
+# -------------------------------------------------------------------------------- waiting
+
+
+def test_what_is_there_is_answered_at_once():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a", b"b")
+        live.append(b"c")
+        answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+
+        assert answer.done()
+        part = part_of(answer.result())
+        assert values(part.records) == [b"a", b"b", b"c"]
+        assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (3, 3, 0)
+        assert part.preferred_read_replica == -1
+
+    play(story)
+
+
+def test_an_append_wakes_who_waits():
+    async def story(live):
+        await live.topic("t")
+        answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        assert not answer.done()
+        await live.peer().ask(produce(live.batch(b"a")))
+
+        assert told(await answer) == {T0: [b"a"]}
+        assert live.broker.purgatory.size == 0
+
+    play(story)
+
+
+def test_one_waits_for_all_its_partitions_and_the_first_to_come_answers():
+    async def story(live):
+        await live.topic("t", 2)
+        answer = live.peer().send(fetch({T0: 0, T1: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        live.append(b"b", index=1)
+
+        assert told(await answer) == {T0: [], T1: [b"b"]}
+
+    play(story)
+
+
+def test_min_bytes_are_waited_for_over_many_appends():
+    async def story(live):
+        await live.topic("t", 2)
+        size = len(live.batch(b"x" * 100))
+        request = fetch({T0: 0, T1: 0}, min_bytes=3 * size, max_wait_ms=NEVER_MS)
+        answer = live.peer().send(request, BY_NAME)
+        for index in (0, 1):
+            live.append(b"x" * 100, index=index)
+            await asyncio.sleep(0.01)
+            assert not answer.done()
+        live.append(b"x" * 100)
+
+        assert {name: len(found) for name, found in told(await answer).items()} == {T0: 2, T1: 1}
+
+    play(story)
+
+
+def test_what_is_below_min_bytes_is_answered_when_the_time_is_up():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a")
+        started = live.loop.time()
+        answer = await live.peer().ask(fetch({T0: 0}, min_bytes=1 << 20, max_wait_ms=300), BY_NAME)
+
+        assert told(answer) == {T0: [b"a"]}
+        assert 0.3 <= live.loop.time() - started < 0.32
+
+    play(story)
+
+
+def test_with_nothing_to_read_the_answer_is_empty_and_not_null():
+    async def story(live):
+        await live.topic("t")
+        started = live.loop.time()
+        answer = await live.peer().ask(fetch({T0: 0}, max_wait_ms=100), BY_NAME)
+
+        assert bytes(part_of(answer).records) == b""
+        assert 0.1 <= live.loop.time() - started < 0.12
+        at_once = live.peer().send(fetch({T0: 0}, max_wait_ms=0), BY_NAME)
+        assert at_once.done()
+        at_once = live.peer().send(fetch({T0: 0}, min_bytes=0), BY_NAME)
+        assert at_once.done()
+
+    play(story)
+
+
+def test_consumers_read_what_is_committed_and_are_woken_by_the_high_watermark():
+    async def story(live):
+        await live.order()
+        live.append(b"a")
+        answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        live.append(b"b")
+        await followed(live, 2, 2)
+        await asyncio.sleep(0.01)
+        assert not answer.done()
+        await followed(live, 3, 1)
+
+        assert told(await answer) == {T0: [b"a"]}
+
+    play(story)
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_connection_that_closed_while_it_waited_is_forgotten(woken):
+    async def story(live):
+        await live.topic("t")
+        peer = live.peer()
+        peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        assert live.broker.purgatory.size == 1
+        if woken:
+            live.append(b"a")
+        peer.hang_up()
+        await asyncio.sleep(0.01)
+
+        assert live.broker.purgatory.size == 0
+        assert live.partition()._watches is None
+
+    play(story)
+
+
+# ----------------------------------------------------------------------------- how much
+
+
+def test_the_first_batch_is_given_however_large_and_no_more():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"x" * 5000)
+        live.append(b"y")
+        answer = await live.peer().ask(fetch({T0: asked(0, max_bytes=10)}), BY_NAME)
+        assert values(part_of(answer).records) == [b"x" * 5000]
+
+        answer = await live.peer().ask(fetch({T0: 0}, max_bytes=10), BY_NAME)
+        assert values(part_of(answer).records) == [b"x" * 5000]
+
+    play(story)
+
+
+def test_only_the_first_partition_with_data_may_go_above_the_limit():
+    async def story(live):
+        await live.topic("t", 3)
+        live.append(b"x" * 1000, index=1)
+        live.append(b"y" * 1000, index=2)
+        offsets = {("t", n): 0 for n in range(3)}
+        answer = told(await live.peer().ask(fetch(offsets, max_bytes=100), BY_NAME))
+
+        assert answer == {T0: [], T1: [b"x" * 1000], ("t", 2): []}
+
+    play(story)
+
+
+def test_what_fits_is_given_up_to_max_bytes():
+    async def story(live):
+        await live.topic("t", 2)
+        size = len(live.batch(b"x" * 100))
+        for index in (0, 1):
+            for _ in range(3):
+                live.append(b"x" * 100, index=index)
+        request = fetch({T0: asked(0, max_bytes=2 * size), T1: 0}, max_bytes=4 * size)
+        answer = told(await live.peer().ask(request, BY_NAME))
+
+        assert {name: len(found) for name, found in answer.items()} == {T0: 2, T1: 2}
+
+    play(story)
+
+
+def test_the_brokers_own_limit_holds():
+    async def story(live):
+        await live.topic("t", 2)
+        for index in (0, 1):
+            live.append(b"x" * 2000, index=index)
+        answer = told(await live.peer().ask(fetch({T0: 0, T1: 0}), BY_NAME))
+
+        assert {name: len(found) for name, found in answer.items()} == {T0: 1, T1: 0}
+
+    play(story, fetch_max_bytes=1024)
+
+
+# --------------------------------------------------------------------------------- errors
+
+
+def test_out_of_range_on_both_sides_is_said_at_once():
+    async def story(live):
+        await live.topic("t")
+        for _ in range(5):
+            live.append(b"a")
+        live.log().advance_log_start(2)
+        for offset in (1, 6):
+            answer = live.peer().send(fetch({T0: offset}, max_wait_ms=NEVER_MS), BY_NAME)
+            part = part_of(answer.result())
+            assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (part.high_watermark, part.log_start_offset) == (5, 2)
+
+    play(story)
+
+
+def test_a_consumer_behind_the_high_watermark_waits_for_it():
+    async def story(live):
+        await live.order()
+        for _ in range(3):
+            live.append(b"a")
+        answer = await live.peer().ask(fetch({T0: 2}, max_wait_ms=50), BY_NAME)
+
+        assert told(answer) == {T0: []}, "offset 2 is there, and not committed"
+
+    play(story)
+
+
+def test_unknown_and_elsewhere():
+    async def story(live):
+        await live.topic("t")
+        await live.order("followed", leader=2)
+        offsets = {("t", 9): 0, ("absent", 0): 0, ("followed", 0): 0, T0: 0}
+        answer = live.peer().send(fetch(offsets, max_wait_ms=NEVER_MS), BY_NAME)
+
+        assert told(answer.result()) == {
+            ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("followed", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            T0: [],
+        }
+
+    play(story)
+
+
+def test_topic_ids_are_resolved_and_unknown_ones_said():
+    async def story(live):
+        known = (await live.topic("t")).topic_id
+        live.append(b"a")
+        unknown = b"?" * 16
+        answer = await live.peer().ask(fetch({(known, 0): 0, (unknown, 0): 0, (known, 9): 0}))
+
+        assert told(answer) == {
+            (known, 0): [b"a"],
+            (unknown, 0): ErrorCode.UNKNOWN_TOPIC_ID,
+            (known, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+
+    play(story)
+
+
+def test_leader_epochs_fence_the_asker():
+    async def story(live):
+        await live.order(leader_epoch=3)
+        for epoch, error in (
+            (2, ErrorCode.FENCED_LEADER_EPOCH),
+            (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (3, []),
+            (-1, []),
+        ):
+            request = fetch({T0: asked(0, current_leader_epoch=epoch)}, max_wait_ms=0)
+            assert told(await live.peer().ask(request, BY_NAME)) == {T0: error}
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        ({"leader": 2, "leader_epoch": 1}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"leader_epoch": 1}, ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+def test_a_change_of_reign_answers_who_waits(order, error):
+    async def story(live):
+        await live.order()
+        request = fetch({T0: asked(0, current_leader_epoch=0)}, max_wait_ms=NEVER_MS)
+        answer = live.peer().send(request, BY_NAME)
+        assert not answer.done()
+        await live.order(**order)
+        await asyncio.sleep(0.01)
+
+        assert answer.done()
+        assert told(answer.result()) == {T0: error}
+
+    play(story)
+
+
+def test_deletion_answers_who_waits():
+    async def story(live):
+        topic_id = (await live.topic("t")).topic_id
+        peer = live.peer()
+        by_name = peer.send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        by_id = live.peer().send(fetch({(topic_id, 0): 0}, max_wait_ms=NEVER_MS))
+        await live.peer().ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
+        )
+
+        assert told(await by_name)[T0] in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+        assert told(await by_id)[topic_id, 0] in (
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+
+    play(story)
+
+
+def test_the_stop_of_the_broker_answers_who_waits():
+    async def story(live):
+        await live.topic("t")
+        answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        await live.broker.stop()
+
+        assert told(answer.result()) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    play(story)
+
+
+# -------------------------------------------------------------------------- authorization
+
+
+def test_what_may_not_be_read_fails_alone_and_does_not_show_whether_it_exists():
+    async def story(live):
+        await live.topic("t")
+        await live.topic("secret")
+        live.append(b"a")
+        live.broker.requests._authorizer = Denying(
+            (AclOperation.READ, ResourceType.TOPIC, "secret"),
+            (AclOperation.READ, ResourceType.TOPIC, "absent"),
+        )
+        answer = await live.peer().ask(fetch({T0: 0, ("secret", 0): 0, ("absent", 0): 0}), BY_NAME)
+
+        assert told(answer) == {
+            T0: [b"a"],
+            ("secret", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ("absent", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        }
+
+    play(story)
+
+
+@pytest.mark.parametrize("version", [BY_NAME, 17])
+def test_only_who_may_act_for_the_cluster_is_a_follower(version):
+    async def story(live):
+        await live.order()
+        live.append(b"uncommitted")
+        live.broker.requests._authorizer = Denying(
+            (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+        )
+        if version == BY_NAME:
+            request = fetch({T0: 0, ("absent", 0): 0}, replica_id=2, max_wait_ms=0)
+        else:
+            topic_id = live.partition().topic_id
+            request = fetch({(topic_id, 0): 0}, max_wait_ms=0)
+            request.replica_state = ReplicaState(replica_id=2, replica_epoch=1)
+        answer = await live.peer().ask(request, version)
+
+        assert set(told(answer).values()) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        assert live.partition().leader.followers[2].leo == -1, "and acknowledges nothing"
+
+    play(story)
+
+
+# ------------------------------------------------------------------------- read_committed
+
+
+def test_read_committed_stops_at_the_first_open_transaction():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a")
+        live.append(b"b", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        live.append(b"c")
+        request = fetch({T0: 0}, isolation_level=READ_COMMITTED, max_wait_ms=0)
+        part = part_of(await live.peer().ask(request, BY_NAME))
+
+        assert values(part.records) == [b"a"]
+        assert (part.high_watermark, part.last_stable_offset) == (3, 1)
+        assert part.aborted_transactions == []
+        part = part_of(await live.peer().ask(fetch({T0: 0}), BY_NAME))
+        assert values(part.records) == [b"a", b"b", b"c"], "read_uncommitted reads on"
+        assert part.aborted_transactions is None
+
+    play(story)
+
+
+@pytest.mark.parametrize("how", list(ControlType))
+def test_the_end_of_a_transaction_wakes_read_committed(how):
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        request = fetch({T0: 0}, isolation_level=READ_COMMITTED, max_wait_ms=NEVER_MS)
+        answer = live.peer().send(request, BY_NAME)
+        live.append(b"b")
+        await asyncio.sleep(0.01)
+        assert not answer.done()
+        live.mark(how, 5)
+        part = part_of(await answer)
+
+        assert values(part.records) == [b"a", b"b"]
+        assert part.last_stable_offset == 3
+        aborted = [(t.producer_id, t.first_offset) for t in part.aborted_transactions]
+        assert aborted == ([(5, 0)] if how is ControlType.ABORT else [])
+
+    play(story)
+
+
+def test_aborted_transactions_are_those_of_what_is_read():
+    async def story(live):
+        await live.topic("t")
+        ids = (5, 6, 7)
+        for producer_id in ids:  # three aborted transactions of two offsets each
+            live.append(
+                b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+            )
+            live.mark(ControlType.ABORT, producer_id)
+        request = fetch({T0: 2}, isolation_level=READ_COMMITTED)
+        part = part_of(await live.peer().ask(request, BY_NAME))
+
+        assert [(t.producer_id, t.first_offset) for t in part.aborted_transactions] == [
+            (6, 2),
+            (7, 4),
+        ]
+
+    play(story)
+
+
+def test_a_marker_that_is_not_replicated_ends_nothing():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        live.mark(ControlType.COMMIT, 5)
+        await followed(live, 2, 1)
+        request = fetch({T0: 0}, isolation_level=READ_COMMITTED, max_wait_ms=0)
+        assert told(await live.peer().ask(request, BY_NAME)) == {T0: []}
+
+        await followed(live, 2, 2)
+        assert told(await live.peer().ask(request, BY_NAME)) == {T0: [b"a"]}
+
+    play(story)
+
+
+# ------------------------------------------------------------------------------ followers
+
+
+def test_a_follower_reads_to_the_end_of_the_log_and_acknowledges_by_asking():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        live.append(b"b")
+        part = part_of(await followed(live, 2, 0))
+        assert values(part.records) == [b"a", b"b"]
+        assert part.high_watermark == 0
+        assert live.log().high_watermark == 0
+
+        part = part_of(await followed(live, 2, 2))
+        assert live.log().high_watermark == 2
+        assert part.high_watermark == 2
+
+    play(story)
+
+
+def test_a_follower_that_waits_is_told_a_newer_high_watermark_at_once():
+    async def story(live):
+        await live.order()
+        live.append(b"a")
+        waiting = live.peer()
+        first = await waiting.ask(
+            fetch({T0: 1}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
+        )
+        answer = waiting.send(
+            fetch(
+                {}, replica_id=2, max_wait_ms=NEVER_MS, session_id=first.session_id, session_epoch=1
+            ),
+            BY_NAME,
+        )
+        assert not answer.done()
+        await followed(live, 3, 1)
+
+        part = part_of(await answer)
+        assert (part.high_watermark, bytes(part.records)) == (1, b"")
+
+    play(story)
+
+
+def test_a_follower_that_waits_is_woken_by_an_append():
+    async def story(live):
+        await live.order()
+        answer = live.peer().send(fetch({T0: 0}, replica_id=2, max_wait_ms=NEVER_MS), BY_NAME)
+        live.append(b"a")
+
+        assert told(await answer) == {T0: [b"a"]}
+
+    play(story)
+
+
+def test_a_stranger_acknowledges_nothing():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        await followed(live, 9, 1)
+        assert live.log().high_watermark == 0
+
+        await followed(live, 2, 1, current_leader_epoch=7)
+        assert live.log().high_watermark == 0, "nor does who believes in another leader"
+
+    play(story)
+
+
+def test_a_follower_ahead_of_the_leader_acknowledges_nothing():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        part = part_of(await followed(live, 2, 5))
+
+        assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        for _ in range(4):
+            live.append(b"b")
+        assert live.log().high_watermark == 0
+
+    play(story)
+
+
+def test_a_log_that_diverges_is_told_where_and_acknowledges_nothing():
+    async def story(live):
+        await live.order(replicas=(0, 2), leader_epoch=1)
+        for _ in range(3):
+            live.append(b"a")
+        await live.order(replicas=(0, 2), leader_epoch=4)
+        for _ in range(3):
+            live.append(b"b")
+        # It has five records of epoch 1, of which the leader has three.
+        answer = live.peer().send(
+            fetch({T0: asked(5, last_fetched_epoch=1)}, replica_id=2, max_wait_ms=NEVER_MS), BY_NAME
+        )
+        part = part_of(answer.result())
+        assert (part.error_code, bytes(part.records)) == (0, b"")
+        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
+        assert live.log().high_watermark == 0
+
+        # Of an epoch that the leader never saw: the one before it.
+        part = part_of(await followed(live, 2, 5, last_fetched_epoch=3))
+        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
+
+        part = part_of(await followed(live, 2, 3, last_fetched_epoch=1))
+        assert part.diverging_epoch is None
+        assert values(part.records) == [b"b"] * 3
+        assert live.log().high_watermark == 3
+
+    play(story)
+
+
+def test_an_epoch_that_the_leader_cannot_place_is_out_of_range():
+    async def story(live):
+        await live.order(replicas=(0, 2), leader_epoch=1)
+        for _ in range(3):
+            live.append(b"a")
+        part = part_of(await followed(live, 2, 2, last_fetched_epoch=9))
+
+        assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert part.diverging_epoch is None
+
+    play(story)
+
+
+def test_below_the_log_start_it_does_not_matter_whether_the_log_diverges():
+    async def story(live):
+        await live.order(replicas=(0,), leader_epoch=1)
+        for _ in range(3):
+            live.append(b"a")
+        await live.order(replicas=(0, 2), leader_epoch=4, isr=(0,))
+        live.append(b"b")
+        live.log().advance_log_start(3)
+        part = part_of(await followed(live, 2, 1, last_fetched_epoch=1))
+
+        assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    play(story)
+
+
+# ------------------------------------------------------------------------------- the disk
+
+
+def test_what_is_not_in_memory_is_loaded_and_then_answered():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a")
+        live.disk.cold_share = 1.0
+        answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
+        assert not answer.done(), "the disk is asked, and the loop goes on"
+
+        assert told(await answer) == {T0: [b"a"]}
+
+    play(story)
+
+
+def test_many_cold_partitions():
+    async def story(live):
+        await live.topic("t", 8)
+        for index in range(8):
+            live.append(b"a", index=index)
+        live.disk.cold_share = 0.5
+        offsets = {("t", index): 0 for index in range(8)}
+        answer = await live.peer().ask(fetch(offsets, max_wait_ms=NEVER_MS), BY_NAME)
+
+        assert told(answer) == {key: [b"a"] for key in offsets}
+
+    play(story)
+
+
+def test_a_disk_slower_than_the_asker_does_not_make_it_wait():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a")
+        live.disk.cold_share, live.disk.slowest_ms = 1.0, 10_000_000
+        started = live.loop.time()
+        answer = await live.peer().ask(fetch({T0: 0}, max_wait_ms=200), BY_NAME)
+
+        assert told(answer) == {T0: []}
+        assert live.loop.time() - started < 0.22
+        live.disk.cold_share = 0.0
+
+    play(story)
+
+
+@pytest.mark.parametrize("cold", [0.0, 1.0])
+def test_a_read_that_fails_is_a_storage_error_and_takes_the_directory_along(cold):
+    async def story(live):
+        await live.topic("t", 2)
+        for index in (0, 1):
+            live.append(b"a", index=index)
+        live.disk.cold_share = cold
+        live.disk.faults.append(Fault("read", "t-0/", times=1 << 30))
+        peer = live.peer()
+        answer = await peer.ask(fetch({T0: 0, T1: 0}, max_wait_ms=100), BY_NAME)
+
+        assert told(answer)[T0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not peer.closed
+        live.disk.faults.clear()
+        answer = await peer.ask(fetch({T0: 0, T1: 0}), BY_NAME)
+        assert told(answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, T1: [b"a"]}
+
+    play(story)
