@@ -1,0 +1,148 @@
+"""One broker as a process of its own, in the hands of a test: `odradek server-start`.
+
+Not by way of `odradek up`: these tests end brokers a hundred times, set limits on them and look
+at how they ended, and want nothing in between.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+# A failure that no handler had foreseen has one of these in the log.
+TRACES = ("Traceback (most recent call last)", "was never retrieved", "was never awaited")
+
+
+class BrokerDiedError(Exception):
+    """The broker ended instead of serving; with what it said."""
+
+    def __init__(self, exit_code: int, said: str) -> None:
+        super().__init__(f"exit code {exit_code}; its log ends with:\n{said[-3000:]}")
+        self.exit_code = exit_code
+        self.said = said
+
+
+class BrokerProcess:
+    """A broker that can be started, killed, stopped and started again on what it left."""
+
+    def __init__(self, home: pathlib.Path, options: Mapping[str, object] | None = None) -> None:
+        self.home = home
+        self.log = home / "broker.log"
+        self.port = 0
+        self.http = ""
+        self.process: subprocess.Popen[bytes] | None = None
+        self.options: dict[str, str] = {
+            "broker.id": "0",
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(home / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            **{key: str(value) for key, value in (options or {}).items()},
+        }
+        home.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def data(self) -> pathlib.Path:
+        """The first log directory."""
+        return pathlib.Path(self.options["log.dirs"].partition(",")[0])
+
+    def start(self) -> "BrokerProcess":
+        """Start, and wait until it serves.
+
+        Raises:
+            BrokerDiedError: it ended instead.
+        """
+        file = self.home / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in self.options.items()))
+        begin = self.log.stat().st_size if self.log.exists() else 0
+        ready, theirs = os.pipe()
+        command = [sys.executable, "-m", "odradek", "server-start", file, "--ready-fd", str(theirs)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs,)
+            )
+        os.close(theirs)
+        with open(ready) as pipe:
+            line = pipe.readline()
+        if not line:
+            raise BrokerDiedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
+        told = json.loads(line)
+        self.port = int(told["listeners"][0].rpartition(":")[2])
+        self.ports = [int(each.rpartition(":")[2]) for each in told["listeners"]]
+        self.http = told["http"] or ""
+        return self
+
+    def kill(self) -> None:
+        """End it where it stands (SIGKILL), if it runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(STOP_TIMEOUT_S)
+
+    def stop(self) -> int:
+        """Let it finish (SIGTERM). Returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def wait(self) -> int:
+        """Wait until it ends by itself. Returns the exit code."""
+        assert self.process is not None
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    # ------------------------------------------------------------------ what can be seen of it
+
+    def said(self) -> str:
+        """Its log, of all its lives."""
+        return self.log.read_text(errors="replace")
+
+    def traces(self) -> list[str]:
+        """The beginnings of stack traces in its log, each with what stands around it."""
+        lines = self.said().splitlines()
+        return [
+            "\n".join(lines[max(0, n - 2) : n + 40])
+            for n, line in enumerate(lines)
+            if any(mark in line for mark in TRACES)
+        ]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A number at /metrics; 0 if it is not there."""
+        with urllib.request.urlopen(f"{self.http}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
+        wanted = name + (f"{{{inside}}}" if inside else "")
+        for line in text.splitlines():
+            if line.startswith(wanted + " "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory."""
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    @property
+    def rss_max_bytes(self) -> int:
+        """The most resident memory it ever had."""
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
