@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.broker.generated_id import with_broker_id
 from odradek.broker.server import Broker
 from odradek.broker.world import RealClock, World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
@@ -61,9 +62,11 @@ async def _serve(config: BrokerConfig, on_ready: OnReady | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(end, None))
     try:
-        broker = Broker(config, real_world(config, loop), on_fatal=end)
-    except StartupError as error:
+        world = real_world(config, loop)
+        config = await with_broker_id(config, world)
+    except OdradekError as error:
         return _give_up(str(error))
+    broker = Broker(config, world, on_fatal=end)
     http = None
     try:
         await broker.start()

@@ -13,6 +13,7 @@ the stop of the broker complete every waiting request with Kafka's error.
 from collections import deque
 from typing import Protocol
 
+from odradek.log.flushing import FlushDone
 from odradek.log.log import Log
 from odradek.log.slices import Appended
 from odradek.model.errors import ErrorCode
@@ -160,9 +161,17 @@ class Partition:
     # ------------------------------------------------------------------ data's way
 
     def append(
-        self, batch: memoryview, header: BatchHeader, *, now_ms: int, wall_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        now_ms: int,
+        wall_ms: int,
+        flushed: FlushDone | None = None,
     ) -> Appended:
         """Append what a producer sent and validation let pass. Returns where it stands.
+
+        `flushed` is called only if this reached `flush.messages`, when it is durable.
 
         Raises:
             ApiError: the producer's epoch or sequence is wrong.
@@ -172,7 +181,7 @@ class Partition:
         assert log is not None
         assert leader is not None
         appended = log.append_as_leader(
-            batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms
+            batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms, flushed=flushed
         )
         if appended.duplicate:
             return appended

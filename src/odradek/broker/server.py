@@ -267,6 +267,12 @@ class Broker:
         self.tasks.start(self.controller.run(), "controller")
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
+        # Whoever asks now is told at least of this broker.
+        if not await self.metadata.wait_until(
+            lambda: config.broker_id in self.metadata.brokers,
+            self._world.clock.monotonic_ms() + config.zookeeper_session_timeout_ms,
+        ):
+            log.warning("no controller has announced this broker yet")
         self.log_dir_moves.resume()
         self.housekeeping.start(config)
         self.state = "running"
@@ -311,6 +317,7 @@ class Broker:
     def _registered(self, broker_epoch: int) -> None:
         self.orders.broker_epoch = broker_epoch
         self.controller.session_opened()
+        self.dynamic_config.session_opened()
 
     def health(self) -> "Health":
         """How this broker is, as `/health` tells it."""

@@ -75,7 +75,7 @@ def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
             retention_bytes=topic.retention_bytes,
             retention_ms=topic.retention_ms,
             max_message_bytes=topic.max_message_bytes,
-            flush_messages=topic.flush_messages,
+            flush_messages=1 if broker.odradek_flush_before_ack else topic.flush_messages,
             flush_ms=topic.flush_ms,
             file_delete_delay_ms=topic.file_delete_delay_ms,
             delete_retention_ms=topic.delete_retention_ms,

@@ -55,8 +55,6 @@ class BrokerOptions:
     broker_rack: str | None
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
-    zookeeper_max_in_flight_requests: int
-    inter_broker_protocol_version: str
 
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
@@ -65,19 +63,10 @@ class BrokerOptions:
     max_connections: int
     max_connections_per_ip: int
     connections_max_idle_ms: int
-    queued_max_request_bytes: int
-    request_timeout_ms: int
 
     log_retention_check_interval_ms: int
-    log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
-    log_cleaner_enable: bool
-    log_cleaner_threads: int
-    log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_load_factor: float
-    log_cleaner_io_max_bytes_per_second: float
-    log_cleaner_backoff_ms: int
     log_validate_records: str
 
     num_partitions: int
@@ -85,17 +74,9 @@ class BrokerOptions:
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     replica_lag_time_max_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_min_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_backoff_ms: int
-    replica_socket_timeout_ms: int
-    replica_socket_receive_buffer_bytes: int
     replica_high_watermark_checkpoint_interval_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
-    max_request_partition_size_limit: int
 
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
@@ -338,6 +319,12 @@ def _check_together(config: BrokerConfig) -> None:
 def _demands(config: BrokerConfig) -> Mapping[str, bool]:
     """What has to hold between options, in Kafka's words."""
     values, topic = config.values, config.topic_defaults
+
+    def number(name: str) -> int:
+        value = values[name]
+        assert isinstance(value, int), name
+        return value
+
     told = [end_point.listener for end_point in config.advertised_listeners]
     generated = config.broker_id_generation_enable
     return {
@@ -361,17 +348,17 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
         "log.dirs must not name a directory twice.": (
             len(set(config.log_dirs)) == len(config.log_dirs)
         ),
-        "log.cleaner.threads must be at least 1": config.log_cleaner_threads >= 1,
+        "log.cleaner.threads must be at least 1": number("log.cleaner.threads") >= 1,
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.": (
-            config.log_cleaner_dedupe_buffer_size > 1_048_576 * config.log_cleaner_threads
+            number("log.cleaner.dedupe.buffer.size") > 1_048_576 * number("log.cleaner.threads")
         ),
         "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to "
         "prevent unnecessary socket timeouts": (
-            config.replica_fetch_wait_max_ms <= config.replica_socket_timeout_ms
+            number("replica.fetch.wait.max.ms") <= number("replica.socket.timeout.ms")
         ),
         "replica.fetch.wait.max.ms should always be less than or equal to "
         "replica.lag.time.max.ms to prevent frequent changes in ISR": (
-            config.replica_fetch_wait_max_ms <= config.replica_lag_time_max_ms
+            number("replica.fetch.wait.max.ms") <= config.replica_lag_time_max_ms
         ),
         "Only one of inter.broker.listener.name and security.inter.broker.protocol should be "
         "set.": not {"inter.broker.listener.name", "security.inter.broker.protocol"}
@@ -380,7 +367,7 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
         "The valid options based on currently configured listeners are "
         + ",".join(told): config.inter_broker_listener in told,
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes": (
-            not 0 < config.queued_max_request_bytes < config.socket_request_max_bytes
+            not 0 < number("queued.max.request.bytes") < config.socket_request_max_bytes
         ),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
         "property is set.": (

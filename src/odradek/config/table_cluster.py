@@ -56,6 +56,7 @@ OPTIONS: Final = (
     ),
     Option(
         "zookeeper.max.in.flight.requests", INT, 10, rule=at_least(1),
+        effect=False,
         doc="How many requests to ZooKeeper may be unanswered at a time.",
     ),
     Option(
@@ -76,6 +77,7 @@ OPTIONS: Final = (
     ),
     Option(
         "inter.broker.protocol.version", STRING, "3.9-IV0", rule=VERSION,
+        effect=False,
         doc="The oldest version of Kafka among the brokers of the cluster, while it is being "
             "upgraded. Only 3.0 and later mean something here; nothing older is spoken.",
     ),
@@ -172,11 +174,13 @@ OPTIONS: Final = (
     ),
     Option(
         "queued.max.request.bytes", LONG, -1,
+        effect=False,
         doc="How many bytes of requests may be in the broker before it stops reading from its "
             "connections; -1 sets no limit.",
     ),
     Option(
         "request.timeout.ms", INT, 30_000,
+        effect=False,
         doc="How long a request to another broker may take.",
     ),
     Option(

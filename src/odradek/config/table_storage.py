@@ -189,15 +189,18 @@ OPTIONS: Final = (
     # ---------------------------------------------------------------------------------- log cleaner
     Option(
         "log.cleaner.enable", BOOLEAN, True,
+        effect=False,
         doc="Whether logs with the policy `compact` are cleaned; without it they grow for ever, "
             "`__consumer_offsets` among them.",
     ),
     Option(
         "log.cleaner.threads", INT, 1, rule=at_least(0), scope=CLUSTER_WIDE,
+        effect=False,
         doc="How many logs are cleaned at a time, at most.",
     ),
     Option(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, scope=CLUSTER_WIDE,
+        effect=False,
         doc="How many bytes all cleaners together have for the map of keys; each round takes as "
             "many records as fit.",
     ),
@@ -208,14 +211,17 @@ OPTIONS: Final = (
     ),
     Option(
         "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, scope=CLUSTER_WIDE,
+        effect=False,
         doc="How full the map of keys may become, as a fraction.",
     ),
     Option(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, scope=CLUSTER_WIDE,
+        effect=False,
         doc="How much cleaners may read and write in a second, together.",
     ),
     Option(
         "log.cleaner.backoff.ms", LONG, 15_000, rule=at_least(0), scope=CLUSTER_WIDE,
+        effect=False,
         doc="How long a cleaner waits when there was nothing to clean.",
     ),
     Option(
@@ -273,34 +279,41 @@ OPTIONS: Final = (
     ),
     Option(
         "replica.fetch.max.bytes", INT, 1_048_576, rule=at_least(0),
+        effect=False,
         doc="How many bytes of one partition a follower asks for at a time; a larger first "
             "batch comes whole.",
     ),
     Option(
         "replica.fetch.response.max.bytes", INT, 10_485_760, rule=at_least(0),
+        effect=False,
         doc="How many bytes of all partitions a follower asks for at a time; a larger first "
             "batch comes whole.",
     ),
     Option(
         "replica.fetch.min.bytes", INT, 1,
+        effect=False,
         doc="How many bytes have to be there before a follower is answered, unless "
             "`replica.fetch.wait.max.ms` is over.",
     ),
     Option(
         "replica.fetch.wait.max.ms", INT, 500,
+        effect=False,
         doc="How long a leader may keep a follower waiting. At most `replica.lag.time.max.ms`.",
     ),
     Option(
         "replica.fetch.backoff.ms", INT, 1_000, rule=at_least(0),
+        effect=False,
         doc="How long a follower waits after a partition's fetch failed.",
     ),
     Option(
         "replica.socket.timeout.ms", INT, 30_000,
+        effect=False,
         doc="How long a follower waits for the answer to a fetch. At least "
             "`replica.fetch.wait.max.ms`.",
     ),
     Option(
         "replica.socket.receive.buffer.bytes", INT, 65_536,
+        effect=False,
         doc="The size of the kernel's receive buffer of a follower's connection (SO_RCVBUF).",
     ),
     Option(
@@ -334,6 +347,7 @@ OPTIONS: Final = (
     ),
     Option(
         "max.request.partition.size.limit", INT, 2_000, rule=at_least(1),
+        effect=False,
         doc="How many partitions one answer to DescribeTopicPartitions holds; the client asks on.",
     ),
     Option(

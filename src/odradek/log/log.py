@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from odradek.log.deletion import remove_segments, remove_snapshots
+from odradek.log.deletion import drop_end, remove_segments, remove_snapshots
 from odradek.log.disk import Data
 from odradek.log.flushing import FlushDone, Flusher
 from odradek.log.leader_epochs import LeaderEpochs
@@ -95,6 +95,7 @@ class Log:
         "log_start_offset",
         "partition",
         "producers",
+        "producers_end",
         "recovery_point",
         "segments",
         "topic_id",
@@ -113,6 +114,7 @@ class Log:
         self.log_start_offset = self.high_watermark = self.leo = self.recovery_point = 0
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
+        self.producers_end = 0  # behind the last batch that the producer state knows of
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
         self.clean_leo = -1  # where a clean start found the end
@@ -151,9 +153,17 @@ class Log:
     # --------------------------------------------------------------------------- appending
 
     def append_as_leader(
-        self, batch: Data, header: BatchHeader, *, leader_epoch: int, now_ms: int
+        self,
+        batch: Data,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        flushed: FlushDone | None = None,
     ) -> Appended:
         """Append one validated batch at the end of the log.
+
+        `flushed` is called only if this append reaches `flush.messages`, when it is durable.
 
         Raises:
             ApiError: RECORD_LIST_TOO_LARGE; what `ProducerState.check` refuses.
@@ -182,9 +192,10 @@ class Log:
         prefix = patched_prefix(first_offset, header.length, leader_epoch)
         active.file.write(position, (prefix, memoryview(batch)[PREFIX_BYTES:size]))
         self._note(active, batch, header, first_offset, position)
-        if self.leo >= self._flush_at:
-            self.flush()
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else -1
+        if self.leo >= self._flush_at:
+            self.flush(flushed)
+            return Appended(first_offset, last_offset, append_time, flushes=True)
         return Appended(first_offset, last_offset, append_time)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
@@ -199,7 +210,7 @@ class Log:
         """
         taken, headers = validate_replicated(batches)
         if headers and headers[0].base_offset < self.leo:
-            raise UnexpectedOffsetError(headers[0].base_offset, self.leo)
+            raise UnexpectedOffsetError(headers[0], self.leo)
         begin = end = 0
         run: list[BatchHeader] = []
         for header in headers:
@@ -239,6 +250,7 @@ class Log:
             self._roll_after = _LOOK  # an index grew: it may be full
         if header.producer_id >= 0:
             note_producer(self.producers, active, batch, header, base_offset)
+            self.producers_end = last_offset + 1
         self.leo = last_offset + 1
         recent = self._recent_offsets
         recent.append(last_offset + 1)
@@ -308,7 +320,7 @@ class Log:
             self.segments.pop()
             remove_segments(self.host, [active], delay_ms=0)
         self.open_segment(base_offset)
-        self._flusher.snapshots.append(write_snapshot(self))
+        self._flusher.paths.append(write_snapshot(self))
         if active.size:
             self.flush()
         return self._active
@@ -528,18 +540,17 @@ class Log:
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        rebuild = self._producers_reach(offset)
         self.cuts += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.host.recovery_point_lowered(self.directory)
         keep = bisect_right(self._bases, offset)
         gone, self.segments[keep:] = self.segments[keep:], []
-        # From the end on, so that a power loss in between leaves no hole.
-        remove_segments(self.host, gone[::-1], delay_ms=self.config.file_delete_delay_ms)
+        if gone:
+            drop_end(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
         self._ends_at(self.segments[-1].truncate(offset))
         remove_snapshots(self.host.disk, self.directory, above=self.leo)
-        if rebuild:
+        if offset < self.producers_end:
             for _ in rebuild_producers(self):
                 pass
         return True
@@ -567,13 +578,6 @@ class Log:
         changed = self.epochs.truncate_from_end(self.leo)
         if self.epochs.truncate_from_start(self.log_start_offset) or changed:
             self._save_epochs()
-
-    def _producers_reach(self, offset: int) -> bool:
-        """Whether anything that is remembered of producers may stand at or behind `offset`."""
-        producers = self.producers
-        if producers.first_unstable_offset != NO_OFFSET or offset < self.high_watermark:
-            return len(producers) > 0
-        return any(p.last_offset >= offset for p in producers.active_producers())
 
     # --------------------------------------------------------------- cutting the beginning
 
@@ -622,6 +626,10 @@ class Log:
         self.topic_id = topic_id
         self._flusher.replace(PARTITION_METADATA, encode_metadata(topic_id))
 
+    def doubt_what_is_durable(self) -> None:
+        """After an unclean stop: what is in the page cache may not be on the disk."""
+        self._flusher.doubt(self.host.disk.list(self.directory))
+
     def flush_if_overdue(self, now_ms: int) -> None:
         """Flush if `flush.ms` is over; monotonic time."""
         if self._flusher.is_overdue(now_ms):
@@ -631,7 +639,7 @@ class Log:
         """Write all that makes the next start need no recovery. `done` when it is durable."""
         self._active.finish()
         if self.leo > self.segments[0].base_offset:
-            self._flusher.snapshots.append(write_snapshot(self))
+            self._flusher.paths.append(write_snapshot(self))
         self._flusher.close(done)
 
     @property

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.log.disk import Data, File, StorageError
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.record.batch import BatchHeader
 
 if TYPE_CHECKING:
     from odradek.log.segment import Segment
@@ -20,6 +21,7 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int  # -1 unless the log sets the time
     duplicate: bool = False
+    flushes: bool = False  # `flush.messages` was reached: it is on its way to the disk
 
 
 class OffsetOutOfRangeError(ApiError):
@@ -33,11 +35,19 @@ class OffsetOutOfRangeError(ApiError):
 
 
 class UnexpectedOffsetError(OdradekError):
-    """A leader sent batches that lie below the end of this follower's log."""
+    """A leader sent a batch that begins below the end of this follower's log.
 
-    def __init__(self, offset: int, leo: int) -> None:
-        super().__init__(f"batch of offset {offset} to append to a log that ends at {leo}")
-        self.offset = offset
+    If the log is empty and the batch reaches its end, the leader's log starts within the batch
+    (DeleteRecords): let the follower's start where the batch begins.
+    """
+
+    def __init__(self, header: BatchHeader, leo: int) -> None:
+        super().__init__(
+            f"batch of offsets {header.base_offset} to {header.last_offset} to append to a log "
+            f"that ends at {leo}"
+        )
+        self.first_offset = header.base_offset
+        self.last_offset = header.last_offset
         self.leo = leo
 
 

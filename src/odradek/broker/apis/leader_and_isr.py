@@ -4,6 +4,7 @@ Behaviour:
     * An older controller, or an order for an earlier life of this broker: refused whole.
     * For each partition only a newer reign (or a newer partition epoch in the same) is obeyed;
       the others are answered STALE_CONTROLLER_EPOCH.
+    * A name that is no topic's, a leader out of sync, the same replica twice: INVALID_REQUEST.
     * A partition whose directory has failed is KAFKA_STORAGE_ERROR: the controller takes its
       replica here for offline.
 
@@ -13,7 +14,8 @@ Versions:
 """
 
 from odradek.broker.replica_manager import ReplicaManager, RoleOrder
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import topic_name_problem
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -48,6 +50,12 @@ async def leader_and_isr(
 
 
 def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> RoleOrder:
+    problem = topic_name_problem(topic) or _problem(state)
+    if problem is not None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic!r} partition {state.partition_index}: {problem}",
+        )
     return RoleOrder(
         topic_partition=TopicPartition(topic, state.partition_index),
         topic_id=bytes(topic_id),
@@ -62,3 +70,16 @@ def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> Ro
         replicas=tuple(state.replicas),
         is_new=state.is_new,
     )
+
+
+def _problem(state: LeaderAndIsrPartitionState) -> str | None:
+    """Why no controller can have decided this; None if one can."""
+    if min(state.partition_index, state.leader_epoch, state.partition_epoch) < 0:
+        return "partition, leader epoch and partition epoch must not be negative"
+    if not state.isr or len(set(state.isr)) < len(state.isr):
+        return f"isr {state.isr}: must be some replicas, each once"
+    if state.leader >= 0 and state.leader not in state.isr:
+        return f"leader {state.leader}: must be in sync, that is one of {state.isr}"
+    if len(set(state.replicas)) < len(state.replicas):
+        return f"replicas {state.replicas}: must differ"
+    return None

@@ -27,6 +27,7 @@ from odradek.broker.quotas import Quotas
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
 from odradek.log.disk import StorageError
+from odradek.log.log_config import NEVER
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
@@ -176,8 +177,9 @@ class ProduceApi:
         if isinstance(partition, ErrorCode):
             call.failed = True
             return _failure(index, partition)
-        leader = partition.leader
+        leader, log_of = partition.leader, partition.log
         assert leader is not None
+        assert log_of is not None
         acks = request.acks
         if acks == ALL and leader.is_under_min_isr:
             call.failed = True
@@ -193,7 +195,14 @@ class ProduceApi:
                 # For whom it writes has not been said, so whether it may was not asked.
                 call.failed = True
                 return _failure(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            appended = partition.append(view, header, now_ms=call.started_ms, wall_ms=wall_ms)
+            flush = None if log_of.config.flush_messages == NEVER else _Flush(call)
+            appended = partition.append(
+                view,
+                header,
+                now_ms=call.started_ms,
+                wall_ms=wall_ms,
+                flushed=None if flush is None else flush.done,
+            )
         except ApiError as error:
             call.failed = True
             self._metrics.topic(topic).failed_produces += 1
@@ -205,15 +214,31 @@ class ProduceApi:
         size_bytes = len(view)
         call.size_bytes += size_bytes
         self._metrics.topic(topic).produced(header.record_count, size_bytes)
+        if flush is not None and appended.flushes:
+            flush.slot = call.wait_for_flush(partition)
         if acks == ALL:
             required = appended.last_offset + 1
             if leader.high_watermark < required:
                 call.wait_for(partition, required)
-        log_of = partition.log
-        assert log_of is not None
         return ProducePartitionResult(
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset
         )
+
+
+class _Flush:
+    """A flush that an append set off: Kafka flushes before it answers, so the answer waits."""
+
+    __slots__ = ("_call", "slot")
+
+    def __init__(self, call: "ProduceCall") -> None:
+        self._call = call
+        self.slot = -1
+
+    def done(self, error: StorageError | None) -> None:
+        if error is None:
+            self._call.committed(self.slot)
+        else:
+            self._call.failed_at(self.slot, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class ProduceCall(Waiting):
@@ -242,10 +267,13 @@ class ProduceCall(Waiting):
 
     def wait_for(self, partition: Partition, required_offset: int) -> None:
         """The partition whose answer is being made now is not committed yet."""
-        slot = len(self._waiting_for)
+        partition.wait_for_commit(required_offset, self, self.wait_for_flush(partition))
+
+    def wait_for_flush(self, partition: Partition) -> int:
+        """The partition whose answer is being made now is not durable yet. Returns its slot."""
         self._waiting_for.append((partition, len(self.topics) - 1, len(self.topics[-1][1])))
         self.pending += 1
-        partition.wait_for_commit(required_offset, self, slot)
+        return len(self._waiting_for) - 1
 
     def committed(self, slot: int) -> None:
         """The high watermark has passed what was written there."""

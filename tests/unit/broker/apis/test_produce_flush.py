@@ -1,0 +1,48 @@
+"""Who asks for a flush is answered after it, as by Kafka, which flushes inside the append."""
+
+from tests.unit.broker.live import play, produce
+
+from odradek.model.errors import ErrorCode
+from odradek.sim.disk import Fault
+
+
+def only(response):
+    (topic,) = response.responses
+    (part,) = topic.partition_responses
+    return part
+
+
+def test_a_produce_that_reaches_flush_messages_is_answered_when_it_is_durable():
+    async def story(live):
+        await live.topic("t", flush_messages=2)
+        peer = live.peer()
+        assert peer.send(produce(live.batch(b"a"), acks=1)).done(), "one may be lost"
+
+        second = peer.send(produce(live.batch(b"b"), acks=1))
+        assert not second.done()
+        assert live.log().recovery_point < 2
+        assert only(await second).base_offset == 1
+        assert live.log().recovery_point == 2
+
+    play(story)
+
+
+def test_flush_before_ack_holds_for_every_topic_and_every_acks():
+    async def story(live):
+        await live.topic("t")
+        for acks in (1, -1):
+            answer = await live.peer().ask(produce(live.batch(b"a"), acks=acks))
+            assert live.log().recovery_point == only(answer).base_offset + 1
+
+    play(story, odradek_flush_before_ack=True)
+
+
+def test_a_flush_that_fails_is_told():
+    async def story(live):
+        await live.topic("t", flush_messages=1)
+        live.disk.faults.append(Fault("flush", "t-0"))
+
+        answer = await live.peer().ask(produce(live.batch(b"a"), acks=1))
+        assert only(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(story)
