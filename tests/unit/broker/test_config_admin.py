@@ -220,10 +220,10 @@ def test_a_brokers_options_are_changed_for_it_and_for_all(play):
         assert (await alter(node, BROKER, "1", (SET, "log.cleaner.threads", "2")))[0] == "NONE"
         assert (await alter(node, BROKER, "", (SET, "log.retention.ms", "77")))[0] == "NONE"
 
-        assert node.config.log_cleaner_threads == 2
+        assert node.config.values["log.cleaner.threads"] == 2
         assert node.config.topic_defaults.retention_ms == 77
         await cluster.until(lambda: cluster.nodes[2].config.topic_defaults.retention_ms == 77)
-        assert cluster.nodes[2].config.log_cleaner_threads == 1
+        assert cluster.nodes[2].config.values["log.cleaner.threads"] == 1
         assert await stored(cluster, broker_entity(None)) == {"log.retention.ms": "77"}
         assert (await alter(node, BROKER, "1", (DELETE, "log.cleaner.threads", None)))[0] == "NONE"
         assert await stored(cluster, broker_entity(1)) == {}
