@@ -16,6 +16,7 @@ from typing import Final
 from odradek.broker.partition import Partition
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
+from odradek.log.disk import StorageError
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
@@ -65,7 +66,11 @@ def _delete(
     found = replicas.find_led(topic, index)
     if isinstance(found, ErrorCode):
         return _result(index, found)
-    return _advance(found, index, offset)
+    try:
+        return _advance(found, index, offset)
+    except StorageError as error:
+        replicas.storage_failed(error)
+        return _result(index, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _advance(partition: Partition, index: int, offset: int) -> DeleteRecordsPartitionResult:

@@ -18,11 +18,12 @@ from typing import Final
 from odradek.broker.partition import Partition
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
+from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.slices import ColdRead
 from odradek.log.timestamps import StampedOffset
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -77,21 +78,40 @@ async def _answer(
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     assert log is not None
+    try:
+        return await _search(replicas, partition, log, asked, request, api_version)
+    except StorageError as error:
+        if not log.gone:
+            replicas.storage_failed(error)
+    except ApiError as error:
+        return _refusal(asked, error.code)
+    # Deleted while we read, or its directory has failed.
+    return _refusal(asked, partition.error or ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def _search(
+    replicas: ReplicaManager,
+    partition: Partition,
+    log: Log,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    api_version: int,
+) -> ListOffsetsPartitionResponse:
     when = asked.timestamp
     if when < 0 and api_version < _SINCE.get(when, 1 << 15):
         return _refusal(asked, ErrorCode.UNSUPPORTED_VERSION)
     if when in {EARLIEST, EARLIEST_LOCAL}:
         start = log.log_start_offset
-        return _found(asked, _UNKNOWN, start, _epoch_at(partition, start))
+        return _found(asked, _UNKNOWN, start, log.epochs.epoch_at(start))
     if request.replica_id == CONSUMER and partition.high_watermark_is_behind_epoch():
         return _refusal(asked, ErrorCode.OFFSET_NOT_AVAILABLE)
-    end = _readable_end(partition, request)
+    end = _readable_end(log, request)
     if when == LATEST:
         return _found(asked, _UNKNOWN, end, partition.leader_epoch)
     place = await _place_in_time(replicas, log, when)
     if place is None or place.offset >= end:
         return _found(asked, _UNKNOWN, _UNKNOWN, _UNKNOWN)
-    return _found(asked, place.timestamp, place.offset, _epoch_at(partition, place.offset))
+    return _found(asked, place.timestamp, place.offset, log.epochs.epoch_at(place.offset))
 
 
 async def _place_in_time(replicas: ReplicaManager, log: Log, when: int) -> StampedOffset | None:
@@ -111,19 +131,12 @@ async def _place_in_time(replicas: ReplicaManager, log: Log, when: int) -> Stamp
         wait = True
 
 
-def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
-    log = partition.log
-    assert log is not None
+def _readable_end(log: Log, request: ListOffsetsRequest) -> int:
     if request.replica_id != CONSUMER:
         return log.leo
     if request.isolation_level == READ_COMMITTED:
         return log.last_stable_offset
     return log.high_watermark
-
-
-def _epoch_at(partition: Partition, offset: int) -> int:
-    assert partition.log is not None
-    return partition.log.epochs.epoch_at(offset)
 
 
 def _found(
