@@ -225,9 +225,10 @@ class MemoryStore:
         The ensemble notices by the session's time-out, or earlier if told so (SQLite).
         """
         self._is_cut = True
-        self._expire_after(
-            self._session_timeout_ms if noticed_after_ms is None else noticed_after_ms
-        )
+        if self._session:
+            self._expire_after(
+                self._session_timeout_ms if noticed_after_ms is None else noticed_after_ms
+            )
         self.on_session_lost = None
         self._watches.clear()
         self._arriving.clear()

@@ -148,8 +148,8 @@ class SimulatedBroker:
         self.store.crash(0)  # its session is over already; nothing reaches it any more
         cluster.network.host_died(self.name, power=False)
         self.disk.crash(Crash.PROCESS)
-        self._down()
         cluster.witness.stopped(self)
+        self._down()
 
     def request_stop(self) -> None:
         """SIGTERM."""
@@ -176,13 +176,21 @@ class SimulatedBroker:
         self._end(Crash.PROCESS)
 
     def lose_power(self) -> None:
-        """The host is off at once."""
-        self._end(Crash.POWER)
+        """The host is off at once, be there a process or not."""
+        if self.is_up:
+            self._end(Crash.POWER)
+        else:
+            self.disk.crash(Crash.POWER)
+            self._cluster.witness.died(self, Crash.POWER)
 
     def crash_after(self, operations: int) -> None:
         """SIGKILL within a change of the disk, so many of them from now."""
         if self.is_up:
             self.disk.crash_after(operations)
+
+    def spare(self) -> None:
+        """No crash is to come any more."""
+        self.disk.crash_after(1 << 60)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -296,6 +304,4 @@ class SimulatedCluster:
 
 def usual_fate(randomness: random.Random) -> Fate:
     """A store that works."""
-    return Fate(
-        request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3)
-    )
+    return Fate(request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3))

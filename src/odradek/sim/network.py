@@ -21,8 +21,10 @@ from zlib import crc32
 from odradek.sim.loop import VirtualTimeLoop
 from odradek.sim.process import MortalLoop, running_process, task_factory
 
+USUAL_DELAY_MS: Final = (0.05, 2.0)
 _HIGH_WATER_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT_S: Final = 1.0
+_TICK_S: Final = 1e-6
 
 Parcel = bytes | Exception | None  # bytes, a reset, or the orderly end
 
@@ -37,7 +39,7 @@ class SimulatedNetwork:
         *,
         trace: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.delay_ms = (0.05, 2.0)
+        self.delay_ms = USUAL_DELAY_MS
         self.trace = trace
         self._loop = loop
         self._random = randomness
@@ -48,7 +50,7 @@ class SimulatedNetwork:
         self._cut: set[tuple[str, str]] = set()  # from, to
 
     def join(self, process: MortalLoop) -> "Host":
-        """Put a process on the host of its name. Whoever still talks to its former life is reset."""
+        """Put a process on the host of its name; who still talks to its former life is reset."""
         for end in list(self._ends):
             if end.peer_name == process.name and end.other.is_gone:
                 end.drop(ConnectionResetError(f"{process.name} has started anew"))
@@ -306,7 +308,9 @@ class _End(asyncio.Transport):
         if network.is_cut(self.name, self.peer_name):
             self.lost_bytes += 1
             return
-        self._arrives_at_s = max(self._arrives_at_s, network.now_s() + network.draw_delay_s())
+        # Strictly after what was sent before: a loop keeps no order among equal times.
+        soonest_s = self._arrives_at_s + _TICK_S
+        self._arrives_at_s = max(soonest_s, network.now_s() + network.draw_delay_s())
         self.other.expect(self._arrives_at_s, what)
 
     def expect(self, when_s: float, what: Parcel) -> None:

@@ -13,7 +13,7 @@ disk crashed it (`SimulatedCrash`), and where tasks that it starts behind its lo
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -104,8 +104,10 @@ class MortalLoop:
         self, work: Coroutine[Any, Any, Any], *, name: str | None = None
     ) -> asyncio.Task[Any]:
         """A task that stops for good wherever it is when the process dies."""
+        mortal = self.mortal(work)
         context = self._context.copy()
-        return self._loop.create_task(self.mortal(work), name=name, context=context)
+        mortal.task = self._loop.create_task(mortal, name=name, context=context)
+        return mortal.task
 
     # ---------------------------------------------------------------------- inside
 
@@ -130,13 +132,18 @@ class MortalLoop:
 
 
 def task_factory(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    **options: Any,
 ) -> asyncio.Task[Any]:
     """A task of whichever process starts it."""
     process = running_process()
-    if process is not None:
-        work = process.mortal(work)
-    return asyncio.Task(work, loop=loop, **options)
+    assert isinstance(work, Coroutine)
+    if process is None:
+        return asyncio.Task(work, loop=loop, **options)
+    mortal = process.mortal(work)
+    mortal.task = asyncio.Task(mortal, loop=loop, **options)
+    return mortal.task
 
 
 class _Due:
@@ -171,6 +178,7 @@ class _Mortal(Coroutine[Any, Any, Any]):
     def __init__(self, process: MortalLoop, work: Coroutine[Any, Any, Any]) -> None:
         self.ended = False
         self.work = work
+        self.task: asyncio.Task[Any] | None = None  # a loop itself remembers none
         self._process = process
         self._thrown: BaseException | None = None
 

@@ -1,0 +1,339 @@
+"""What must hold of brokers and their disks, looked at from outside, all the time and at the end.
+
+    a process died          its logs hold at least what it had appended; what was under way may be
+                            torn. Everything that was acknowledged is there
+    the power failed        they hold at least what was flushed, and are whole up to where they end
+    a broker started        each log ends where its whole batches end; nothing torn is left. After a
+                            clean stop nothing needed recovery
+    while it runs           log start <= HW <= LEO, recovery point <= LEO
+    at the end              store and broker agree; every record that was acknowledged can be
+                            read; what is on disk is the same after another clean start
+
+The disk is read by a parser of its own, that knows the format and nothing of `odradek.log`'s state.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from odradek.coord import layout
+from odradek.coord.memory import MemoryTree
+from odradek.log.checkpoints import LOG_START_OFFSET_FILE, decode_offsets
+from odradek.log.directories import Mark, parse_name
+from odradek.log.log import Log
+from odradek.log.partition_metadata import PARTITION_METADATA, decode_metadata
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.sim.cluster import LOG_DIRS, SimulatedBroker
+from odradek.sim.disk import Crash, SimulatedDisk
+from odradek.sim.history import Facts, History, read_batches
+
+# More than any batch has: how far a log may reach beyond what its broker knew when it died.
+BATCH_RECORDS_MAX: Final = 100
+_STEM_DIGITS: Final = 20
+
+
+class Look(NamedTuple):
+    """One log as its broker had it in memory."""
+
+    leo: int
+    recovery_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One log as it stands on disk."""
+
+    partition: TopicPartition
+    topic_id: bytes | None
+    start: int
+    end: int  # where whole batches with good checksums, without a gap, end
+    batches: tuple[tuple[int, tuple[bytes | None, ...]], ...]  # base offset, keys
+    is_whole: bool  # nothing else stands in its segments
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end}) in {len(self.batches)} batches, whole: {self.is_whole}"
+
+
+class LogChecker:
+    """Compares what brokers had, what their disks have, and what they have after a start."""
+
+    def __init__(self, history: History, violated: Callable[[str], None]) -> None:
+        self._history = history
+        self._violated = violated
+        self._looks: dict[int, dict[str, Look]] = {}
+        self._expected: dict[int, dict[str, Picture]] = {}
+        self._clean: dict[int, list[str]] = {}  # the directories that were left cleanly
+
+    # -------------------------------------------------------------------- births, deaths
+
+    def dying(self, broker: SimulatedBroker) -> None:
+        """The last look into its memory."""
+        self._clean[broker.id] = []
+        self._looks[broker.id] = looks(broker)
+
+    def stopped(self, broker: SimulatedBroker) -> None:
+        """It has ended by itself."""
+        running = broker.broker
+        assert running is not None
+        self._looks[broker.id] = looks(broker)
+        self._clean[broker.id] = [
+            path
+            for path, directory in running.logs.directories.items()
+            if directory.is_loaded and not directory.is_offline and not broker.gave_up
+        ]
+        self._compare(broker, Crash.PROCESS)
+
+    def died(self, broker: SimulatedBroker, how: Crash) -> None:
+        """Its disk is as its next life will find it."""
+        self._compare(broker, how)
+
+    def _compare(self, broker: SimulatedBroker, how: Crash) -> None:
+        pictures = self._expected[broker.id] = read_disk(broker.disk)
+        for path, look in self._looks.get(broker.id, {}).items():
+            end = pictures[path].end if path in pictures else 0
+            least = look.leo if how is Crash.PROCESS else look.recovery_point
+            if end < least and not self._is_deleted(path):
+                self._violated(f"{broker.name}: {path} ends at {end} after {how.value}; {look}")
+            if how is Crash.PROCESS and end > look.leo + BATCH_RECORDS_MAX:
+                self._violated(f"{broker.name}: {path} ends at {end}, far beyond {look}")
+        for path, picture in pictures.items():
+            self._compare_content(broker, path, picture, how)
+        if how is Crash.POWER:
+            self._forget_what_is_lost(pictures)
+
+    def _is_deleted(self, path: str) -> bool:
+        # Between the broker's renaming it and the news of it; or a directory swapped away.
+        found = parse_name(path.rpartition("/")[2])
+        topic = self._history.topics.get(found.partition.topic) if found else None
+        return topic is None or topic.is_doomed
+
+    def _facts(self, picture: Picture) -> Facts | None:
+        if picture.topic_id is None:
+            return None
+        return self._history.facts.get((picture.topic_id, picture.partition.partition))
+
+    def _compare_content(
+        self, broker: SimulatedBroker, path: str, picture: Picture, how: Crash
+    ) -> None:
+        facts = self._facts(picture)
+        if facts is None:
+            return
+        if how is Crash.POWER:
+            # Whole up to where it ends; what stood beyond may be another's place from now on.
+            self._history.cut(facts, picture.end)
+        where = f"{broker.name}'s disk, after {how.value}, in {path},"
+        for base_offset, keys in picture.batches:
+            for offset, key in enumerate(keys, base_offset):
+                self._history.seen(facts, offset, key, where)
+        lost = [offset for offset in facts.acked if offset >= picture.end]
+        if lost and not facts.topic.is_doomed:
+            self._violated(
+                f"{facts}: {where} ends at {picture.end}; acknowledged up to {max(lost)}"
+            )
+
+    def _forget_what_is_lost(self, pictures: dict[str, Picture]) -> None:
+        """Of logs whose very directories are gone nothing is left."""
+        there = {(p.topic_id, p.partition.partition) for p in pictures.values()}
+        unnamed = {p.partition: p for p in pictures.values() if p.topic_id is None}
+        for key, facts in self._history.facts.items():
+            if key not in there and not facts.topic.is_deleted:
+                name = TopicPartition(facts.topic.name, facts.index)
+                self._history.cut(facts, unnamed[name].end if name in unnamed else 0)
+
+    def started(self, broker: SimulatedBroker) -> None:
+        """It serves: what did it make of what it found?"""
+        running = broker.broker
+        assert running is not None
+        now = read_disk(broker.disk)
+        for path in self._clean.pop(broker.id, []):
+            directory = running.logs.directories[path]
+            if not directory.is_offline and not directory.was_clean:
+                self._violated(f"{broker.name}: {path} was left cleanly, and recovered")
+        for path, picture in self._expected.pop(broker.id, {}).items():
+            parent = path.rpartition("/")[0]
+            if running.logs.is_offline(parent):
+                continue
+            log = running.logs.get(picture.partition)
+            if log is None or log.directory != path:
+                self._violated(f"{broker.name}: {path} was not loaded")
+            else:
+                self._compare_log(broker, log, picture, now.get(path))
+
+    def _compare_log(
+        self, broker: SimulatedBroker, log: Log, before: Picture, after: Picture | None
+    ) -> None:
+        expected = max(before.end, log.log_start_offset)
+        if log.leo != expected:
+            self._violated(
+                f"{broker.name}: {log.directory} ends at {log.leo} after the start; its whole "
+                f"batches [{before.start}, {before.end}), log start {log.log_start_offset}"
+            )
+        elif after is None or not after.is_whole or after.end != log.leo:
+            self._violated(f"{broker.name}: {log.directory} is not whole after the start")
+
+    # ------------------------------------------------------------------- while it runs
+
+    def probe(self, broker: SimulatedBroker) -> None:
+        """Now and then."""
+        if broker.broker is None:
+            return
+        for partition in broker.broker.replicas:
+            log = partition.log
+            if log is None:
+                continue
+            if not log.log_start_offset <= log.high_watermark <= log.leo >= log.recovery_point:
+                self._violated(
+                    f"{broker.name}: {log.partition}: log start {log.log_start_offset}, "
+                    f"HW {log.high_watermark}, LEO {log.leo}, "
+                    f"recovery point {log.recovery_point}"
+                )
+            self._history.topic_seen(partition.topic_id, f"{broker.name}'s memory")
+
+    # ------------------------------------------------------------------------ at the end
+
+    def end(self, broker: SimulatedBroker, tree: MemoryTree) -> None:
+        """Everything is healed, everybody is idle: store and broker agree."""
+        running = broker.broker
+        if running is None:
+            self._violated(f"{broker.name} is down at the end: {broker.gave_up}")
+            return
+        assigned = _assigned(broker, tree)
+        held = {p.topic_partition: p for p in running.replicas}
+        logs = {log.partition: log.topic_id for log in running.logs}
+        if logs != assigned:
+            self._violated(f"{broker.name} has the logs {_names(logs)}, not {_names(assigned)}")
+        if held.keys() != assigned.keys():
+            self._violated(f"{broker.name} holds {_names(held)}, not {_names(assigned)}")
+        for partition in held.values():
+            if partition.error is not ErrorCode.NONE:
+                self._violated(
+                    f"{broker.name}: {partition.topic_partition} is not served: "
+                    f"{partition.error.name}"
+                )
+        known = {topic.id for topic in self._history.topics.values()}
+        stray = [name for name, topic_id in assigned.items() if topic_id not in known]
+        if stray:
+            self._violated(f"the store has {stray}, of which no client knows")
+        for path, picture in read_disk(broker.disk).items():
+            self._compare_content(broker, path, picture, Crash.PROCESS)
+
+    async def second_look(self, broker: SimulatedBroker) -> None:
+        """Stop cleanly, lose power, start, stop: all is as it was."""
+        await broker.stop()
+        before = read_disk(broker.disk)
+        broker.lose_power()
+        broker.start()
+        await asyncio.sleep(30)
+        await broker.stop()
+        after = read_disk(broker.disk)
+        for path in sorted(before.keys() | after.keys()):
+            if not _same(before.get(path), after.get(path)):
+                self._violated(
+                    f"{broker.name}: {path} is not what it was before a clean stop and start: "
+                    f"{before.get(path)}, now {after.get(path)}"
+                )
+
+
+def _same(before: Picture | None, after: Picture | None) -> bool:
+    """Whether a log is what it was; segments that nobody may read any more may be gone."""
+    if before is None or after is None:
+        return False
+    kept = tuple(batch for batch in before.batches if batch[0] >= after.start)
+    return (before.end, kept) == (after.end, after.batches) and before.topic_id == after.topic_id
+
+
+def looks(broker: SimulatedBroker) -> dict[str, Look]:
+    """The logs of a broker as it has them in memory, by directory."""
+    if broker.broker is None:
+        return {}
+    return {
+        log.directory: Look(log.leo, log.recovery_point)
+        for log in broker.broker.logs
+        if not log.gone
+    }
+
+
+def _assigned(broker: SimulatedBroker, tree: MemoryTree) -> dict[TopicPartition, bytes | None]:
+    """The partitions that the store has on a broker, with their topics' ids."""
+    assigned: dict[TopicPartition, bytes | None] = {}
+    for name in tree.names(layout.TOPICS):
+        node = tree.find(layout.topic_path(name))
+        assert node is not None
+        topic = layout.decode_topic(name, node.data)
+        topic_id = topic.topic_id.bytes if topic.topic_id else None
+        for number, assignment in topic.assignments.items():
+            if broker.id in assignment.replicas:
+                assigned[TopicPartition(name, number)] = topic_id
+    return assigned
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted(map(str, partitions))) or "none"
+
+
+# ------------------------------------------------------------------------------ reading disks
+
+
+def read_disk(disk: SimulatedDisk) -> dict[str, Picture]:
+    """Every log on a disk, by its directory."""
+    with _mended(disk):
+        return {
+            picture_path: picture
+            for log_dir in LOG_DIRS
+            if disk.exists(log_dir)
+            for picture_path, picture in _read_log_dir(disk, log_dir)
+        }
+
+
+@contextmanager
+def _mended(disk: SimulatedDisk) -> Iterator[None]:
+    """Whoever looks from outside meets no faults."""
+    faults, disk.faults = disk.faults, []
+    try:
+        yield
+    finally:
+        disk.faults = faults
+
+
+def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[tuple[str, Picture]]:
+    for entry in disk.list(log_dir):
+        found = parse_name(entry.name)
+        if entry.is_dir and found is not None and found.mark is Mark.NONE:
+            path = f"{log_dir}/{entry.name}"
+            yield path, _read_log(disk, path, found.partition)
+
+
+def _read_log(disk: SimulatedDisk, path: str, partition: TopicPartition) -> Picture:
+    metadata = disk.read_file(f"{path}/{PARTITION_METADATA}")
+    topic_id = decode_metadata(metadata, path) if metadata else None
+    names = [
+        entry.name
+        for entry in disk.list(path)
+        if entry.name.endswith(".log") and len(entry.name) == _STEM_DIGITS + len(".log")
+    ]
+    batches: list[tuple[int, tuple[bytes | None, ...]]] = []
+    start = end = int(names[0][:_STEM_DIGITS]) if names else _log_start(disk, path, partition)
+    is_whole = True
+    for name in names:
+        if int(name[:_STEM_DIGITS]) != end or not is_whole:
+            is_whole = False
+            break
+        data = disk.read_file(f"{path}/{name}") or b""
+        read = 0
+        for header, keys in read_batches(memoryview(data)):
+            if header.base_offset != end:
+                break
+            batches.append((end, keys))
+            end = header.next_offset
+            read += header.size_bytes
+        is_whole = read == len(data)
+    return Picture(partition, topic_id, start, end, tuple(batches), is_whole)
+
+
+def _log_start(disk: SimulatedDisk, path: str, partition: TopicPartition) -> int:
+    log_dir = path.rpartition("/")[0]
+    data = disk.read_file(f"{log_dir}/{LOG_START_OFFSET_FILE}") or b""
+    return decode_offsets(data).get(partition, 0)

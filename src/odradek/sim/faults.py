@@ -1,0 +1,346 @@
+"""What goes wrong, and when: a schedule drawn from the seed, and whoever carries it out.
+
+A `Fault` begins, lasts, and heals. Those that need a broker for themselves (it dies, pauses, its
+disk fails) wait for one another; those of the network, the store and the clocks come on top.
+The schedule is a list, so that a failing one can be made smaller by leaving faults out.
+"""
+
+import asyncio
+import errno
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from odradek.coord.memory import Fate, Loss
+from odradek.sim.cluster import LOG_DIRS, SimulatedBroker, SimulatedCluster, usual_fate
+from odradek.sim.disk import UNLIMITED
+from odradek.sim.disk import Fault as DiskFault
+from odradek.sim.network import USUAL_DELAY_MS
+
+HOUR_MS: Final = 3_600_000
+FOR_EVER: Final = 1 << 60
+_RESTART_S: Final = 1.0  # what a host needs from power to process; longer than any delay
+
+
+class Kind(Enum):
+    """What goes wrong."""
+
+    KILL = "kill -9"
+    CRASH = "kill -9 within a write"
+    POWER = "power loss"
+    STOP = "clean stop"
+    STOP_AND_POWER = "clean stop, then power loss"
+    PAUSE = "pause"
+    SLOW_DISK = "slow disk"
+    DIR_FULL = "log dir full"
+    DISK_FULL = "disk full"
+    DISK_ERROR = "disk errors"
+    FLUSH_ERROR = "flush errors"
+    RESET = "connections reset"
+    CUT = "links cut"
+    SLOW_NETWORK = "slow network"
+    EXPIRE = "store session expires"
+    STORE_CUT = "store unreachable"
+    STORE_TROUBLE = "store loses requests and answers"
+    CLOCK = "clock jumps"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    number: int
+    kind: Kind
+    at_s: float
+    lasts_s: float
+    broker: int
+    detail: float  # between 0 and 1: whatever else has to be chosen follows from it
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.number}] {self.at_s:.3f} s: {self.kind.value}, broker {self.broker}, "
+            f"{self.lasts_s:.3f} s, {self.detail:.3f}"
+        )
+
+
+def draw_schedule(
+    chance: random.Random, *, seconds: float, brokers: int, kinds: Sequence[Kind] = tuple(Kind)
+) -> list[Fault]:
+    """What will go wrong in so many seconds."""
+    faults: list[Fault] = []
+    mean_s = chance.choice((3.0, 6.0, 12.0))
+    at_s = 2.0 + chance.expovariate(1 / mean_s)
+    while at_s < seconds:
+        kind = chance.choice(kinds)
+        lasts_s = chance.choice((0.05, 0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
+        faults.append(
+            Fault(len(faults), kind, at_s, lasts_s, chance.randrange(brokers), chance.random())
+        )
+        at_s += chance.expovariate(1 / mean_s)
+    return faults
+
+
+class FaultPlayer:
+    """Carries out a schedule, and keeps brokers running that nobody wants to be down."""
+
+    def __init__(self, cluster: SimulatedCluster, schedule: Sequence[Fault]) -> None:
+        self.played = 0
+        self._cluster = cluster
+        self._schedule = schedule
+        self._owned = [asyncio.Lock() for _ in cluster.brokers]  # by a fault, for its time
+        self._network_troubles = 0
+        self._healed_s = 0.0
+        self._keeping = True
+
+    @property
+    def healed_for_s(self) -> float:
+        """How long nothing has been wrong; 0 while something is."""
+        quiet = not self._network_troubles and not any(lock.locked() for lock in self._owned)
+        return self._cluster.loop.time() - self._healed_s if quiet else 0.0
+
+    async def play(self) -> None:
+        """All of it; returns when everything is healed."""
+        keepers = [asyncio.create_task(self._keep(broker)) for broker in self._cluster.brokers]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for fault in self._schedule:
+                    group.create_task(self._play(fault))
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+        for broker in self._cluster.brokers:
+            broker.spare()
+            if not broker.is_up:
+                broker.start()
+
+    async def _keep(self, broker: SimulatedBroker) -> None:
+        """What systemd does: start again what has given up."""
+        while True:
+            await asyncio.sleep(0.5)
+            if self._is_abandoned(broker):
+                await asyncio.sleep(_RESTART_S)
+                if self._is_abandoned(broker):
+                    broker.start()
+                    self._healed_s = self._cluster.loop.time()
+
+    def _is_abandoned(self, broker: SimulatedBroker) -> bool:
+        return not (broker.is_up or self._owned[broker.id].locked())
+
+    async def _play(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at_s)
+        broker = self._cluster.brokers[fault.broker]
+        alone, play = _PLAYS[fault.kind]
+        if alone:
+            async with self._owned[broker.id]:
+                await self._run(fault, broker, play)
+        else:
+            self._network_troubles += 1
+            await self._run(fault, broker, play)
+            self._network_troubles -= 1
+        self._healed_s = self._cluster.loop.time()
+
+    async def _run(self, fault: Fault, broker: SimulatedBroker, play: "Play") -> None:
+        self.played += 1
+        self._cluster.trace(f"fault {fault} begins")
+        await play(self._cluster, broker, fault)
+        self._cluster.trace(f"fault {fault} has healed")
+
+
+# ------------------------------------------------------------------------ one function a kind
+
+Play = Callable[[SimulatedCluster, SimulatedBroker, Fault], Awaitable[None]]
+
+
+async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
+    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    if not broker.is_up:
+        broker.start()
+    if fault.detail < 0.3:  # and once more, early: crashes while starting, or recovering
+        await asyncio.sleep(0)
+        broker.crash_after(int(fault.detail * 100))
+        await asyncio.sleep(_RESTART_S)
+        if not broker.is_up:
+            broker.start()
+
+
+async def _kill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.kill()
+    await _start_again(broker, fault)
+
+
+async def _crash(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.crash_after(int(fault.detail * 40))
+    try:
+        async with asyncio.timeout(2.0):
+            await broker.ended()
+    except TimeoutError:
+        broker.kill()
+    await _start_again(broker, fault)
+
+
+async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.lose_power()
+    await _start_again(broker, fault)
+
+
+async def _stop(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    if broker.is_up:
+        await broker.stop()
+    await _start_again(broker, fault)
+
+
+async def _stop_and_lose_power(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    del cluster
+    if broker.is_up:
+        await broker.stop()
+    broker.lose_power()
+    await _start_again(broker, fault)
+
+
+async def _pause(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.pause()
+    await asyncio.sleep(fault.lasts_s)
+    broker.resume()
+
+
+async def _slow_disk(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    usual = broker.disk.slowest_ms
+    broker.disk.slowest_ms, broker.disk.cold_share = int(50 + 3_000 * fault.detail), 0.5
+    await asyncio.sleep(fault.lasts_s)
+    broker.disk.slowest_ms, broker.disk.cold_share = usual, 0.0
+
+
+def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
+    """A log dir fails until it is mended; the broker is started anew then, for Kafka needs it.
+
+    A flush that failed may have lost what it was to write, without anybody being able to tell:
+    so the host is switched off with the broker, and what is lost is seen to be.
+    """
+
+    async def play(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+        del cluster
+        operation = operations[int(fault.detail * 1000) % len(operations)]
+        path = "" if fault.detail > 0.9 else LOG_DIRS[int(fault.detail * 100) % len(LOG_DIRS)]
+        skip = int(fault.detail * 10_000) % 20
+        broker.disk.faults.append(
+            DiskFault(operation, path, errno=error, after=skip, times=FOR_EVER)
+        )
+        await asyncio.sleep(fault.lasts_s)
+        broker.disk.faults.clear()
+        if loses_pages:
+            broker.lose_power()
+        elif broker.is_up:
+            await broker.stop()
+        await _start_again(broker, fault)
+
+    return play
+
+
+async def _fill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Both log dirs are on one filesystem: writes go half through, and then no further."""
+    del cluster
+    left_bytes = int(fault.detail * 20_000)
+    broker.disk.capacity_bytes = UNLIMITED - broker.disk.usable_bytes("/") + left_bytes
+    await asyncio.sleep(fault.lasts_s)
+    broker.disk.capacity_bytes = UNLIMITED
+    if broker.is_up:
+        await broker.stop()
+    await _start_again(broker, fault)
+
+
+async def _reset(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    cluster.network.reset_some(fault.detail)
+
+
+async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    others = [p.name for p in cluster.processes if not p.is_dead and p.name != broker.name]
+    for name in dict.fromkeys(others):
+        if fault.detail < 0.7:
+            cluster.network.cut(name, broker.name)
+        if fault.detail > 0.4:
+            cluster.network.cut(broker.name, name)
+    await asyncio.sleep(fault.lasts_s)
+    cluster.network.heal()
+
+
+async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    cluster.network.delay_ms = (1.0, 20 + 500 * fault.detail)
+    await asyncio.sleep(fault.lasts_s)
+    cluster.network.delay_ms = USUAL_DELAY_MS
+
+
+async def _expire(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del fault
+    if broker.store is not None:
+        cluster.tree.expire(broker.store.session_id)
+
+
+async def _cut_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    store = broker.store
+    if store is not None:
+        store.cut()
+        await asyncio.sleep(fault.lasts_s * 2)
+        if broker.store is store:
+            store.restore()
+
+
+async def _trouble_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    share = 0.02 + 0.3 * fault.detail
+
+    def fate(chance: random.Random) -> Fate:
+        loss = chance.choice((Loss.BEFORE, Loss.AFTER)) if chance.random() < share else Loss.NONE
+        return Fate(
+            request_delay_ms=chance.randint(0, 100),
+            answer_delay_ms=chance.randint(0, 100),
+            loss=loss,
+        )
+
+    cluster.draw_fate = fate
+    await asyncio.sleep(fault.lasts_s)
+    cluster.draw_fate = usual_fate
+
+
+async def _jump(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.clock.skew_ms = int((fault.detail * 2 - 1) * HOUR_MS)
+    await asyncio.sleep(fault.lasts_s)
+    if fault.detail < 0.8:
+        broker.clock.skew_ms = 0
+
+
+# Whether it needs the broker for itself, and how it goes.
+_PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
+    Kind.KILL: (True, _kill),
+    Kind.CRASH: (True, _crash),
+    Kind.POWER: (True, _lose_power),
+    Kind.STOP: (True, _stop),
+    Kind.STOP_AND_POWER: (True, _stop_and_lose_power),
+    Kind.PAUSE: (True, _pause),
+    Kind.SLOW_DISK: (True, _slow_disk),
+    Kind.DIR_FULL: (True, _failing(errno.ENOSPC, "write", "create")),
+    Kind.DISK_FULL: (True, _fill),
+    Kind.DISK_ERROR: (True, _failing(errno.EIO, "write", "read", "rename", "list")),
+    Kind.FLUSH_ERROR: (True, _failing(errno.EIO, "flush", "", loses_pages=True)),
+    Kind.RESET: (False, _reset),
+    Kind.CUT: (False, _cut),
+    Kind.SLOW_NETWORK: (False, _slow_network),
+    Kind.EXPIRE: (False, _expire),
+    Kind.STORE_CUT: (False, _cut_store),
+    Kind.STORE_TROUBLE: (False, _trouble_store),
+    Kind.CLOCK: (False, _jump),
+}

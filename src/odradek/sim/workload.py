@@ -1,0 +1,114 @@
+"""What simulated clients do, all together: producers, readers, an administrator, vandals.
+
+Some share a process, and so a connection and its order; some have their own. What they see goes
+into the `History`; answers that no client can make sense of are violations here.
+"""
+
+from typing import Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import RETRIABLE, ErrorCode
+from odradek.sim.admins import Administrator
+from odradek.sim.client import Client
+from odradek.sim.clock import EPOCH_MS
+from odradek.sim.cluster import SimulatedCluster
+from odradek.sim.history import Facts, History, Topic
+from odradek.sim.producers import Producer
+from odradek.sim.readers import Reader
+from odradek.sim.vandals import Vandal
+
+STEADY_TOPICS: Final = 3
+
+
+class Workload:
+    """All clients of one simulation."""
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        self.cluster = cluster
+        self.history = history
+        self.is_over = False
+        self.replication_factor = min(3, len(cluster.brokers))
+        self.last_success_s = 0.0  # when a producer was last told that all is well
+        self.readers: list[Reader] = []
+        self.clients: list[Client] = []
+        self._producer_ids: set[int] = set()
+        draw = cluster.randomness("workload")
+        self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
+
+    def start(self) -> None:
+        """Let them all go."""
+        draw = self.cluster.randomness("clients")
+        administrator = self._client("admin")
+        administrator.run(Administrator(self, administrator).run(STEADY_TOPICS))
+        clients = [self._client(f"client-{number}") for number in range(draw.randint(1, 3))]
+        for number in range(draw.randint(2, 5)):
+            client = draw.choice(clients)
+            client.run(Producer(self, client, f"p{number}").run())
+        for number in range(draw.randint(1, 3)):
+            self._read(draw.choice((*clients, self._client(f"reader-{number}"))), number)
+        vandal = self._client("vandals")
+        vandal.run(Vandal(self, "vandal").run())
+
+    def stop(self) -> None:
+        """No more of it."""
+        for client in self.clients:
+            client.process.kill()
+            self.cluster.network.host_died(client.process.name, power=False)
+
+    def _client(self, name: str) -> Client:
+        client = Client(self.cluster, name)
+        self.clients.append(client)
+        return client
+
+    def _read(self, client: Client, number: int) -> None:
+        reader = Reader(self, client, f"reader {number}")
+        self.readers.append(reader)
+        client.run(reader.run())
+
+    # --------------------------------------------------------------------- for clients
+
+    @property
+    def topics(self) -> list[Topic]:
+        """The topics that are there to be used."""
+        return [topic for topic in self.history.topics.values() if not topic.is_doomed]
+
+    def now_s(self) -> float:
+        """Seconds of simulated time."""
+        return self.cluster.loop.time()
+
+    def wall_ms(self) -> int:
+        """What time it is for clients, whose clocks are right."""
+        return EPOCH_MS + int(self.now_s() * 1000)
+
+    def life_of(self, connection: Connection) -> object:
+        """In which life of which broker a request would be answered."""
+        host = connection.name.partition(":")[0]
+        return next((b.name, b.lives) for b in self.cluster.brokers if b.name == host)
+
+    def succeeded(self) -> None:
+        """A producer was told that its records are there."""
+        self.last_success_s = self.now_s()
+
+    def producer_id_given(self, producer_id: int) -> None:
+        """Nobody else has it, or ever had."""
+        if producer_id in self._producer_ids:
+            self.violated(f"producer id {producer_id} was given twice")
+        self._producer_ids.add(producer_id)
+
+    def fenced(self, facts: Facts, error: ErrorCode) -> None:
+        """A sequence was refused: right only if the power took what came before it."""
+        if not facts.cuts and not facts.topic.is_doomed:
+            self.violated(f"{facts}: {error.name}, and no power was lost")
+
+    def expect_retriable(self, what: str, code: int) -> None:
+        """Clients go on after these."""
+        if code not in RETRIABLE:
+            self.unexpected(f"{what}: {ErrorCode(code).name}")
+
+    def unexpected(self, what: str) -> None:
+        """An answer that no client can do anything with."""
+        self.violated(f"unexpected answer: {what}")
+
+    def violated(self, what: str) -> None:
+        """What must not happen has."""
+        self.cluster.witness.violated(what)
