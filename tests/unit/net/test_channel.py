@@ -1,0 +1,92 @@
+"""A channel: responses by callback in order; its end is told to everybody who waits."""
+
+from odradek.net.channel import Channel
+from odradek.wire.header import encode_response_header
+from tests.unit.net.test_connection import FakeTransport
+
+FETCH, VERSION = 1, 17
+
+
+class Ends:
+    def __init__(self):
+        self.now_ms = 0
+        self.ended = 0
+        self.answers = []
+        self.channel = Channel(now_ms=lambda: self.now_ms, ended=self._ended)
+        self.transport = FakeTransport()
+        self.channel.connection_made(self.transport)
+
+    def _ended(self):
+        self.ended += 1
+
+    def ask(self):
+        number = self.channel.next_correlation_id()
+        self.channel.send(
+            [b"frame %d" % number], api_key=FETCH, api_version=VERSION, answered=self._answered
+        )
+        return number
+
+    def _answered(self, frame, position):
+        self.answers.append(None if frame is None else bytes(frame[position:]))
+
+    def receive(self, data):
+        while data:
+            room = self.channel.get_buffer(-1)
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self.channel.buffer_updated(count)
+            data = data[count:]
+
+
+def response(number, body):
+    frame = encode_response_header(FETCH, VERSION, number) + body
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def test_responses_find_their_requests_in_order():
+    ends = Ends()
+    first, second = ends.ask(), ends.ask()
+    ends.receive(response(first, b"one") + response(second, b"two"))
+
+    assert ends.transport.written == [b"frame 1", b"frame 2"]
+    assert ends.answers == [b"one", b"two"]
+
+
+def test_the_oldest_request_is_known_until_it_is_answered():
+    ends = Ends()
+    assert ends.channel.oldest_request_ms is None
+    ends.now_ms = 7
+    number = ends.ask()
+    ends.now_ms = 9
+    assert ends.channel.oldest_request_ms == 7
+
+    ends.receive(response(number, b""))
+    assert ends.channel.oldest_request_ms is None
+
+
+def test_the_end_is_told_to_everybody_who_waits():
+    ends = Ends()
+    ends.ask()
+    ends.ask()
+    ends.channel.connection_lost(None)
+
+    assert ends.answers == [None, None]
+    assert ends.ended == 1
+    ends.ask()
+    assert ends.answers == [None, None, None], "and to whoever asks afterwards"
+
+
+def test_a_response_to_another_request_ends_the_channel():
+    ends = Ends()
+    number = ends.ask()
+    ends.receive(response(number + 1, b"not yours"))
+
+    assert ends.answers == [None]
+    assert ends.transport.closed
+
+
+def test_a_response_that_nobody_asked_for_ends_the_channel():
+    ends = Ends()
+    ends.receive(response(1, b""))
+
+    assert ends.transport.closed

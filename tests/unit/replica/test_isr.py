@@ -1,0 +1,65 @@
+"""The ISR: one change at a time, and the high watermark waits for whoever may be in it."""
+
+import pytest
+
+from odradek.replica.isr import Isr, IsrState, may_join
+
+
+def isr(*members, epoch=5):
+    return Isr(frozenset(members), epoch)
+
+
+def test_whoever_is_about_to_join_counts_already():
+    stored = isr(1, 2)
+    assert stored.expand(3) == {1, 2, 3}
+
+    assert stored.maximal == {1, 2, 3}
+    assert stored.committed == {1, 2}
+
+
+def test_whoever_is_about_to_leave_counts_still():
+    stored = isr(1, 2, 3)
+    assert stored.shrink(frozenset({3})) == {1, 2}
+
+    assert stored.maximal == {1, 2, 3}
+
+
+def test_an_answer_ends_the_change():
+    stored = isr(1, 2)
+    stored.expand(3)
+
+    assert stored.stored(frozenset({1, 2, 3}), 6)
+    assert stored == isr(1, 2, 3, epoch=6)
+
+
+def test_an_answer_that_was_overtaken_changes_nothing():
+    stored = isr(1, 2)
+    stored.expand(3)
+    stored.stored(frozenset({1}), 8)
+
+    assert not stored.stored(frozenset({1, 2, 3}), 6)
+    assert stored.committed == {1}
+
+
+def test_after_a_refusal_the_stored_isr_stands():
+    stored = isr(1, 2)
+    stored.expand(3)
+    stored.refused()
+
+    assert stored.maximal == {1, 2}
+    assert stored.state is IsrState.COMMITTED
+
+
+def test_only_one_change_is_on_its_way():
+    stored = isr(1, 2)
+    stored.expand(3)
+
+    with pytest.raises(AssertionError):
+        stored.shrink(frozenset({2}))
+
+
+@pytest.mark.parametrize(
+    ("leo", "joins"), [(9, False), (10, False), (12, True), (13, True)], ids=str
+)
+def test_joining_needs_the_high_watermark_and_the_start_of_the_epoch(leo, joins):
+    assert may_join(replica_leo=leo, high_watermark=10, epoch_start_offset=12) is joins
