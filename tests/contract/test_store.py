@@ -94,6 +94,7 @@ def contract(test: Callable[[Any], Awaitable[None]]) -> Callable[..., None]:
         there.run(test(there))
 
     on_each.__name__ = test.__name__
+    on_each.promise = test  # for stores that not every machine has: tests/clients
     return on_each
 
 
@@ -162,7 +163,9 @@ async def test_a_write_derived_from_another_version_is_refused(world):
     await store.create("/a", b"one")
     await store.set_data("/a", b"two", version=0)
 
-    with pytest.raises(BadVersionError, match="/a has version 1, not 0") as refusal:
+    with pytest.raises(
+        BadVersionError, match="/a has (version 1|another version), not 0"
+    ) as refusal:
         await store.set_data("/a", b"three", version=0)
     assert isinstance(refusal.value, StoreConflictError)
     with pytest.raises(BadVersionError):
@@ -225,7 +228,7 @@ async def test_a_parent_outlives_its_children(world):
     store = await world.connect()
     await store.create("/a/b", make_parents=True)
 
-    with pytest.raises(NotEmptyError, match="/a has 1 child"):
+    with pytest.raises(NotEmptyError, match="/a has .*child"):
         await store.delete("/a")
     await store.delete("/a/b")
     await store.delete("/a")
@@ -328,7 +331,7 @@ async def test_a_refused_multi_leaves_nothing(world):
     await store.create("/epoch", b"1")
     await store.set_data("/epoch", b"2")
 
-    with pytest.raises(MultiError, match="operation 2 of a multi: /epoch has version 1") as refusal:
+    with pytest.raises(MultiError, match="operation 2 of a multi: /epoch has .*version") as refusal:
         await store.multi([Create("/a"), Create("/a/b"), Check("/epoch", 0), Create("/c")])
 
     assert refusal.value.index == 2

@@ -37,6 +37,10 @@ class Watches:
             fired += self._children.pop(parent_of(path), ())
         return fired
 
+    def fired_by_children_of(self, path: str) -> list[Watcher]:
+        """The same where no more is known than that a child came or went."""
+        return list(self._children.pop(path, ()))
+
     def all_fired(self) -> list[Watcher]:
         """All of them, for a reader that lost track of the changes."""
         fired = [

@@ -1,0 +1,679 @@
+"""The store in ZooKeeper: for brokers on many machines, and beside Apache Kafka's own.
+
+ZooKeeper's promises are the contract's; what is added here is asyncio, and care.
+
+* **Order.** Kazoo reads answers and events from the socket in one thread. Each is handed to
+  the loop from that thread, as it comes: no worker in between may let an answer overtake an
+  event. So a reader hears of a change before it reads it. (Hence kazoo's `_call`, with a result
+  of our own: its public calls attach a callback after sending, which an event may overtake.)
+* **In flight.** So many requests are with the ensemble, the others wait here in order.
+* **A lost connection.** Kazoo finds the next server and takes the session along. A write that was
+  under way is `ConnectionLostError`, never sent again from here: it may have happened. Reads
+  are sent again, and what was not sent yet waits: for as long as a session lives without a
+  connection, then it is told `ConnectionLostError` too. A server that hangs is left after two
+  thirds of the session's time-out.
+* **Watches** of a lost connection are all fired once when another is found: what happened
+  meanwhile nobody knows. Their owners read again.
+* **An expired session** is over for good; the connection must not begin a new one by itself,
+  for its owner has to register anew.
+
+Whoever has to import kazoo imports this module.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, Final, TypeVar
+
+from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
+from kazoo.exceptions import (  # type: ignore[import-untyped]
+    ConnectionLoss,
+    KazooException,
+    UnimplementedError,
+)
+from kazoo.exceptions import NoNodeError as NoNode
+from kazoo.exceptions import SessionExpiredError as SessionExpired
+from kazoo.handlers.threading import (  # type: ignore[import-untyped]
+    SequentialThreadingHandler,
+)
+from kazoo.protocol.serialization import (  # type: ignore[import-untyped]
+    Exists,
+    GetChildren,
+    GetData,
+)
+from kazoo.protocol.states import EventType, WatchedEvent  # type: ignore[import-untyped]
+from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
+
+from odradek.coord.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    SetData,
+    Stat,
+    StoreError,
+    Watcher,
+)
+from odradek.coord.tree import ROOT, Change, ChangeKind, check_path, parent_of
+from odradek.coord.watches import Watches
+from odradek.coord.zookeeper_messages import (
+    REQUEST_BYTES_MAX,
+    MultiRead,
+    check_size,
+    error_of,
+    message_of,
+    multi_of,
+    result_of,
+    results_of,
+    stat_of,
+)
+from odradek.model.errors import StartupError
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_READS_PER_REQUEST: Final = 100
+_CLOSE_TIMEOUT_S: Final = 5.0
+_DEFAULT_PORT: Final = 2181
+_CHANGE_KINDS: Final = {
+    EventType.CREATED: ChangeKind.CREATED,
+    EventType.CHANGED: ChangeKind.WRITTEN,
+    EventType.DELETED: ChangeKind.DELETED,
+}
+
+
+def parse_servers(text: str) -> tuple[list[str], str]:
+    """`zookeeper.connect` as servers and chroot ("" if there is none).
+
+    Raises:
+        StartupError: naming what cannot be read.
+    """
+    hosts, slash, chroot = text.strip().partition("/")
+    servers = []
+    for part in hosts.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or part.strip().endswith("]"):
+            host, port = part.strip(), str(_DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise StartupError(
+                f"zookeeper.connect={text}: {part.strip()!r} is no server; "
+                "it must be host:port,host:port/chroot"
+            )
+        servers.append(f"{host}:{port}")
+    root = (slash + chroot).rstrip("/")
+    try:
+        check_path(root or ROOT)
+    except StoreError as error:
+        raise StartupError(f"zookeeper.connect={text}: chroot: {error}") from error
+    return servers, root
+
+
+class ZooKeeperStore:
+    """One broker's session; see `odradek.coord.store.Store` for the contract."""
+
+    def __init__(  # noqa: PLR0913 - ZooKeeper's options
+        self,
+        servers: str,
+        *,
+        call_soon: Callable[[Callable[[], object]], object],
+        randomness: Random,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int = 18_000,
+        in_flight_max: int = 10,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+        tls: ssl.SSLContext | None = None,
+        auth: Sequence[tuple[str, str]] = (),
+        is_secured: bool = False,
+        make_client: Callable[..., Any] = KazooClient,
+    ) -> None:
+        """Does not connect yet.
+
+        Args:
+            servers: `zookeeper.connect`: `host:port,host:port/chroot`.
+            call_soon: has the loop call something; called in other threads.
+            randomness: spreads the brokers over the servers.
+            session_timeout_ms: `zookeeper.session.timeout.ms`.
+            connection_timeout_ms: `zookeeper.connection.timeout.ms`, for `open`.
+            in_flight_max: `zookeeper.max.in.flight.requests`.
+            request_bytes_max: the servers' jute.maxbuffer.
+            tls: how servers are recognised, and our certificate; None: no TLS.
+            auth: scheme and credential, as in ("digest", "user:password").
+            is_secured: `zookeeper.set.acl`.
+            make_client: makes a kazoo client.
+        """
+        self.on_session_lost: Callable[[], None] | None = None
+        self._connect = servers
+        self._servers, self._root = parse_servers(servers)
+        randomness.shuffle(self._servers)
+        self._call_soon = call_soon
+        self._session_timeout_ms = session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms
+        self._in_flight_max = in_flight_max
+        self._request_bytes_max = request_bytes_max
+        self._tls = tls
+        self._auth = list(auth)
+        self._is_secured = is_secured
+        self._make_client = make_client
+
+        self._session = 0
+        self._client: Any = None
+        self._connected: asyncio.Future[int] | None = None  # the session, while `open` waits
+        self._watches = Watches()
+        self._on_event: Callable[[WatchedEvent], None] | None = None
+        self._has_multi_read = True  # until a server says that it has not
+        # Reads whose connection was lost go before what was never sent.
+        self._again: deque[_Request] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._in_flight: dict[_Request, None] = {}
+        self._patience: asyncio.TimerHandle | None = None  # set while there is no connection
+
+    # ------------------------------------------------------------------------- sessions
+
+    @property
+    def session_id(self) -> int:
+        """The present session; 0 before `open` and after its expiry."""
+        return self._session
+
+    async def open(self) -> None:
+        """Connect, begin a session, and make the chroot if it is missing, as Apache Kafka does.
+
+        Raises:
+            StartupError: ZooKeeper cannot be used; the message says what to do.
+        """
+        assert self._client is None, "the session is still open"
+        handler = _Handler(
+            connect_timeout_ms=self._session_timeout_ms // len(self._servers), tls=self._tls
+        )
+        try:
+            async with asyncio.timeout(self._connection_timeout_ms / 1000):
+                session = await self._begin(handler)
+        except TimeoutError:
+            why = f"; the last attempt: {handler.last_error}" if handler.last_error else ""
+            raise self._given_up(
+                f"not ready within {self._connection_timeout_ms} ms "
+                f"(zookeeper.connection.timeout.ms){why}. Is it running, is the address right?"
+            ) from None
+        except StoreError as error:
+            raise self._given_up(str(error)) from error
+        except BaseException:
+            self._end()
+            raise
+        self._session = session
+
+    async def _begin(self, handler: "_Handler") -> int:
+        """Have a client with a session, and the chroot."""
+        client = self._make_client(
+            hosts=",".join(self._servers),
+            timeout=self._session_timeout_ms / 1000,
+            handler=handler,
+            auth_data=self._auth,
+            # In turn, so that a dead one is not tried twice while another lives.
+            randomize_hosts=False,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, sleep_func=handler.sleep_func
+            ),
+            logger=_LOG,
+            use_ssl=self._tls is not None,
+        )
+        self._client = client
+        self._watches.clear()
+        self._on_event = partial(self._hear_event, client)
+        self._connected = asyncio.get_running_loop().create_future()
+        client.add_listener(partial(self._hear_state, client, handler))
+        client.start_async()
+        session = await self._connected
+        if self._root:
+            # Asked for first: to make it may be forbidden.
+            message = Exists(self._root, None)
+            if await self._submit(_Request(message, self._root, bool, is_read=True)) is False:
+                with suppress(NodeExistsError):  # somebody else was faster
+                    await self._make(Create(self._root), root="")
+        if client is not self._client:
+            raise SessionExpiredError("the session ended as soon as it had begun")
+        return session
+
+    def _given_up(self, reason: str) -> StartupError:
+        self._end()
+        return StartupError(f"ZooKeeper at {self._connect}: {reason}")
+
+    async def close(self) -> None:
+        """End the session. If ZooKeeper does not answer now, its time-out will."""
+        stopped = self._end()
+        if stopped is not None:
+            await asyncio.wait([stopped], timeout=_CLOSE_TIMEOUT_S)
+
+    def _end(self) -> asyncio.Future[None] | None:
+        """Be without a session; the future tells when the client is gone."""
+        client, self._client = self._client, None
+        self._session = 0
+        self._connected = None
+        self._on_event = None
+        self._watches.clear()
+        self._be_patient(False)
+        for request in (*self._in_flight, *self._again, *self._waiting):
+            request.fail(SessionExpired())
+        for requests in (self._in_flight, self._again, self._waiting):
+            requests.clear()
+        if client is None:
+            return None
+        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def stop() -> None:  # blocks until kazoo's own thread is gone
+            try:
+                client.stop()
+                client.close()
+            except KazooException as error:
+                _LOG.warning("ZooKeeper's client does not stop: %s", error)
+            self._post(partial(_settle, stopped))
+
+        threading.Thread(target=stop, name="zookeeper-stop", daemon=True).start()
+        return stopped
+
+    # ---------------------------------------------------------- what kazoo's thread tells us
+
+    def _post(self, call: Callable[[], object]) -> None:
+        """In any thread: have the loop call something."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._call_soon(call)
+
+    def _hear_state(self, client: Any, handler: "_Handler", state: str) -> None:
+        if state == KazooState.LOST:
+            handler.may_connect = False
+        session = client.client_id[0] if state == KazooState.CONNECTED else 0
+        self._post(partial(self._state_changed, client, state, session))
+
+    def _state_changed(self, client: Any, state: str, session: int) -> None:
+        if client is not self._client:
+            return
+        connected = self._connected
+        if state == KazooState.CONNECTED:
+            self._be_patient(False)
+            if connected is not None and not connected.done():
+                connected.set_result(session)
+            for watcher in self._watches.all_fired():
+                watcher()
+            self._pump()
+        elif state == KazooState.SUSPENDED:
+            _LOG.warning("session 0x%x: the connection to ZooKeeper was lost", self._session)
+            self._be_patient(True)
+        elif connected is not None and not connected.done():
+            connected.set_exception(StoreError("the server refused the session"))
+        else:
+            self._lose_session()
+
+    def _lose_session(self) -> None:
+        had_session = self._session
+        self._end()
+        if had_session and self.on_session_lost is not None:
+            self.on_session_lost()
+
+    def _hear_event(self, client: Any, event: WatchedEvent) -> None:
+        self._post(partial(self._event_happened, client, event))
+
+    def _event_happened(self, client: Any, event: WatchedEvent) -> None:
+        if client is not self._client:
+            return
+        path = event.path and (event.path[len(self._root) :] or ROOT)
+        fired: list[Watcher] = []
+        if event.type in _CHANGE_KINDS:
+            fired = self._watches.fired_by([Change(path, _CHANGE_KINDS[event.type])])
+        elif event.type == EventType.CHILD:
+            fired = self._watches.fired_by_children_of(path)
+        # Else: kazoo forgets its watches with the connection. We fire ours with the next one.
+        for watcher in fired:
+            watcher()
+
+    def _be_patient(self, is_cut: bool) -> None:
+        """Without a connection: let nobody wait for longer than a session lives."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if is_cut:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(self._session_timeout_ms / 1000, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        _LOG.warning("ZooKeeper at %s: no connection for a session's time-out", self._connect)
+        for requests in (self._again, self._waiting):
+            for request in requests:
+                request.fail(ConnectionLoss())
+            requests.clear()
+        self._be_patient(True)
+
+    # ------------------------------------------------------------------------- requests
+
+    def _submit(self, request: "_Request") -> "asyncio.Future[Any]":
+        self._waiting.append(request)
+        self._pump()
+        return request.done
+
+    def _pump(self) -> None:
+        client = self._client
+        while len(self._in_flight) < self._in_flight_max and (self._again or self._waiting):
+            # Kazoo would keep it, and send it later: a write told lost by then must not happen.
+            if not client.connected:
+                return
+            request = (self._again or self._waiting).popleft()
+            if request.done.cancelled():
+                continue
+            self._in_flight[request] = None
+            client._call(request.message, _Answer(self._post, self._answered, request))  # noqa: SLF001
+
+    def _answered(self, request: "_Request", answer: Any) -> None:
+        if request not in self._in_flight:  # the session is over
+            return
+        del self._in_flight[request]
+        if isinstance(answer, SessionExpired):
+            request.fail(answer)
+            self._lose_session()
+            return
+        if isinstance(answer, ConnectionLoss) and request.is_read:
+            self._again.append(request)
+        elif isinstance(answer, Exception):
+            request.fail(answer)
+        else:
+            request.finish(answer)
+        self._pump()
+
+    def _check_session(self) -> None:
+        if not self._session:
+            raise SessionExpiredError("the session is over, or was not yet opened")
+
+    # ---------------------------------------------------------------------------- reads
+
+    async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
+        """A node's data."""
+
+        def arrive(answer: Any) -> tuple[bytes | None, Stat]:
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return _node_of(answer)
+
+        return await self._read(path, GetData, watch, arrive)
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        """Whether a node is there."""
+
+        def arrive(answer: Any) -> Stat | None:
+            if watch is not None:
+                self._watches.watch_data(path, watch)
+            return stat_of(answer) if answer is not None else None
+
+        return await self._read(path, Exists, watch, arrive)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """The names below a node."""
+
+        def arrive(answer: Any) -> list[str]:
+            if watch is not None:
+                self._watches.watch_children(path, watch)
+            return sorted(answer)
+
+        return await self._read(path, GetChildren, watch, arrive)
+
+    async def _read(
+        self, path: str, kind: Any, watch: Watcher | None, arrive: Callable[[Any], T]
+    ) -> T:
+        self._check_session()
+        check_path(path)
+        message = kind(self._whole(path), self._on_event if watch is not None else None)
+        result: T = await self._submit(_Request(message, path, arrive, is_read=True))
+        return result
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        """Many nodes: so many in each request, so many requests in flight."""
+        self._check_session()
+        for path in paths:
+            check_path(path)
+        starts = range(0, len(paths), _READS_PER_REQUEST)
+        slices = [paths[start : start + _READS_PER_REQUEST] for start in starts]
+        found = await asyncio.gather(*map(self._get_slice, slices))
+        return [node for nodes in found for node in nodes]
+
+    async def _get_slice(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+        if self._has_multi_read:
+            message = MultiRead([self._whole(path) for path in paths])
+            try:
+                answers = await self._submit(_Request(message, paths[0], list, is_read=True))
+            except StoreError as error:
+                if not isinstance(error.__cause__, UnimplementedError):
+                    raise
+                self._has_multi_read = False
+            else:
+                return [_found(path, answer) for path, answer in zip(paths, answers, strict=True)]
+        return await asyncio.gather(*map(self._get_if_there, paths))
+
+    async def _get_if_there(self, path: str) -> tuple[bytes | None, Stat] | None:
+        with suppress(NoNodeError):
+            return await self.get(path)
+        return None
+
+    def _whole(self, path: str) -> str:
+        return self._root + path if path != ROOT else self._root or ROOT
+
+    # --------------------------------------------------------------------------- writes
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Make a node."""
+        self._check_session()
+        operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
+        if make_parents:
+            return await self._make(operation, root=self._root)
+        made = await self._write(operation, root=self._root)
+        assert isinstance(made, str)
+        return made
+
+    async def _make(self, operation: Create, *, root: str) -> str:
+        """Make a node and whatever is missing above it."""
+        try:
+            made = await self._write(operation, root=root)
+        except NoNodeError:
+            with suppress(NodeExistsError):  # somebody else was faster
+                await self._make(Create(parent_of(operation.path)), root=root)
+            made = await self._write(operation, root=root)
+        assert isinstance(made, str)
+        return made
+
+    async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """Write a node's data."""
+        self._check_session()
+        stat = await self._write(SetData(path, data, version), root=self._root)
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node."""
+        self._check_session()
+        await self._write(Delete(path, version), root=self._root)
+
+    async def _write(self, operation: Operation, *, root: str) -> Result:
+        check_path(operation.path)
+        message = message_of(operation, root=root, is_secured=self._is_secured)
+        check_size(message, [operation], bytes_max=self._request_bytes_max)
+        arrive = partial(result_of, operation, root=root)
+        result: Result = await self._submit(_Request(message, operation, arrive))
+        return result
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """All or none."""
+        (outcome,) = await self.multi_many([operations])
+        if isinstance(outcome, MultiError):
+            raise outcome
+        return outcome
+
+    async def multi_many(
+        self, batches: Sequence[Sequence[Operation]]
+    ) -> list[list[Result] | MultiError]:
+        """Many multis, a transaction each."""
+        self._check_session()
+        outcomes = await asyncio.gather(*map(self._multi, batches), return_exceptions=True)
+        results: list[list[Result] | MultiError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, MultiError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    def _multi(self, operations: Sequence[Operation]) -> "asyncio.Future[Any]":
+        request = _Request(
+            multi_of(operations, root=self._root, is_secured=self._is_secured),
+            operations[0].path if operations else ROOT,
+            partial(results_of, operations, root=self._root),
+        )
+        if not operations:
+            request.finish([])
+            return request.done
+        for index, operation in enumerate(operations):
+            try:
+                check_path(operation.path)
+                if not index:
+                    check_size(request.message, operations, bytes_max=self._request_bytes_max)
+            except StoreError as error:
+                request.done.set_result(MultiError(index, error))
+                return request.done
+        return self._submit(request)
+
+
+class _Request:
+    """What waits to be sent, or for its answer."""
+
+    __slots__ = ("_arrive", "done", "is_read", "message", "subject")
+
+    def __init__(
+        self,
+        message: Any,
+        subject: Operation | str,
+        arrive: Callable[[Any], Any],
+        *,
+        is_read: bool = False,
+    ) -> None:
+        self.message = message
+        self.subject = subject
+        self.is_read = is_read
+        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._arrive = arrive  # takes the answer in, on the loop and in its turn
+
+    def finish(self, answer: Any) -> None:
+        result = self._arrive(answer)
+        if not self.done.done():  # else who asked was cancelled
+            self.done.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            failure = error_of(error, self.subject)
+            failure.__cause__ = error
+            self.done.set_exception(failure)
+
+
+class _Answer:
+    """Where kazoo's thread puts what became of a request, in the order in which it hears it."""
+
+    __slots__ = ("_answered", "_post", "_request")
+
+    def __init__(
+        self,
+        post: Callable[[Callable[[], object]], None],
+        answered: Callable[[_Request, Any], None],
+        request: _Request,
+    ) -> None:
+        self._post = post
+        self._answered = answered
+        self._request = request
+
+    def set(self, value: Any = None) -> None:
+        self._post(partial(self._answered, self._request, value))
+
+    def set_exception(self, error: Exception) -> None:
+        self._post(partial(self._answered, self._request, error))
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Kazoo's threads and sockets: one thread, no workers; TLS as its owner set it up."""
+
+    def __init__(self, *, connect_timeout_ms: int, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self.may_connect = True  # until the session is over: a new one is its owner's to begin
+        self.last_error: str | None = None
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._tls = tls
+
+    def start(self) -> None:
+        """No workers: never `running`, kazoo calls back where it is."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Tell of an event: here and now, in its place among the answers."""
+        callback.func(*callback.args)
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, **_: object
+    ) -> socket.socket:
+        """Reach a server, so soon that another can be tried before the session ends."""
+        if not self.may_connect:
+            raise ConnectionAbortedError("the session is over")
+        try:
+            connection = socket.create_connection(address, self._connect_timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                return _secured(connection, self._tls, hostname or address[0])
+        except OSError as error:
+            self.last_error = f"{hostname or address[0]}:{address[1]}: {error}"
+            raise
+        return connection
+
+    def select(self, readers: Any, writers: Any, others: Any, timeout: float | None) -> Any:
+        """Wait, but not for bytes that TLS has decrypted already."""
+        buffered = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
+        if not buffered:
+            return super().select(readers, writers, others, timeout)
+        ready = super().select(readers, writers, others, 0)
+        return [*buffered, *(r for r in ready[0] if r not in buffered)], ready[1], ready[2]
+
+
+def _secured(connection: socket.socket, tls: ssl.SSLContext, name: str) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(connection, server_hostname=name)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _settle(stopped: asyncio.Future[None]) -> None:
+    if not stopped.done():
+        stopped.set_result(None)
+
+
+def _node_of(answer: Any) -> tuple[bytes | None, Stat]:
+    data, stat = answer
+    return data, stat_of(stat)
+
+
+def _found(path: str, answer: Any) -> tuple[bytes | None, Stat] | None:
+    if isinstance(answer, NoNode):
+        return None
+    if isinstance(answer, Exception):
+        raise error_of(answer, path)
+    return _node_of(answer)
