@@ -1,10 +1,12 @@
 """The controller's orders: who gives them is checked here, what they say is carried out elsewhere.
 
 The own controller's orders come by a direct call (`Orders` is its port to this broker), those
-of another by the inter-broker listener; both pass the same gate.
+of another by the inter-broker listener; both pass the same gate. Orders in a version that does
+not name topics by id (`inter.broker.protocol.version` below 2.8) are UNSUPPORTED_VERSION.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from odradek.broker.apis.leader_and_isr import leader_and_isr
 from odradek.broker.apis.stop_replica import stop_replica
@@ -20,6 +22,19 @@ from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 AnyOrder = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+_FIRST_VERSION: Final[Mapping[type[AnyOrder], int]] = {
+    LeaderAndIsrRequest: 5,
+    StopReplicaRequest: 3,
+    UpdateMetadataRequest: 7,
+}
+
+
+class Asker(NamedTuple):
+    """Who sent an order over the network, in which version."""
+
+    session: Session
+    api_version: int
 
 
 class Orders:
@@ -43,10 +58,10 @@ class Orders:
         self.refused = 0
 
     async def leader_and_isr(
-        self, request: LeaderAndIsrRequest, session: Session | None = None
+        self, request: LeaderAndIsrRequest, asker: Asker | None = None
     ) -> LeaderAndIsrResponse:
         """Lead or follow."""
-        refusal = self._refusal(request, session)
+        refusal = self._refusal(request, asker)
         if refusal is not ErrorCode.NONE:
             return LeaderAndIsrResponse(error_code=refusal)
         # A topic's options come before its logs: they say how these are written.
@@ -60,19 +75,19 @@ class Orders:
         return await leader_and_isr(self._replicas, request)
 
     async def stop_replica(
-        self, request: StopReplicaRequest, session: Session | None = None
+        self, request: StopReplicaRequest, asker: Asker | None = None
     ) -> StopReplicaResponse:
         """Hold no longer."""
-        refusal = self._refusal(request, session)
+        refusal = self._refusal(request, asker)
         if refusal is not ErrorCode.NONE:
             return StopReplicaResponse(error_code=refusal)
         return await stop_replica(self._replicas, request)
 
     async def update_metadata(
-        self, request: UpdateMetadataRequest, session: Session | None = None
+        self, request: UpdateMetadataRequest, asker: Asker | None = None
     ) -> UpdateMetadataResponse:
         """Know."""
-        refusal = self._refusal(request, session)
+        refusal = self._refusal(request, asker)
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)
         response, gone = update_metadata(self._cache, request)
@@ -80,11 +95,14 @@ class Orders:
             self._gone(topic)
         return response
 
-    def _refusal(self, request: AnyOrder, session: Session | None) -> ErrorCode:
-        if session is not None and not session.authorize(
-            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-        ):
-            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    def _refusal(self, request: AnyOrder, asker: Asker | None) -> ErrorCode:
+        if asker is not None:
+            if not asker.session.authorize(
+                AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+            ):
+                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            if asker.api_version < _FIRST_VERSION[type(request)]:
+                return ErrorCode.UNSUPPORTED_VERSION
         refusal = refuse_request(
             controller_epoch=request.controller_epoch,
             newest_controller_epoch=self.controller_epoch,

@@ -92,10 +92,15 @@ class Purgatory:
             self._timer = None
 
     def _look_at_woken(self) -> None:
-        woken, self._woken = self._woken, []
-        for waiting in woken:
-            if not waiting.done:
-                waiting.look_again()
+        woken, self._woken = self._woken[::-1], []
+        try:
+            while woken:
+                waiting = woken.pop()
+                if not waiting.done:
+                    waiting.look_again()
+        finally:  # one that fails must not take the others along
+            for waiting in reversed(woken):
+                self.wake(waiting)
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -107,12 +112,14 @@ class Purgatory:
     def _tick(self) -> None:
         self._timer = None
         now_ms = self._now_ms() + _TICK_MS // 2
-        while self._heap and (self._heap[0][2].done or self._heap[0][0] <= now_ms):
-            _, _, waiting = heappop(self._heap)
-            waiting.queued = False
-            if waiting.done:
-                self._finished -= 1
-            else:
-                waiting.expire()
-        if self._heap and self._timer is None:
-            self._arm(self._heap[0][0])
+        try:
+            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= now_ms):
+                _, _, waiting = heappop(self._heap)
+                waiting.queued = False
+                if waiting.done:
+                    self._finished -= 1
+                else:
+                    waiting.expire()
+        finally:  # one that fails must not take the others along
+            if self._heap and self._timer is None:
+                self._arm(self._heap[0][0])

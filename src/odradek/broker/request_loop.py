@@ -113,7 +113,13 @@ class RequestLoop:
                 self._unsupported_version(connection, header)
                 return
             connection.session.client_id = header.client_id
-            handler(connection, header, position, frame)
+            try:
+                handler(connection, header, position, frame)
+            except MalformedRequestError:
+                raise
+            except Exception as error:  # one request must not end the broker
+                self._count_failure(header, error)
+                connection.close()
             return
         route = self._routes.get(header.api_key)
         if route is None:
@@ -214,13 +220,11 @@ class RequestLoop:
     ) -> None:
         """Answer an error that no handler foresaw, where the API has a place for it."""
         header = request.header
-        name = APIS[header.api_key].name
         code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if not isinstance(error, ApiError):
-            self._metrics.failed += 1
-            log.error("%s version %d failed", name, header.api_version, exc_info=error)
+            self._count_failure(header, error)
         message: Any = response_class(header.api_key)()
-        if not hasattr(message, "error_code"):
+        if not _can_say_error(message, header.api_version):
             # The answer has no room for an error of the whole request: as Kafka does where it
             # cannot answer, hang up; the client asks again.
             place.fill([])
@@ -241,6 +245,11 @@ class RequestLoop:
             ]
         )
 
+    def _count_failure(self, header: RequestHeader, error: Exception) -> None:
+        self._metrics.failed += 1
+        name = APIS[header.api_key].name
+        log.error("%s version %d failed", name, header.api_version, exc_info=error)
+
     @staticmethod
     def _say_slow(connection: Connection, header: RequestHeader, took_ms: int) -> None:
         log.warning(
@@ -252,6 +261,11 @@ class RequestLoop:
             header.client_id,
             took_ms,
         )
+
+
+def _can_say_error(message: Message, api_version: int) -> bool:
+    fields = message.SCHEMA.fields
+    return any(field.name == "error_code" and api_version in field.versions for field in fields)
 
 
 def _framed(header: bytes, body: bytes) -> bytes:

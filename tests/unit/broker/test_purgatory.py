@@ -83,3 +83,29 @@ def test_when_the_broker_stops_everybody_gets_an_answer():
         return log
 
     assert run(scenario()) == [("a", "expired", 0), ("b", "expired", 0)]
+
+
+class Broken(Wait):
+    def _answer(self, why):
+        self.done = True
+        raise RuntimeError(why)
+
+
+def test_one_that_fails_does_not_take_the_others_along():
+    async def scenario():
+        waiting, log, failures = purgatory(), [], []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(str(context["exception"])))
+        woken = [kind(waiting, log, "woken") for kind in (Wait, Broken, Wait)]
+        for wait in woken:
+            waiting.wait(wait, 9_000)
+            waiting.wake(wait)
+        for kind, timeout_ms in ((Broken, 100), (Wait, 100), (Wait, 200)):
+            waiting.wait(kind(waiting, log, "timed"), timeout_ms)
+        await asyncio.sleep(1)
+        return [why for _, why, _ in log], failures
+
+    assert run(scenario()) == (
+        ["woken", "woken", "expired", "expired"],
+        ["woken", "expired"],
+    )

@@ -22,7 +22,8 @@ from odradek.broker.apis.incremental_alter_configs import incremental_alter_conf
 from odradek.broker.apis.init_producer_id import init_producer_id
 from odradek.broker.apis.list_offsets import list_offsets
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
-from odradek.broker.request_loop import RawRoute, Route
+from odradek.broker.orders import Asker
+from odradek.broker.request_loop import RawRoute, Request, Route
 from odradek.wire.api_keys import APIS, ApiKey
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             lambda r: alter_replica_log_dirs(broker.log_dir_moves, r.session, r.body)
         ),
         # From the controller and other brokers.
-        ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, r.session)),
-        ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, r.session)),
-        ApiKey.UPDATE_METADATA: Route(lambda r: broker.orders.update_metadata(r.body, r.session)),
+        ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, _asker(r))),
+        ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, _asker(r))),
+        ApiKey.UPDATE_METADATA: Route(lambda r: broker.orders.update_metadata(r.body, _asker(r))),
     }
     served += [
         ServedRange(int(key), *APIS[key].served)
@@ -96,3 +97,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         if not APIS[key].inter_broker
     ]
     return table
+
+
+def _asker(request: Request) -> Asker:
+    return Asker(request.session, request.header.api_version)

@@ -1,0 +1,167 @@
+"""What the table serves: every API has a file, every version is answered, nothing else is."""
+
+import pathlib
+
+import pytest
+from tests.unit.broker.every_api import EXAMPLES, error_codes
+from tests.unit.broker.live import play, produce, produced
+
+import odradek.broker.apis
+from odradek.model.errors import ErrorCode
+from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+
+# Decoded to be refused: message formats 0 and 1, and orders that do not know topic ids.
+REFUSED = {
+    *((ApiKey.PRODUCE, version) for version in range(3)),
+    *((ApiKey.LEADER_AND_ISR, version) for version in range(5)),
+    *((ApiKey.STOP_REPLICA, version) for version in range(3)),
+    *((ApiKey.UPDATE_METADATA, version) for version in range(7)),
+}
+
+
+every_example = pytest.mark.parametrize("example", EXAMPLES, ids=str)
+
+
+def versions(key):
+    served = APIS[key].served
+    return range(served.first, served.last + 1)
+
+
+def keys(live):
+    requests = live.broker.requests
+    return requests._routes.keys() | requests._raw.keys()
+
+
+async def prepared(live):
+    await live.topic("t", 2)
+    for _ in range(3):
+        live.append(b"a")
+    return live.peer()
+
+
+def test_every_file_of_the_folder_is_in_the_table_and_the_other_way_round():
+    (folder,) = odradek.broker.apis.__path__
+    files = {path.stem for path in pathlib.Path(folder).glob("*.py")} - {"__init__", "table"}
+
+    async def story(live):
+        served = {ApiKey(key).name.lower() for key in keys(live)}
+        assert served == files
+
+    play(story)
+
+
+def test_there_is_an_example_of_every_api():
+    async def story(live):
+        assert {int(example.api) for example in EXAMPLES} == keys(live)
+
+    play(story)
+
+
+def test_what_is_advertised_is_what_is_served_to_clients():
+    async def story(live):
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        response = await live.peer().ask(request)
+        advertised = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+
+        assert advertised == {
+            key: tuple(APIS[key].served) for key in keys(live) if not APIS[key].inter_broker
+        }
+
+    play(story)
+
+
+@every_example
+def test_every_version_is_answered(example):
+    for version in versions(example.api):
+        play(answered(example, version))
+
+
+def answered(example, version):
+    async def story(live):
+        peer = await prepared(live)
+        response = await peer.ask(example.request(live, version), version)
+        refused = (example.api, version) in REFUSED
+        expected = ErrorCode.UNSUPPORTED_VERSION if refused else example.allowed
+
+        assert error_codes(response) == {expected}, version
+        assert not peer.closed
+
+    return story
+
+
+def fail(*_):
+    raise RuntimeError("nobody thought of this")
+
+
+@every_example
+def test_what_no_handler_foresaw_is_told_or_ends_the_connection_and_no_more(example):
+    async def story(live):
+        requests = live.broker.requests
+        await prepared(live)
+        asked = [(example.request(live, version), version) for version in versions(example.api)]
+        raw, route = requests._raw.get(example.api), requests._routes.get(example.api)
+        if raw is not None:
+            requests._raw[example.api] = fail
+        else:
+            requests._routes[example.api] = route._replace(handle=fail)
+        for request, version in asked:
+            peer = live.peer()
+            answer = peer.send(request, version)
+            if not peer.closed:
+                assert answer.result().error_code == ErrorCode.UNKNOWN_SERVER_ERROR, version
+        assert live.broker.metrics.requests.failed == len(asked)
+
+        if raw is None:
+            assert produced(await live.peer().ask(produce(live.batch(b"a")))) == {("t", 0): 3}
+
+    play(story)
+
+
+@pytest.mark.parametrize("key", [*sorted(set(APIS) - {int(e.api) for e in EXAMPLES}), 99, -1])
+def test_an_api_that_is_not_served_ends_the_connection(key):
+    async def story(live):
+        peer = live.peer()
+        peer.send_frame(key.to_bytes(2, "big", signed=True) + bytes(8))
+
+        assert peer.closed
+        assert live.broker.metrics.requests.malformed == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("key", sorted({int(e.api) for e in EXAMPLES} - {ApiKey.API_VERSIONS}))
+def test_a_version_that_is_not_served_ends_the_connection(key):
+    async def story(live):
+        served = APIS[key].served
+        for version in {served.first - 1, served.last + 1, 32_767} - {-1}:
+            peer = live.peer()
+            header = bytearray(encode_request_header(key, served.last, 1, "x"))
+            header[2:4] = version.to_bytes(2, "big")
+            peer.send_frame(bytes(header) + bytes(20))
+            assert peer.closed
+
+    play(story)
+
+
+def test_brokers_apis_are_served_on_the_inter_broker_listener_only():
+    async def story(live):
+        await prepared(live)
+        for example in EXAMPLES:
+            if not APIS[example.api].inter_broker:
+                continue
+            version = APIS[example.api].served.last
+            outside = live.peer(9093)
+            outside.send(example.request(live, version), version)
+            assert outside.closed
+            inside = live.peer(9092)
+            response = await inside.ask(example.request(live, version), version)
+            assert error_codes(response) == {ErrorCode.NONE}
+
+    play(
+        story,
+        listeners="INSIDE://b0:9092,OUTSIDE://b0:9093",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        inter_broker_listener_name="INSIDE",
+    )

@@ -1,0 +1,368 @@
+"""An example of every API in every version: what it asks, who may, and how all others are refused.
+
+The rows follow Apache Kafka 3.9. A request is for topic `t` of two partitions, unless it makes one.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.unit.broker.live import LOG_DIRS, fetch, produce
+
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages import (
+    alter_configs,
+    alter_replica_log_dirs,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    leader_and_isr,
+    list_offsets,
+    offset_for_leader_epoch,
+    stop_replica,
+    update_metadata,
+)
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.fetch import ReplicaState
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+
+Acl = tuple[AclOperation, ResourceType, str]
+
+
+class Example(NamedTuple):
+    """One request, the rights it needs, and the answers with none of them and with just these."""
+
+    name: str
+    api: ApiKey
+    request: Callable  # of the Live and the version
+    acls: tuple[Acl, ...] = ()
+    refusal: ErrorCode = ErrorCode.NONE
+    allowed: ErrorCode = ErrorCode.NONE
+
+    def __str__(self):
+        return self.name
+
+
+def on_topic(operation, name="t"):
+    return (operation, ResourceType.TOPIC, name)
+
+
+def on_cluster(operation):
+    return (operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+# ----------------------------------------------------------------------------- requests
+
+
+def _produce(live, version):
+    return produce(live.batch(b"a") if version >= 3 else b"")
+
+
+def _produce_in_transaction(live, version):
+    batch = live.batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    if version < 3:
+        return produce(b"")
+    return produce(batch, transactional_id="x")
+
+
+def _fetch(live, version):
+    topic = live.partition("t").topic_id if version >= 13 else "t"
+    return fetch({(topic, 0): 0}, max_wait_ms=0)
+
+
+def _fetch_as_follower(live, version):
+    request = _fetch(live, version)
+    if version >= 15:
+        request.replica_state = ReplicaState(replica_id=1, replica_epoch=1)
+    else:
+        request.replica_id = 1
+    return request
+
+
+def _list_offsets(live, version):
+    partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = list_offsets.ListOffsetsTopic(name="t", partitions=[partition])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def _offset_for_leader_epoch(live, version):
+    partition = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=[partition])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _delete_records(live, version):
+    partition = delete_records.DeleteRecordsPartition(partition_index=0, offset=1)
+    topic = delete_records.DeleteRecordsTopic(name="t", partitions=[partition])
+    return delete_records.DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+
+
+def _init_producer_id(live, version):
+    return InitProducerIdRequest(transactional_id=None)
+
+
+def _init_producer_id_of_a_transaction(live, version):
+    return InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+
+
+def _api_versions(live, version):
+    if version < 3:
+        return ApiVersionsRequest()
+    return ApiVersionsRequest(client_software_name="a", client_software_version="1")
+
+
+def _metadata(live, version):
+    return MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+
+
+def _metadata_of_a_topic_to_make(live, version):
+    return MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+
+
+def _describe_cluster(live, version):
+    return DescribeClusterRequest()
+
+
+def _find_coordinator(key_type):
+    def find(live, version):
+        if version >= 4:
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
+        return FindCoordinatorRequest(key="x", key_type=key_type if version >= 1 else 0)
+
+    return find
+
+
+def _create_topics(live, version):
+    topic = create_topics.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    return create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=5000)
+
+
+def _delete_topics(live, version):
+    if version < 6:
+        return delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+    states = [delete_topics.DeleteTopicState(name="t")]
+    return delete_topics.DeleteTopicsRequest(topics=states, timeout_ms=5000)
+
+
+def _create_partitions(live, version):
+    topic = create_partitions.CreatePartitionsTopic(name="t", count=3, assignments=None)
+    return create_partitions.CreatePartitionsRequest(topics=[topic], timeout_ms=5000)
+
+
+def _describe_configs(resource_type, name):
+    def describe(live, version):
+        resource = describe_configs.DescribeConfigsResource(
+            resource_type=resource_type, resource_name=name, configuration_keys=None
+        )
+        return describe_configs.DescribeConfigsRequest(resources=[resource])
+
+    return describe
+
+
+def _alter_configs(resource_type, name, option):
+    def alter(live, version):
+        config = alter_configs.AlterableConfig(name=option, value="1000000")
+        resource = alter_configs.AlterConfigsResource(
+            resource_type=resource_type, resource_name=name, configs=[config]
+        )
+        return alter_configs.AlterConfigsRequest(resources=[resource])
+
+    return alter
+
+
+def _incremental_alter_configs(resource_type, name, option, value="1000000"):
+    def alter(live, version):
+        config = incremental_alter_configs.AlterableConfig(name=option, value=value)
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=resource_type, resource_name=name, configs=[config]
+        )
+        return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+
+    return alter
+
+
+def _describe_log_dirs(live, version):
+    return describe_log_dirs.DescribeLogDirsRequest(topics=None)
+
+
+def _alter_replica_log_dirs(live, version):
+    there = live.broker.logs.directory_of(live.log("t"))
+    (elsewhere,) = set(LOG_DIRS) - {there}
+    topic = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
+    wanted = alter_replica_log_dirs.AlterReplicaLogDir(path=elsewhere, topics=[topic])
+    return alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[wanted])
+
+
+def _from_controller(live):
+    orders = live.broker.orders
+    return {"controller_id": 0, "controller_epoch": orders.controller_epoch + 1}
+
+
+def _leader_and_isr(live, version):
+    state = leader_and_isr.LeaderAndIsrPartitionState(
+        partition_index=0, leader=0, leader_epoch=9, isr=[0], replicas=[0], controller_epoch=1
+    )
+    if version < 2:
+        state.topic_name = "t"
+        return leader_and_isr.LeaderAndIsrRequest(
+            ungrouped_partition_states=[state], **_from_controller(live)
+        )
+    topic = leader_and_isr.LeaderAndIsrTopicState(
+        topic_name="t", topic_id=live.partition("t").topic_id, partition_states=[state]
+    )
+    return leader_and_isr.LeaderAndIsrRequest(topic_states=[topic], **_from_controller(live))
+
+
+def _stop_replica(live, version):
+    if version == 0:
+        part = stop_replica.StopReplicaPartitionV0(topic_name="t", partition_index=0)
+        return stop_replica.StopReplicaRequest(
+            ungrouped_partitions=[part], delete_partitions=True, **_from_controller(live)
+        )
+    if version < 3:
+        named = stop_replica.StopReplicaTopicV1(name="t", partition_indexes=[0])
+        return stop_replica.StopReplicaRequest(
+            topics=[named], delete_partitions=True, **_from_controller(live)
+        )
+    state = stop_replica.StopReplicaPartitionState(
+        partition_index=0, leader_epoch=9, delete_partition=True
+    )
+    topic = stop_replica.StopReplicaTopicState(topic_name="t", partition_states=[state])
+    return stop_replica.StopReplicaRequest(topic_states=[topic], **_from_controller(live))
+
+
+def _update_metadata(live, version):
+    state = update_metadata.UpdateMetadataPartitionState(
+        partition_index=0, leader=0, leader_epoch=9, isr=[0], replicas=[0]
+    )
+    point = update_metadata.UpdateMetadataEndpoint(host="b0", port=9092, listener="PLAINTEXT")
+    if version == 0:
+        broker = update_metadata.UpdateMetadataBroker(id=0, v0_host="b0", v0_port=9092)
+    else:
+        broker = update_metadata.UpdateMetadataBroker(id=0, endpoints=[point])
+    if version < 5:
+        state.topic_name = "new"
+        return update_metadata.UpdateMetadataRequest(
+            ungrouped_partition_states=[state], live_brokers=[broker], **_from_controller(live)
+        )
+    topic = update_metadata.UpdateMetadataTopicState(
+        topic_name="new", topic_id=b"n" * 16, partition_states=[state]
+    )
+    return update_metadata.UpdateMetadataRequest(
+        topic_states=[topic], live_brokers=[broker], **_from_controller(live)
+    )
+
+
+# --------------------------------------------------------------------------------- rows
+
+_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_OP = AclOperation
+_RES = ResourceType
+
+# fmt: off
+EXAMPLES = (
+    Example("Produce", ApiKey.PRODUCE, _produce, (on_topic(_OP.WRITE),), _TOPIC),
+    Example("Produce in a transaction", ApiKey.PRODUCE, _produce_in_transaction,
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION),
+    Example("Fetch", ApiKey.FETCH, _fetch, (on_topic(_OP.READ),), _TOPIC),
+    Example("Fetch of a follower", ApiKey.FETCH, _fetch_as_follower,
+            (on_cluster(_OP.CLUSTER_ACTION),), _TOPIC),
+    Example("ListOffsets", ApiKey.LIST_OFFSETS, _list_offsets, (on_topic(_OP.DESCRIBE),), _TOPIC),
+    Example("OffsetForLeaderEpoch", ApiKey.OFFSET_FOR_LEADER_EPOCH, _offset_for_leader_epoch,
+            (on_topic(_OP.DESCRIBE),), _TOPIC),
+    Example("OffsetForLeaderEpoch of a broker", ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            _offset_for_leader_epoch, (on_cluster(_OP.CLUSTER_ACTION),), _TOPIC),
+    Example("DeleteRecords", ApiKey.DELETE_RECORDS, _delete_records,
+            (on_topic(_OP.DELETE),), _TOPIC),
+    Example("InitProducerId", ApiKey.INIT_PRODUCER_ID, _init_producer_id,
+            (on_cluster(_OP.IDEMPOTENT_WRITE),), _CLUSTER),
+    Example("InitProducerId of who may write something", ApiKey.INIT_PRODUCER_ID,
+            _init_producer_id, (on_topic(_OP.WRITE),), _CLUSTER),
+    Example("InitProducerId of a transaction", ApiKey.INIT_PRODUCER_ID,
+            _init_producer_id_of_a_transaction, ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"),),
+            _TRANSACTION, ErrorCode.NOT_COORDINATOR),
+    Example("ApiVersions", ApiKey.API_VERSIONS, _api_versions),
+    Example("Metadata", ApiKey.METADATA, _metadata, (on_topic(_OP.DESCRIBE),), _TOPIC),
+    Example("Metadata that makes a topic", ApiKey.METADATA, _metadata_of_a_topic_to_make,
+            (on_topic(_OP.DESCRIBE, "new"), on_topic(_OP.CREATE, "new")), _TOPIC,
+            ErrorCode.LEADER_NOT_AVAILABLE),
+    Example("Metadata that makes any topic", ApiKey.METADATA, _metadata_of_a_topic_to_make,
+            (on_topic(_OP.DESCRIBE, "new"), on_cluster(_OP.CREATE)), _TOPIC,
+            ErrorCode.LEADER_NOT_AVAILABLE),
+    Example("DescribeCluster", ApiKey.DESCRIBE_CLUSTER, _describe_cluster),
+    Example("FindCoordinator of a group", ApiKey.FIND_COORDINATOR, _find_coordinator(0),
+            ((_OP.DESCRIBE, _RES.GROUP, "x"),), _GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    Example("FindCoordinator of a transaction", ApiKey.FIND_COORDINATOR, _find_coordinator(1),
+            ((_OP.DESCRIBE, _RES.TRANSACTIONAL_ID, "x"),), _TRANSACTION,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    Example("CreateTopics", ApiKey.CREATE_TOPICS, _create_topics,
+            (on_topic(_OP.CREATE, "new"),), _TOPIC),
+    Example("CreateTopics by the cluster's right", ApiKey.CREATE_TOPICS, _create_topics,
+            (on_cluster(_OP.CREATE),), _TOPIC),
+    Example("DeleteTopics", ApiKey.DELETE_TOPICS, _delete_topics, (on_topic(_OP.DELETE),), _TOPIC),
+    Example("CreatePartitions", ApiKey.CREATE_PARTITIONS, _create_partitions,
+            (on_topic(_OP.ALTER),), _TOPIC),
+    Example("DescribeConfigs of a topic", ApiKey.DESCRIBE_CONFIGS, _describe_configs(TOPIC, "t"),
+            (on_topic(_OP.DESCRIBE_CONFIGS),), _TOPIC),
+    Example("DescribeConfigs of a broker", ApiKey.DESCRIBE_CONFIGS, _describe_configs(BROKER, "0"),
+            (on_cluster(_OP.DESCRIBE_CONFIGS),), _CLUSTER),
+    Example("DescribeConfigs of loggers", ApiKey.DESCRIBE_CONFIGS,
+            _describe_configs(BROKER_LOGGER, "0"), (on_cluster(_OP.DESCRIBE_CONFIGS),), _CLUSTER),
+    Example("AlterConfigs of a topic", ApiKey.ALTER_CONFIGS,
+            _alter_configs(TOPIC, "t", "retention.ms"), (on_topic(_OP.ALTER_CONFIGS),), _TOPIC),
+    Example("AlterConfigs of a broker", ApiKey.ALTER_CONFIGS,
+            _alter_configs(BROKER, "", "log.retention.ms"),
+            (on_cluster(_OP.ALTER_CONFIGS),), _CLUSTER),
+    Example("IncrementalAlterConfigs of a topic", ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            _incremental_alter_configs(TOPIC, "t", "retention.ms"),
+            (on_topic(_OP.ALTER_CONFIGS),), _TOPIC),
+    Example("IncrementalAlterConfigs of a broker", ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            _incremental_alter_configs(BROKER, "0", "log.retention.ms"),
+            (on_cluster(_OP.ALTER_CONFIGS),), _CLUSTER),
+    Example("IncrementalAlterConfigs of loggers", ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            _incremental_alter_configs(BROKER_LOGGER, "0", "root", "WARN"),
+            (on_cluster(_OP.ALTER_CONFIGS),), _CLUSTER),
+    Example("DescribeLogDirs", ApiKey.DESCRIBE_LOG_DIRS, _describe_log_dirs,
+            (on_cluster(_OP.DESCRIBE),), _CLUSTER),
+    Example("AlterReplicaLogDirs", ApiKey.ALTER_REPLICA_LOG_DIRS, _alter_replica_log_dirs,
+            (on_cluster(_OP.ALTER),), _CLUSTER),
+    Example("LeaderAndIsr", ApiKey.LEADER_AND_ISR, _leader_and_isr,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("StopReplica", ApiKey.STOP_REPLICA, _stop_replica,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("UpdateMetadata", ApiKey.UPDATE_METADATA, _update_metadata,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+)
+# fmt: on
+
+
+def error_codes(message) -> set[ErrorCode]:
+    """Every error code in a response, at any depth; NONE is in it if nothing else is."""
+    found = set(_errors(message))
+    return found - {ErrorCode.NONE} or {ErrorCode.NONE}
+
+
+def _errors(part):
+    if isinstance(part, list):
+        for item in part:
+            yield from _errors(item)
+    elif hasattr(part, "SCHEMA"):
+        for field in part.SCHEMA.fields:
+            value = getattr(part, field.name)
+            if field.name == "error_code":
+                yield ErrorCode(value)
+            else:
+                yield from _errors(value)
