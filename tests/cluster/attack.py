@@ -19,10 +19,10 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from brokers import BrokerProcess
 from frames import PARTITIONS, TOPICS, Frame, Frames
@@ -44,6 +44,7 @@ WITNESS_PAUSE_S = 0.005
 REPAIR_FRAMES = 5_000  # after so many the topics are made again that were deleted
 RECENT = 12  # frames of each connection that are kept, to tell what led to a failure
 KEPT, WITNESSED = "kept", "witnessed"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -359,35 +360,41 @@ class Witness:
         return seen
 
 
-def bear_witness(port: int, topic: str) -> dict[str, float]:
+def bear_witness(port: int, topic: str) -> dict[str, Any]:
     """Write and read until the input ends. Returns counts and latencies."""
-    took_ms: list[float] = []
+    took: list[tuple[float, float]] = []  # ms, and when it began: for who reads the broker's log
     written: list[tuple[int, bytes]] = []
+
+    def timed(request: Callable[[], T]) -> T:
+        wall_s, begun_s = time.time(), time.perf_counter()
+        answer = request()
+        took.append(((time.perf_counter() - begun_s) * 1000, wall_s))
+        return answer
+
     with Peer(port) as peer:
-        if topic not in existing_topics(peer):
-            peer.create_topic(topic, retention_ms=-1)
+        peer.create_topic(topic, exists_ok=True, retention_ms=-1)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while not select.select([sys.stdin], [], [], WITNESS_PAUSE_S)[0]:
-            batch = build_batch([Record(b"key", b"record %d " % len(took_ms) * 10, timestamp=1)])
-            begun_s = time.perf_counter()
-            answer = peer.produce(topic, 0, batch)
+            batch = build_batch([Record(b"key", b"record %d " % len(took) * 10)])
+            answer = timed(lambda batch=batch: peer.produce(topic, 0, batch))
             assert answer.error_code == 0, answer
-            took_ms.append((time.perf_counter() - begun_s) * 1000)
-            begun_s = time.perf_counter()
-            part = peer.fetch(topic, 0, answer.base_offset)
-            took_ms.append((time.perf_counter() - begun_s) * 1000)
+            part = timed(lambda offset=answer.base_offset: peer.fetch(topic, 0, offset))
             assert as_stored(bytes(part.records)) == as_stored(batch), (answer, part)
             written.append((answer.base_offset, as_stored(batch)))
         first = written[0][0]
         there = peer.read(topic, 0, first, peer.offset(topic, 0))
         assert [(offset, as_stored(batch)) for offset, batch in there] == written
-    took_ms.sort()
+    took.sort()
     return {
-        "requests": len(took_ms),
-        "p50_ms": took_ms[len(took_ms) // 2],
-        "p99_ms": took_ms[len(took_ms) * 99 // 100],
-        "max_ms": took_ms[-1],
+        "requests": len(took),
+        "p50_ms": took[len(took) // 2][0],
+        "p99_ms": took[len(took) * 99 // 100][0],
+        "max_ms": took[-1][0],
+        "worst": [
+            f"{time.strftime('%H:%M:%S', time.localtime(wall_s))} {ms:.0f} ms"
+            for ms, wall_s in took[:-6:-1]
+        ],
     }
 
 
