@@ -9,7 +9,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Authorizer(Protocol):
-    """Who may do what."""
+    """Who may do what. `version` changes when answers given before may not hold any more."""
+
+    version: int
 
     def authorize(
         self, session: "Session", operation: AclOperation, resource_type: ResourceType, name: str
@@ -20,11 +22,16 @@ class Authorizer(Protocol):
 class AllowAll:
     """The authorizer of a broker without `authorizer.class.name`, as in Kafka."""
 
+    version = 0
+
     def authorize(
-        self, session: "Session", operation: AclOperation, resource_type: ResourceType, name: str
+        self,
+        session: "Session",  # noqa: ARG002 - nothing of it matters here
+        operation: AclOperation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+        name: str,  # noqa: ARG002
     ) -> bool:
         """Yes."""
-        del session, operation, resource_type, name
         return True
 
 

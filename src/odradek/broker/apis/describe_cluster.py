@@ -6,10 +6,9 @@ Versions:
 
 from typing import Final
 
-from odradek.broker.apis.metadata import NOT_ASKED_FOR, authorized_operations
+from odradek.broker.apis.metadata import NOT_ASKED_FOR, cluster_operations
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import Session
-from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -38,9 +37,7 @@ def describe_cluster(
         )
     operations = NOT_ASKED_FOR
     if request.include_cluster_authorized_operations:
-        operations = 0
-        if session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            operations = authorized_operations(session, ResourceType.CLUSTER, CLUSTER_NAME)
+        operations = cluster_operations(session)
     return DescribeClusterResponse(
         cluster_id=cluster_id,
         controller_id=cache.controller_id,

@@ -17,7 +17,8 @@ Versions:
     v9  flexible    v10 topic ids    v12 topics may be asked for by id
 
 The same question of the same principal in the same version on the same listener has the same
-answer until the metadata changes, so the encoded answer is kept until then (`MetadataApi`).
+answer until the metadata (or an ACL) changes, so the encoded answer is kept until then
+(`MetadataApi`).
 Answers with thousands of partitions are put together in slices.
 """
 
@@ -85,7 +86,7 @@ class MetadataApi:
         self._cluster_id = cluster_id
         self._maker = maker
         self._answers: dict[_Key, Encoded] = {}
-        self._answers_version = -1
+        self._answers_version = (-1, -1)
         self._answers_bytes = 0
 
     def handle(
@@ -93,10 +94,11 @@ class MetadataApi:
     ) -> Encoded | Message | Awaitable[Message]:
         """Answer at once, from what was encoded before or anew; a large answer takes turns."""
         key = _key(session, request, api_version)
-        if self._answers_version != self._cache.version:
+        version = self._version(session)
+        if self._answers_version != version:
             self._answers.clear()
             self._answers_bytes = 0
-            self._answers_version = self._cache.version
+            self._answers_version = version
         known = self._answers.get(key)
         if known is not None:
             return known
@@ -115,7 +117,7 @@ class MetadataApi:
     async def _in_slices(
         self, session: Session, request: MetadataRequest, api_version: int, key: _Key
     ) -> Message:
-        version = self._cache.version
+        version = self._version(session)
         response = _head(self._cache, session, request, self._cluster_id())
         partitions = 0
         for name, topic in list(self._cache.topics.items()):
@@ -126,9 +128,13 @@ class MetadataApi:
             if partitions >= SLICE:
                 partitions = 0
                 await asyncio.sleep(0)
-        if version == self._cache.version:
+        if version == self._version(session) == self._answers_version:
             self._keep(key, response, api_version)
         return response
+
+    def _version(self, session: Session) -> tuple[int, int]:
+        """An answer that was kept holds as long as this does: the metadata, and who may see it."""
+        return self._cache.version, session.authorizer.version
 
     def _keep(
         self, key: _Key, response: MetadataResponse, api_version: int
@@ -181,12 +187,8 @@ def _head(
         ],
         cluster_authorized_operations=NOT_ASKED_FOR,
     )
-    if request.include_cluster_authorized_operations and session.authorize(
-        AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
-    ):
-        response.cluster_authorized_operations = authorized_operations(
-            session, ResourceType.CLUSTER, CLUSTER_NAME
-        )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_operations(session)
     return response
 
 
@@ -328,6 +330,13 @@ def _partition(
         isr_nodes=list(known.isr),
         offline_replicas=[r for r in known.replicas if r in known.offline or r not in live],
     )
+
+
+def cluster_operations(session: Session) -> int:
+    """The operations on the cluster that this peer may do, for those who may describe it."""
+    if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def authorized_operations(session: Session, resource_type: ResourceType, name: str) -> int:

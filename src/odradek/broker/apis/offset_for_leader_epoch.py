@@ -8,6 +8,7 @@ Behaviour:
     * It is older: the largest known epoch not above it, and where that one ended (KIP-279).
     * It is older than all we know: itself, ending where our oldest epoch begins.
     * It is newer than ours: epoch -1, offset -1.
+    * Cluster ClusterAction, or Topic Describe for each; else TOPIC_AUTHORIZATION_FAILED.
 
 Versions:
     v2  `current_leader_epoch`: the asker is fenced if it believes in another leader
@@ -17,7 +18,7 @@ Versions:
 
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -33,8 +34,11 @@ def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Answer every partition on its own."""
     response = OffsetForLeaderEpochResponse()
+    is_broker = session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in request.topics:
-        allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        allowed = is_broker or session.authorize(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic
+        )
         answers = [
             _answer(replicas, topic.topic, asked)
             if allowed

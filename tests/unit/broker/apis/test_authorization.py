@@ -1,0 +1,224 @@
+"""Who may do nothing changes nothing and learns nothing; who may do just this does it."""
+
+import asyncio
+import itertools
+
+import pytest
+from tests.unit.broker.every_api import EXAMPLES, error_codes
+from tests.unit.broker.live import Live, play
+
+from odradek.broker.apis.metadata import authorized_operations
+from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.api_keys import APIS
+from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+NOT_ASKED_FOR = -(2**31)
+CHECKED = [example for example in EXAMPLES if example.acls]
+
+
+class Only:
+    """Allows just this, and keeps what it was asked."""
+
+    versions = itertools.count(1)
+
+    def __init__(self, *acls):
+        self.version = next(self.versions)
+        self.acls = set(acls)
+        self.asked = []
+
+    def authorize(self, session, operation, resource_type, name):
+        self.asked.append((operation, resource_type, name))
+        return (operation, resource_type, name) in self.acls
+
+
+async def prepared(live, *acls) -> Only:
+    await live.topic("t", 2)
+    for _ in range(3):
+        live.append(b"a")
+    await asyncio.sleep(1)
+    authorizer = live.broker.requests._authorizer = Only(*acls)
+    return authorizer
+
+
+def state_of(live: Live):
+    """All that a request may change."""
+    broker = live.broker
+    return {
+        "store": {path: (n.data, n.version) for path, n in live.tree._nodes.items()},
+        "logs": {
+            log.partition: (log.leo, log.log_start_offset, log.high_watermark, log.directory)
+            for log in broker.logs
+        },
+        "futures": broker.logs.futures,
+        "epochs": [(p.topic_partition, p.leader_epoch, p.error) for p in broker.replicas],
+        "metadata": (broker.metadata.version, list(broker.metadata.topics)),
+        "controller epoch": broker.orders.controller_epoch,
+        "config": dict(broker.config.values),
+        "loggers": broker.config_admin.loggers.levels(),
+        "sessions": len(broker.fetch.sessions),
+        "producer ids": (broker.producer_ids._next, broker.producer_ids._end),
+        "being made": set(broker.internal_topics._maker._being_made),
+    }
+
+
+@pytest.mark.parametrize("example", CHECKED, ids=str)
+def test_who_may_do_nothing_changes_nothing(example):
+    async def story(live):
+        await prepared(live)
+        before = state_of(live)
+        peer = live.peer()
+        response = await peer.ask(example.request(live, version := last(example)), version)
+        await asyncio.sleep(1)
+
+        assert error_codes(response) == {example.refusal}
+        assert state_of(live) == before
+        assert not peer.closed
+
+    play(story)
+
+
+@pytest.mark.parametrize("example", CHECKED, ids=str)
+def test_who_has_just_the_right_rights_gets_through(example):
+    async def story(live):
+        await prepared(live, *example.acls)
+        request = example.request(live, version := last(example))
+        response = await live.peer().ask(request, version)
+
+        assert error_codes(response) == {example.allowed}
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("example", "missing"),
+    [
+        pytest.param(example, acl, id=f"{example} without {acl[0].name}")
+        for example in CHECKED
+        if len(example.acls) > 1
+        for acl in example.acls
+    ],
+)
+def test_where_two_rights_are_needed_one_is_not_enough(example, missing):
+    async def story(live):
+        await prepared(live, *(set(example.acls) - {missing}))
+        before = state_of(live)
+        request = example.request(live, version := last(example))
+        (error,) = error_codes(await live.peer().ask(request, version))
+        await asyncio.sleep(1)
+
+        assert error.name.endswith("AUTHORIZATION_FAILED")
+        assert state_of(live) == before
+
+    play(story)
+
+
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if not example.acls], ids=str)
+def test_what_needs_no_right_asks_for_none(example):
+    async def story(live):
+        authorizer = await prepared(live)
+        request = example.request(live, version := last(example))
+        response = await live.peer().ask(request, version)
+
+        assert error_codes(response) == {ErrorCode.NONE}
+        assert authorizer.asked == []
+
+    play(story)
+
+
+def last(example):
+    return APIS[example.api].served.last
+
+
+# ------------------------------------------------------------------- what must not be seen
+
+
+def test_who_may_not_describe_a_topic_cannot_tell_it_from_one_that_is_not_there():
+    async def story(live):
+        topic_id = (await live.topic("t")).topic_id
+        live.broker.requests._authorizer = Only()
+        peer = live.peer()
+        states = [DeleteTopicState(name=None, topic_id=id_) for id_ in (topic_id, b"?" * 16)]
+        request = DeleteTopicsRequest(topics=states, timeout_ms=100)
+        for told in (await peer.ask(request)).responses:
+            assert (told.name, told.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+        topics = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="absent")]
+        one, other = (await peer.ask(MetadataRequest(topics=topics))).topics
+        assert one.error_code == other.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert one.topic_id == other.topic_id == bytes(16)
+        assert (await peer.ask(MetadataRequest(topics=None))).topics == []
+
+    play(story)
+
+
+def test_who_may_see_a_topic_and_not_delete_it_is_told_so():
+    async def story(live):
+        topic_id = (await live.topic("t")).topic_id
+        live.broker.requests._authorizer = Only((AclOperation.DESCRIBE, ResourceType.TOPIC, "t"))
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
+        )
+        (told,) = (await live.peer().ask(request)).responses
+
+        assert told.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert live.partition() is not None
+
+    play(story)
+
+
+def test_a_made_topics_options_are_for_those_who_may_see_them():
+    async def story(live):
+        create = (AclOperation.CREATE, ResourceType.TOPIC, "new")
+        live.broker.requests._authorizer = Only(create)
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        (told,) = (await live.peer().ask(CreateTopicsRequest(topics=[topic]))).topics
+
+        assert told.error_code == ErrorCode.NONE
+        assert told.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (told.num_partitions, told.replication_factor, told.configs) == (-1, -1, None)
+
+    play(story)
+
+
+# ------------------------------------------------------------------- authorized operations
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_operations_on_the_cluster_are_told_to_who_asks_and_may_describe_it(version):
+    describe = (AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    alter = (AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    async def story(live):
+        request = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+        quiet = MetadataRequest(topics=[])
+        for acls, bits in (
+            ((describe, alter), 1 << AclOperation.DESCRIBE | 1 << AclOperation.ALTER),
+            ((alter,), 0),
+        ):
+            live.broker.requests._authorizer = Only(*acls)
+            peer = live.peer()
+            told = await peer.ask(request, version)
+            assert told.cluster_authorized_operations == bits
+            told = await peer.ask(quiet, version)
+            assert told.cluster_authorized_operations == NOT_ASKED_FOR
+            told = await peer.ask(
+                DescribeClusterRequest(include_cluster_authorized_operations=True)
+            )
+            assert told.cluster_authorized_operations == bits
+            told = await peer.ask(DescribeClusterRequest())
+            assert told.cluster_authorized_operations == NOT_ASKED_FOR
+
+    play(story)
+
+
+def test_all_operations_that_exist_are_told_to_who_may_do_all():
+    async def story(live):
+        session = live.peer().connection.session
+        for resource_type, operations in OPERATIONS.items():
+            bits = authorized_operations(session, resource_type, "x")
+            assert bits == sum(1 << operation for operation in operations)
+
+    play(story)
