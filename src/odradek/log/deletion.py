@@ -26,6 +26,17 @@ def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int
         remove_later(host, renamed, delay_ms=delay_ms)
 
 
+def drop_end(host: LogHost, segments: Sequence[Segment], *, delay_ms: int) -> None:
+    """Take the last segments out of their log, durably, before the one in front is cut.
+
+    Should they come back after a power loss behind a segment that was cut, there would be a
+    hole in the log, which cannot be told from one that compaction has left. It is rare
+    enough to wait for the disk.
+    """
+    remove_segments(host, segments[::-1], delay_ms=delay_ms)
+    host.disk.flush_now([segments[0].stem.rpartition("/")[0]])
+
+
 def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
     """Remove files or directories after a while, behind the scenes."""
 

@@ -6,11 +6,13 @@ Leader epochs are written first: recovery finds them in the batches from the rec
 so those before it have to stand in their file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
-from odradek.log.disk import File, StorageError
+from odradek.log.disk import Entry, File, StorageError
+from odradek.log.partition_metadata import PARTITION_METADATA
+from odradek.log.segment import SNAPSHOT
 
 if TYPE_CHECKING:
     from odradek.log.log import Log
@@ -30,7 +32,7 @@ class Flusher:
         "_started_ms",
         "_waiting",
         "directory_changed",
-        "snapshots",
+        "paths",
     )
 
     def __init__(self, log: "Log") -> None:
@@ -41,7 +43,7 @@ class Flusher:
         self._waiting: list[FlushDone | None] = []
         self._epochs_version = self._epochs_saved = 0
         self.directory_changed = False  # files were made whose names may not be durable
-        self.snapshots: list[str] = []  # that were written since
+        self.paths: list[str] = []  # of small files that were written since
 
     def request(self, done: FlushDone | None) -> None:
         """Make durable all that was appended so far."""
@@ -63,7 +65,18 @@ class Flusher:
     def is_idle(self) -> bool:
         """Whether there is nothing to flush but appended batches."""
         saved = self._epochs_saved == self._epochs_version
-        return saved and not (self._running or self.directory_changed or self.snapshots)
+        return saved and not (self._running or self.directory_changed or self.paths)
+
+    def doubt(self, entries: Sequence[Entry]) -> None:
+        """A process before us may have died before any of these was flushed."""
+        directory = self._log.directory
+        self._epochs_version += 1
+        self.directory_changed = True
+        self.paths = [
+            f"{directory}/{entry.name}"
+            for entry in entries
+            if entry.name == PARTITION_METADATA or entry.name.endswith(SNAPSHOT)
+        ]
 
     def save_epochs(self, done: FlushDone | None = None) -> None:
         """The leader epochs changed: bring their file up to date."""
@@ -140,7 +153,7 @@ class Flusher:
         """Segments from the recovery point on; the active one's indexes only when closing."""
         log = self._log
         disk = log.host.disk
-        paths = self.snapshots
+        paths, self.paths = self.paths, []
         targets: list[File | str] = []
         for segment in log.segments_from(log.recovery_point):
             targets.append(segment.file)
@@ -148,8 +161,7 @@ class Flusher:
                 segment.save_indexes()
                 paths += segment.index_paths()
         targets += [disk.file(path) for path in paths if disk.exists(path)]
-        self.snapshots = []
-        if self.directory_changed:
+        if self.directory_changed or self._closing:  # which makes index files, if there are none
             self.directory_changed = False
             targets += [log.directory, log.directory.rpartition("/")[0]]
         return targets

@@ -48,10 +48,10 @@ class IndexFile:
         if self._file_bytes == size == self._written:
             return False
         file = disk.create(path) if self._file_bytes < 0 else disk.file(path)
-        if self._file_bytes > self._written:
-            file.truncate(self._written)
         if size > self._written:
             file.write(self._written, (bytes(self._entries[self._written :]),))
+        if self._file_bytes > size:
+            file.truncate(size)
         file.rest()
         self._file_bytes = self._written = size
         return True

@@ -315,6 +315,8 @@ class Log:
         if active.size:
             active.finish()
             active.file.rest()
+            # They were written now, even if all batches in there were flushed before.
+            self._flusher.paths += active.index_paths()
             self.host.index_cache.used(active)
         else:
             self.segments.pop()
@@ -347,6 +349,10 @@ class Log:
     def segments_from(self, offset: int) -> list[Segment]:
         """The segment that holds `offset`, and those behind it."""
         return self.segments[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def segments_before(self, offset: int) -> list[Segment]:
+        """The segments in front of the one that holds `offset`."""
+        return self.segments[: max(0, bisect_right(self._bases, offset) - 1)]
 
     @property
     def active_segment(self) -> Segment:
@@ -549,6 +555,8 @@ class Log:
         if gone:
             drop_end(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
         self._ends_at(self.segments[-1].truncate(offset))
+        # Even if the recovery point stays in front of them, or a roll leaves them behind.
+        self._flusher.paths += [self._active.file.path, *self._active.index_paths()]
         remove_snapshots(self.host.disk, self.directory, above=self.leo)
         if offset < self.producers_end:
             for _ in rebuild_producers(self):

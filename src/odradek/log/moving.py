@@ -16,6 +16,7 @@ from odradek.log.log import Log
 from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
 from odradek.model.partition import TopicPartition
+from odradek.record.batch import base_offset_at
 
 STEP_BYTES: Final = 1 << 20
 
@@ -72,9 +73,9 @@ class MovingLogs:
         if current is None or future is None:
             self._forget(partition)
             return 0
-        if self._cuts.setdefault(partition, current.cuts) != current.cuts or not (
-            current.log_start_offset <= future.leo <= current.leo
-        ):
+        was_cut = self._cuts.setdefault(partition, current.cuts) != current.cuts
+        fell_behind = future.leo < current.log_start_offset and future.size_bytes
+        if was_cut or fell_behind or future.leo > current.leo:
             future.truncate_fully_and_start_at(current.log_start_offset)
             self._cuts[partition] = current.cuts
             self._flushed.discard(partition)
@@ -96,7 +97,12 @@ class MovingLogs:
             return 0
         assert found is not None
         assert found.data is not None
-        return future.append_as_follower(memoryview(found.data), now_ms=self._now_ms())
+        batches = memoryview(found.data)
+        if future.leo > base_offset_at(batches, 0):
+            # The log starts within a batch: the copy begins where the batch does.
+            assert not future.size_bytes, partition
+            future.truncate_fully_and_start_at(base_offset_at(batches, 0))
+        return future.append_as_follower(batches, now_ms=self._now_ms())
 
     def _wait(
         self,

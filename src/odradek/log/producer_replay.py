@@ -79,6 +79,7 @@ def rebuild_producers(log: "Log") -> Iterator[None]:
             if header.producer_id >= 0:
                 replay(log.producers, segment, at, header)
             yield
+    log.producers_end = log.leo if len(log.producers) else 0
     log.producers.high_watermark_advanced(log.high_watermark)
 
 

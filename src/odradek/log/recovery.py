@@ -8,8 +8,10 @@
     by whoever looks (`Segment.indexes`).
 3.  After an unclean stop every segment from the recovery point on is read, batch by batch:
     length, format, checksum, offsets that rise. Indexes, leader epochs and producer state are
-    made anew from what is read. At the first batch that is none the log is cut, and all later
-    segments go.
+    made anew from what is read, and what their files say of these segments is forgotten. At
+    the first batch that is none the log is cut, and all later segments go. So do segments that
+    do not begin where the one before ends: that one has lost its tail with the power, at the
+    end of a batch. Of a compacted topic they may as well have lost it to the cleaner, and stay.
 4.  A log that ends below its checkpointed start is dropped and begins anew there.
 5.  Leader epochs are cut to what is in the log; where their file is damaged or missing they
     are read from all batches. Producer state comes from the newest snapshot not above the
@@ -24,12 +26,13 @@ Message formats v0 and v1 are not served: a log that has them is refused, untouc
 """
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
-from odradek.log.deletion import remove_segments, remove_snapshots, snapshot_offset
+from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
 from odradek.log.disk import Data, Disk, Entry
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import Log
@@ -107,13 +110,18 @@ def loading(
     if not log.segments:
         log.open_segment(checkpointed.log_start_offset)
     log.activate_last()
-    yield from _check_indexes(log, files)
+    sound = log.segments if clean else log.segments_before(checkpointed.recovery_point)
+    yield from _check_indexes(log, sound, files)
     intact = _read_epochs(log, files)
     log.log_start_offset = max(checkpointed.log_start_offset, log.segments[0].base_offset)
-    if clean:
-        log.leo = log.segments[-1].read_tail()
-    else:
+    if clean and not _ends_well(log):
+        # Damaged since it was closed: as after a crash, but for that segment alone.
+        last = log.segments[-1].base_offset
+        clean, checkpointed = False, checkpointed._replace(recovery_point=last)
+    if not clean:
         yield from _recover(log, checkpointed.recovery_point)
+        log.producers_end = log.leo
+        log.doubt_what_is_durable()
     if log.leo < log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
     log.recovery_point = log.leo if clean else min(checkpointed.recovery_point, log.leo)
@@ -204,9 +212,11 @@ def _find_segments(log: Log, files: dict[str, Entry]) -> Iterator[None]:
         yield
 
 
-def _check_indexes(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+def _check_indexes(
+    log: Log, segments: Sequence[Segment], files: dict[str, Entry]
+) -> Iterator[None]:
     """Make indexes that are missing, or cannot be whole, anew: what can be told by their size."""
-    for segment in log.segments:
+    for segment in segments:
         stem = f"{segment.base_offset:020d}"
         index, time_index = files.get(stem + INDEX), files.get(stem + TIME_INDEX)
         index_bytes = index.size if index else -1
@@ -214,8 +224,17 @@ def _check_indexes(log: Log, files: dict[str, Entry]) -> Iterator[None]:
         if segment is log.active_segment and index_bytes <= 0:
             segment.take_indexes_as_empty(index_bytes, time_index_bytes)
         elif index_bytes < 0 or index_bytes % 8 or time_index_bytes < 0 or time_index_bytes % 12:
-            yield from segment.rebuilding(log.config.index_interval_bytes)
+            with suppress(CorruptBatchError):  # who reads up to there will be told
+                yield from segment.rebuilding(log.config.index_interval_bytes)
             segment.finish()
+
+
+def _ends_well(log: Log) -> bool:
+    try:
+        log.leo = log.segments[-1].read_tail()
+    except CorruptBatchError:
+        return False
+    return True
 
 
 def _refuse_old_format(segment: Segment) -> None:
@@ -245,10 +264,14 @@ def _recover(log: Log, recovery_point: int) -> Iterator[None]:
     suspect = log.segments_from(recovery_point)
     first = suspect[0].base_offset
     remove_snapshots(log.host.disk, log.directory, above=first)
+    # What the file says of epochs from here on may be older or younger than the log.
+    log.epochs.truncate_from_end(first)
     log.leo = first
     yield from _producers_before(log, first)
     for index, segment in enumerate(suspect):
-        if segment.base_offset < log.leo:
+        if segment.base_offset != log.leo and not (
+            log.config.is_compacted and segment.base_offset > log.leo
+        ):
             _drop(log, suspect[index:])
             return
         log.leo = segment.base_offset
@@ -257,13 +280,10 @@ def _recover(log: Log, recovery_point: int) -> Iterator[None]:
         whole = segment.size
         yield from _recover_segment(log, segment)
         if segment.size < whole:
-            segment.file.truncate(segment.size)
             _drop(log, suspect[index + 1 :])
-            segment.save_indexes()
+            segment.file.truncate(segment.size)
             return
-        if segment is suspect[-1]:
-            segment.save_indexes()
-        else:
+        if segment is not suspect[-1]:
             segment.finish()
 
 
@@ -328,7 +348,7 @@ def _good_batches(
 def _drop(log: Log, segments: Sequence[Segment]) -> None:
     if segments:
         del log.segments[log.segments.index(segments[0]) :]
-        remove_segments(log.host, segments[::-1], delay_ms=log.config.file_delete_delay_ms)
+        drop_end(log.host, segments, delay_ms=log.config.file_delete_delay_ms)
 
 
 # ---------------------------------------------------------------- leader epochs and producers
@@ -368,5 +388,5 @@ def _clean_producers(log: Log, files: dict[str, Entry]) -> Iterator[None]:
         if offset > log.leo or (offset not in bases and offset != newest):
             log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
     nobody_wrote = newest == log.leo and size == EMPTY_SNAPSHOT_BYTES
-    if log.leo > log.log_start_offset and not nobody_wrote:
+    if (log.leo > log.log_start_offset or snapshots) and not nobody_wrote:
         yield from rebuild_producers(log)

@@ -218,16 +218,18 @@ class Segment:
 
     def begin_rebuild(self) -> None:
         """Forget what is known of the log; `appended` tells it batch by batch."""
-        self.offset_index = self.offset_index or OffsetIndex(self._index_file(INDEX))
-        self.time_index = self.time_index or TimeIndex(self._index_file(TIME_INDEX))
-        self.offset_index.clear()
-        self.time_index.clear()
+        self.offset_index = OffsetIndex.unread(self._file_bytes(INDEX))
+        self.time_index = TimeIndex.unread(self._file_bytes(TIME_INDEX))
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._first_timestamp = None
         self.bytes_since_entry = self.size = 0
 
     def _index_file(self, suffix: str) -> bytes | None:
         return self.disk.read_file(self.stem + suffix)
+
+    def _file_bytes(self, suffix: str) -> int:
+        path = self.stem + suffix
+        return self.disk.file(path).size() if self.disk.exists(path) else -1
 
     def _load_max_timestamp(self) -> None:
         # Of a segment that is not active: when it was finished its maximum got an entry.
@@ -353,7 +355,8 @@ class Segment:
 
     def clear_aborted(self) -> None:
         """Forget all, whatever stands in the file: they are about to be found anew."""
-        self.disk.unlink(self.stem + TRANSACTION_INDEX)
+        if self.disk.exists(self.stem + TRANSACTION_INDEX):
+            self.disk.unlink(self.stem + TRANSACTION_INDEX)
         self._aborted = []
 
     # ---- changing shape
