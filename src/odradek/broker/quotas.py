@@ -25,17 +25,14 @@ class Quotas(Protocol):
 class NoQuotas:
     """Everybody may, as much as they like."""
 
-    def produced(self, session: Session, size_bytes: int) -> int:
+    def produced(self, session: Session, size_bytes: int) -> int:  # noqa: ARG002
         """0."""
-        del session, size_bytes
         return 0
 
-    def fetched(self, session: Session, size_bytes: int) -> int:
+    def fetched(self, session: Session, size_bytes: int) -> int:  # noqa: ARG002
         """0."""
-        del session, size_bytes
         return 0
 
-    def requested(self, session: Session, api_key: int) -> int:
+    def requested(self, session: Session, api_key: int) -> int:  # noqa: ARG002
         """0."""
-        del session, api_key
         return 0

@@ -28,6 +28,7 @@ from odradek.replica.transitions import refuse_role, refuse_stop
 
 log = logging.getLogger(__name__)
 SLICE_MS = 5
+_NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
 
 
 class TopicSettings(NamedTuple):
@@ -115,8 +116,8 @@ class ReplicaManager:
         partition = self._partitions.get((topic, index))
         if (
             partition is not None
-            and partition.error is ErrorCode.NONE
-            and leader_epoch in (-1, partition.leader_epoch)
+            and partition.error is _NONE
+            and (leader_epoch == -1 or leader_epoch == partition.leader_epoch)  # noqa: PLR1714
         ):
             return partition
         found = self.find(topic, index)

@@ -212,8 +212,18 @@ class RequestLoop:
 
     def throttle(self, connection: Connection, throttle_ms: int) -> None:
         """Let a peer wait that has had too much (KIP-219: answer first, then be deaf)."""
+        until_ms = self._now_ms() + throttle_ms
+        session: Session = connection.session
+        if until_ms <= session.muted_until_ms:
+            return
+        session.muted_until_ms = until_ms
         connection.mute()
-        self._call_later(throttle_ms / 1000, connection.unmute)
+
+        def unmute() -> None:
+            if session.muted_until_ms == until_ms:  # not prolonged meanwhile
+                connection.unmute()
+
+        self._call_later(throttle_ms / 1000, unmute)
 
     def _failed(
         self, connection: Connection, place: Place, request: Request, error: Exception

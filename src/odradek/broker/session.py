@@ -48,6 +48,7 @@ class Session:
     client_id: str | None = None
     software_name: str = "unknown"
     software_version: str = "unknown"
+    muted_until_ms: int = 0  # monotonic; by a quota
 
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether this peer may do that."""

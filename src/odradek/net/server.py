@@ -67,6 +67,8 @@ class Server:
         self.refused_connections = 0
         self._network = network
         self._handler = handler
+        # Passed on without a call in between: it is called for every request.
+        self.frame: Callable[[Connection, memoryview], None] = handler.frame
         self._now_ms = now_ms
         self._listening: list[ListeningSocket] = []
         self._connections: set[Connection] = set()
@@ -144,10 +146,6 @@ class Server:
         self._connections.add(connection)
         self._by_ip[ip] += 1
         self._handler.connected(connection)
-
-    def frame(self, connection: Connection, frame: memoryview) -> None:
-        """Pass on."""
-        self._handler.frame(connection, frame)
 
     def refused(self, connection: Connection, reason: str) -> None:
         """Pass on."""

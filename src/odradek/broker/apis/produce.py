@@ -50,6 +50,11 @@ from odradek.wire.schema import Buffer
 log = logging.getLogger(__name__)
 
 ALL: Final = -1
+# A member of an enumeration is looked up by its class each time: here that would be felt.
+_NONE: Final = ErrorCode.NONE
+_WRITE: Final = AclOperation.WRITE
+_TOPIC: Final = ResourceType.TOPIC
+_EMPTY: Final = memoryview(b"")
 FORMAT_2_SINCE: Final = 3
 
 
@@ -80,7 +85,7 @@ class ProduceApi:
         request = decode_produce(frame, position, header.api_version)
         call = ProduceCall(self, connection, header, connection.active_ms)
         refusal = self._refusal(connection.session, header, request)
-        if refusal is not ErrorCode.NONE:
+        if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
         else:
             self._append_all(call, request)
@@ -134,7 +139,7 @@ class ProduceApi:
             AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
         ):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.NONE
+        return _NONE
 
     def _refuse_all(self, call: "ProduceCall", request: Produce, error: ErrorCode) -> None:
         for name, partitions in request.topics:
@@ -150,7 +155,7 @@ class ProduceApi:
             call.topics.append((name, answers))
             error = self._topic_refusal(session, name)
             for index, batch in partitions:
-                if error is ErrorCode.NONE:
+                if error is _NONE:
                     answers.append(self._append(call, name, index, batch, request, wall_ms))
                 else:
                     answers.append(_failure(index, error))
@@ -158,11 +163,11 @@ class ProduceApi:
 
     @staticmethod
     def _topic_refusal(session: Session, topic: str) -> ErrorCode:
-        if not session.authorize(AclOperation.WRITE, ResourceType.TOPIC, topic):
+        if not session.authorize(_WRITE, _TOPIC, topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic in INTERNAL_TOPICS and session.client_id != "__admin_client":
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        return ErrorCode.NONE
+        return _NONE
 
     def _append(
         self,
@@ -186,7 +191,7 @@ class ProduceApi:
             return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             view, header = validate_produced(
-                memoryview(batch or b""),
+                _EMPTY if batch is None else memoryview(batch),
                 partition.rules,
                 now_ms=wall_ms,
                 api_version=call.header.api_version,
