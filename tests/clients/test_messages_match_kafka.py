@@ -1,11 +1,10 @@
 """Our declarations against Apache Kafka 3.9's own: the definitions in its jars, and its bytes.
 
-`ODRADEK_KAFKA_LIBS` names the directory of the jars; `./run clients` sets it.
+Run by `./run clients`, which has the jars fetched.
 """
 
 import base64
 import json
-import os
 import pathlib
 import random
 import re
@@ -14,6 +13,7 @@ import subprocess
 import zipfile
 
 import pytest
+from fetch import jars
 
 from odradek.wire.api_keys import APIS
 from odradek.wire.codec import decoder, encoder
@@ -21,11 +21,7 @@ from odradek.wire.messages import consumer_offsets, consumer_protocol, transacti
 from odradek.wire.primitives import uuid_to_string
 from odradek.wire.schema import Field, Message, MessageType, Versions, parse_versions
 
-LIBS = os.environ.get("ODRADEK_KAFKA_LIBS")
-
-pytestmark = pytest.mark.skipif(
-    LIBS is None, reason="ODRADEK_KAFKA_LIBS is not set to the jars of Apache Kafka 3.9"
-)
+pytestmark = pytest.mark.jvm
 
 CLIENTS = "org.apache.kafka.common.message"
 GROUP = "org.apache.kafka.coordinator.group.generated"
@@ -50,9 +46,8 @@ IDS = [message.__name__ for message, _ in MIRRORED]
 @pytest.fixture(scope="module")
 def definitions() -> dict[str, dict]:
     """Kafka's definition of every message, by name."""
-    assert LIBS is not None
     found = {}
-    for jar in sorted(pathlib.Path(LIBS).glob("kafka-*.jar")):
+    for jar in sorted(jars("3.9").glob("kafka-*.jar")):
         with zipfile.ZipFile(jar) as opened:
             for entry in opened.namelist():
                 if re.fullmatch(r"common/message/\w+\.json", entry):
@@ -261,7 +256,7 @@ def test_bytes_are_those_of_kafkas_classes(definitions):
                 lines.append(f"{java}{suffix}\t{version}\t{said}\n")
     program = pathlib.Path(__file__).with_name("KafkaBytes.java")
     answer = subprocess.run(
-        ["java", "-cp", f"{LIBS}/*", str(program)],
+        ["java", "-cp", f"{jars('3.9')}/*", str(program)],
         input="".join(lines), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr[-2000:]

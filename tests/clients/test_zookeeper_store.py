@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from ensemble import Ensemble
 from kazoo.client import KazooClient
+from tests.contract import test_store as suite
 
 from odradek.coord.zookeeper import ZooKeeperStore
-from tests.contract import test_store as suite
 
 pytestmark = pytest.mark.jvm
 
