@@ -8,11 +8,13 @@ Behaviour:
     * -2 earliest, -4 earliest local (KIP-405; everything is local here).
     * -3 the record with the largest timestamp (v7).
     * -5 last tiered offset (v9): nothing is tiered, so offset -1.
+    * A partition that is named twice is INVALID_REQUEST.
 
 Versions:
     v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
 """
 
+from collections import Counter
 from typing import Final
 
 from odradek.broker.partition import Partition
@@ -50,12 +52,16 @@ async def list_offsets(
 ) -> ListOffsetsResponse:
     """Answer every partition on its own. Waits where a search in time has to ask the disk."""
     response = ListOffsetsResponse()
+    times = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     for topic in request.topics:
         allowed = session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         answers = []
         for asked in topic.partitions:
             if not allowed:
                 answers.append(_refusal(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            if times[topic.name, asked.partition_index] > 1:
+                answers.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
                 continue
             found = replicas.find_led(topic.name, asked.partition_index, asked.current_leader_epoch)
             if isinstance(found, ErrorCode):
