@@ -73,6 +73,7 @@ class Logs:
         self._futures: dict[TopicPartition, Log] = {}
         self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in directories}
         self._checkpoint_soon: set[str] = set()
+        self._deleted_in: dict[str, None] = {}  # directories with deletions not known to be durable
         self._names_given = 0
         host.recovery_point_lowered = self._recovery_point_lowered
 
@@ -271,9 +272,22 @@ class Logs:
         log.gone = True
         log.rest()
         self.rename(log, Mark.DELETE)
+        self._deleted_in[path] = None
         delay_ms = log.config.file_delete_delay_ms
         remove_later(self._host, [log.directory], delay_ms=delay_ms)
         self._soon(path)
+
+    def flush_deletions(self, done: Callable[[], None]) -> None:
+        """Make durable what was deleted: whoever hears of it may forget the topic for good."""
+        paths = [path for path in self._deleted_in if not self.is_offline(path)]
+        self._deleted_in.clear()
+
+        def flushed(error: StorageError | None) -> None:
+            if error is not None:
+                self.failed(error)
+            done()
+
+        self._host.disk.flush(paths, flushed)
 
     def rename(self, log: Log, mark: Mark) -> None:
         """Give the directory of a log the name that goes with its state."""

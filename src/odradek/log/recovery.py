@@ -377,16 +377,15 @@ def _reread_epochs(log: Log) -> Iterator[None]:
 
 
 def _clean_producers(log: Log, files: dict[str, Entry]) -> Iterator[None]:
-    snapshots = [
-        (offset, entry.size)
+    snapshots = {
+        offset: entry.size
         for name, entry in files.items()
         if (offset := snapshot_offset(name)) is not None
-    ]
-    newest, size = max(snapshots, default=(-1, 0))
-    bases = {segment.base_offset for segment in log.segments}
-    for offset, _ in snapshots:
-        if offset > log.leo or (offset not in bases and offset != newest):
-            log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
-    nobody_wrote = newest == log.leo and size == EMPTY_SNAPSHOT_BYTES
-    if (log.leo > log.log_start_offset or snapshots) and not nobody_wrote:
+    }
+    newest = max((offset for offset in snapshots if offset <= log.leo), default=-1)
+    kept = {newest, *(segment.base_offset for segment in log.segments)}
+    for offset in snapshots.keys() - kept:
+        log.host.disk.unlink(segment_stem(log.directory, offset) + SNAPSHOT)
+    nobody_wrote = newest == log.leo and snapshots[newest] == EMPTY_SNAPSHOT_BYTES
+    if (log.leo > log.log_start_offset or newest >= 0) and not nobody_wrote:
         yield from rebuild_producers(log)

@@ -195,6 +195,7 @@ class Segment:
         if not whole or not offset_index.is_sane(self.size) or not time_index.is_sane():
             for _ in self.rebuilding(REBUILD_INTERVAL_BYTES):
                 pass
+            self.finish()
 
     def rebuilding(self, interval: int) -> Iterator[None]:
         """Make both indexes anew from the log; a step for each batch.

@@ -1,0 +1,404 @@
+"""A log at start: what stands in its directory, what of it to trust, what to cut."""
+
+import zlib
+from struct import pack
+
+import pytest
+
+from odradek.log.producer_state import NO_OFFSET
+from odradek.model.errors import StartupError
+from odradek.record.control import ControlType
+from odradek.sim.disk import Crash
+
+FIRST = "00000000000000000000"
+BATCH = b"x" * 100  # a batch of 170 bytes
+
+
+def fill(world, count=10, **options):
+    """A log of so many batches, two in each segment."""
+    world.create(**{"segment_bytes": 400, **options})
+    for _ in range(count):
+        world.append(BATCH)
+    world.pass_time()
+    return world.log
+
+
+def close(world):
+    world.log.close(lambda _: None)
+    world.pass_time()
+
+
+def last_log(world):
+    return world.names(".log")[-1]
+
+
+# ------------------------------------------------------------------------- the torn tail
+
+
+def test_after_the_process_died_everything_is_there(world):
+    fill(world, 9)
+    world.disk.crash(Crash.PROCESS)
+    log = world.load(clean=False)
+
+    assert log.leo == 9
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6, 8]
+    world.append(b"more")
+    assert log.leo == 10
+
+
+@pytest.mark.parametrize("cut", [1, 61, 100, 169])
+def test_a_torn_batch_at_the_end_is_cut(world, cut):
+    fill(world)
+    name = last_log(world)
+    world.disk.file(world.path(name)).truncate(340 - cut)
+    log = world.load(clean=False)
+
+    assert log.leo == 9
+    assert world.disk.file(world.path(name)).size() == 170
+
+
+@pytest.mark.parametrize(
+    "tail", [bytes(100), b"\xff" * 200, bytes(7), b"\0\0\0\0\0\0\0\x0a\0\0\0\x31" + bytes(49)]
+)
+def test_garbage_at_the_end_is_cut(world, tail):
+    fill(world)
+    world.damage(last_log(world), 340, tail)
+    log = world.load(clean=False)
+
+    assert log.leo == 10
+    assert log.active_segment.size == 340
+
+
+def test_a_flipped_bit_ends_the_log_there_and_later_segments_go(world):
+    fill(world)
+    world.damage("00000000000000000004.log", 300, b"\xff")
+    log = world.load(clean=False)
+    world.pass_time(61_000)
+
+    assert log.leo == 5
+    assert world.names(".log")[-1] == "00000000000000000004.log"
+    assert world.names(".deleted") == []
+    world.append(b"more")
+    assert world.load(clean=False).leo == 6
+
+
+def test_what_lies_below_the_recovery_point_is_not_read_again(world):
+    fill(world)
+    world.damage("00000000000000000000.log", 300, b"\xff")
+
+    assert world.load(clean=False, recovery_point=2).leo == 10
+    assert world.load(clean=False, recovery_point=1).leo == 1
+
+
+def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_leaves_no_hole(world):
+    fill(world)
+    world.disk.file(world.path("00000000000000000004.log")).truncate(170)
+
+    assert world.load(clean=False).leo == 5
+
+
+def test_a_compacted_log_may_have_gaps_between_segments(world):
+    fill(world, cleanup_policy=frozenset({"compact"}))
+    world.disk.file(world.path("00000000000000000004.log")).truncate(170)
+
+    assert world.load(clean=False).leo == 10
+    assert world.log.read(5, 1000, end_offset=10).segment.base_offset == 6
+
+
+def test_a_segment_that_begins_before_the_one_in_front_ends_goes(world):
+    fill(world)
+    data = world.disk.read_file(world.path("00000000000000000006.log"))
+    world.disk.create(world.path("00000000000000000005.log")).write(0, (data,))
+
+    assert world.load(clean=False).leo == 6
+
+
+def test_recovery_does_not_take_the_recovery_point_beyond_what_was_flushed(world):
+    fill(world)
+
+    assert world.load(clean=False, recovery_point=4).recovery_point == 4
+    assert world.load(clean=False, recovery_point=99).recovery_point == 10
+
+
+def test_damage_after_a_clean_stop_is_cut_as_well(world):
+    fill(world)
+    close(world)
+    world.damage(last_log(world), 180, bytes(100))
+    log = world.load(clean=True)
+
+    assert log.leo == 9
+    assert log.recovery_point == 8
+
+
+# ------------------------------------------------------------------------------- indexes
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "torn", "preallocated"])
+def test_indexes_are_made_anew_from_the_log(world, clean, suffix, damage):
+    # The default interval: an index found damaged when it is looked into gets that.
+    fill(world, 500, segment_bytes=20_000, index_interval_bytes=4096)
+    close(world)
+    good = {name: world.disk.read_file(world.path(name)) for name in world.names(suffix)}
+    assert len(good) > 2
+    for name, data in good.items():
+        if damage == "missing":
+            world.disk.unlink(world.path(name))
+        elif damage == "torn":
+            world.damage(name, len(data), b"\1")
+        else:
+            world.damage(name, len(data), bytes(240))
+    world.load(clean=clean)
+    for offset in range(0, 500, 7):
+        assert world.log.read(offset, 1, end_offset=500).size == 170
+    assert world.log.offset_for_timestamp(0).offset == 0
+    world.append(b"more")
+    close(world)
+    found = {name: world.disk.read_file(world.path(name)) for name in good}
+
+    assert found.keys() == good.keys()
+    for name in sorted(good)[:-1]:
+        assert found[name] == good[name]
+
+
+def test_indexes_without_a_log_go(world):
+    fill(world)
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        world.disk.create(world.path("00000000000000000099" + suffix))
+    world.load()
+
+    assert not any(name.startswith("00000000000000000099") for name in world.names())
+
+
+# ------------------------------------------------------------------------- what was in transit
+
+
+def test_what_was_being_deleted_or_cleaned_goes(world):
+    fill(world)
+    world.disk.create(world.path("00000000000000000000.log.deleted"))
+    world.disk.create(world.path("00000000000000000002.log.cleaned"))
+    world.disk.create(world.path("00000000000000000002.index.cleaned"))
+    world.load()
+
+    assert world.names("ed") == []
+    assert world.log.leo == 10
+
+
+def compact_into(world, base, *sources, suffix):
+    """What compaction makes of some segments: here, all their batches in one."""
+    data = b"".join(world.disk.read_file(world.path(f"{n:020d}.log")) for n in sources)
+    world.disk.create(world.path(f"{base:020d}.log{suffix}")).write(0, (data,))
+    world.disk.create(world.path(f"{base:020d}.index{suffix}"))
+    world.disk.create(world.path(f"{base:020d}.timeindex{suffix}"))
+
+
+def test_a_swap_that_was_agreed_is_finished(world):
+    fill(world)
+    close(world)
+    compact_into(world, 2, 2, 4, suffix=".swap")
+    log = world.load(clean=False, recovery_point=10)
+
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 6, 8]
+    assert log.segments[1].size == 4 * 170
+    assert world.names(".swap") == []
+    assert [log.read(offset, 1, end_offset=10).size for offset in range(10)] == [170] * 10
+
+
+def test_a_swap_whose_compaction_had_not_ended_is_undone(world):
+    fill(world)
+    compact_into(world, 4, 4, 6, suffix=".swap")
+    compact_into(world, 2, 2, suffix=".cleaned")
+    log = world.load()
+
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6, 8]
+    assert world.names(".swap") + world.names(".cleaned") == []
+
+
+# ------------------------------------------------------------------------- epochs and offsets
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"0\n5\n1 0\n", b"\xff\xfe"])
+def test_leader_epochs_are_read_from_the_batches_if_their_file_is_no_good(world, damage):
+    world.create(segment_bytes=400)
+    for epoch in (0, 0, 1, 4, 4, 4):
+        world.append(BATCH, epoch=epoch)
+    close(world)
+    path = world.path("leader-epoch-checkpoint")
+    if damage is None:
+        world.disk.unlink(path)
+    else:
+        world.disk.replace_now(path, damage)
+
+    assert world.load().epochs.starts() == [(0, 0), (1, 2), (4, 3)]
+
+
+def test_epochs_beyond_the_log_are_forgotten(world):
+    fill(world)
+    world.log.assign_epoch(7, 10)
+    close(world)
+
+    assert world.load().epochs.starts() == [(0, 0)]
+
+
+def test_epochs_that_the_log_contradicts_are_forgotten(world):
+    fill(world, 3)
+    world.disk.replace_now(world.path("leader-epoch-checkpoint"), b"0\n2\n0 0\n9 1\n")
+
+    assert world.load(clean=False).epochs.starts() == [(0, 0)]
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there(world):
+    fill(world)
+    log = world.load(clean=False, log_start_offset=50)
+
+    assert (log.log_start_offset, log.leo, log.recovery_point) == (50, 50, 0)
+    assert [segment.base_offset for segment in log.segments] == [50]
+
+
+def test_the_high_watermark_stays_within_the_log(world):
+    fill(world)
+    close(world)
+
+    assert world.load(high_watermark=99).high_watermark == 10
+    assert world.load(high_watermark=3, log_start_offset=5).high_watermark == 5
+
+
+def test_an_empty_directory_becomes_an_empty_log(world):
+    fill(world)
+    for name in world.names():
+        world.disk.unlink(world.path(name))
+
+    assert world.load(log_start_offset=0).leo == 0
+    assert world.names(".log") == [FIRST + ".log"]
+
+
+# --------------------------------------------------------------------------------- producers
+
+
+def write(world, producer_id, sequence, **fields):
+    return world.append(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **fields)
+
+
+def producers(log):
+    return sorted(log.active_producers())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_are_remembered(world, clean):
+    world.create(segment_bytes=500)
+    for sequence in range(12):
+        write(world, 9, sequence)
+        write(world, 8, sequence, transactional=True)
+        if sequence % 3 == 2:
+            world.mark(ControlType.ABORT, 8, coordinator_epoch=sequence)
+    write(world, 8, 12, transactional=True)
+    before = producers(world.log), world.log.aborted_transactions(0, 99)
+    if clean:
+        close(world)
+    log = world.load(clean=clean)
+
+    assert (producers(log), log.aborted_transactions(0, 99)) == before
+    assert len(before[1]) == 4
+    log.set_high_watermark(log.leo)
+    assert log.last_stable_offset == log.leo - 1
+    assert write(world, 9, 11).duplicate
+
+
+def test_a_damaged_snapshot_is_not_believed(world):
+    world.create(segment_bytes=500)
+    for sequence in range(12):
+        write(world, 9, sequence)
+    close(world)
+    before = producers(world.log)
+    for name in world.names(".snapshot"):
+        world.damage(name, 12, b"\xff")
+
+    assert producers(world.load()) == before
+    assert producers(world.load(clean=False)) == before
+
+
+def test_a_transaction_that_was_torn_off_is_forgotten(world):
+    world.create()
+    write(world, 9, 0)
+    write(world, 9, 1, transactional=True)
+    world.disk.file(world.path(FIRST + ".log")).truncate(world.log.active_segment.size - 1)
+    log = world.load(clean=False)
+
+    assert log.producers.first_unstable_offset == NO_OFFSET
+    assert not write(world, 9, 1).duplicate
+
+
+def test_snapshots_that_nothing_belongs_to_go_but_for_the_newest(world):
+    fill(world)
+    close(world)
+    data = world.disk.read_file(world.path("00000000000000000010.snapshot"))
+    for offset in (1, 3, 99):
+        world.disk.create(world.path(f"{offset:020d}.snapshot")).write(0, (data,))
+    world.load()
+
+    assert [int(name[:20]) for name in world.names(".snapshot")] == [2, 4, 6, 8, 10]
+
+
+# ------------------------------------------------------------------------- what is not served
+
+
+def old_message(magic, value=b"v" * 50):
+    """A message of format v0 or v1, uncompressed."""
+    body = pack(">bb", magic, 0) + (pack(">q", 0) if magic else b"")
+    body += pack(">i", -1) + pack(">i", len(value)) + value
+    return pack(">qi", 0, 4 + len(body)) + pack(">I", zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("clean", [True, False])
+def test_old_message_formats_are_refused_and_left_untouched(world, magic, clean):
+    world.create()
+    message = old_message(magic)
+    world.damage(FIRST + ".log", 0, message)
+    with pytest.raises(StartupError, match=rf"{FIRST}.log has messages of format v{magic}"):
+        world.load(clean=clean)
+
+    assert world.disk.read_file(world.path(FIRST + ".log")) == message
+
+
+def test_what_only_looks_like_an_old_message_is_damage(world):
+    world.create()
+    message = bytearray(old_message(1))
+    message[-1] ^= 1
+    world.damage(FIRST + ".log", 0, message)
+
+    assert world.load(clean=False).leo == 0
+
+
+def test_a_malformed_topic_id_is_refused(world):
+    world.create()
+    world.pass_time()
+    world.disk.replace_now(world.path("partition.metadata"), b"version: 0\ntopic_id: ???")
+    with pytest.raises(StartupError, match="partition.metadata"):
+        world.load()
+
+
+def test_an_empty_partition_metadata_says_nothing(world):
+    world.create()
+    world.pass_time()
+    world.disk.replace_now(world.path("partition.metadata"), b"")
+
+    assert world.load().topic_id is None
+
+
+# --------------------------------------------------------------------------------- the price
+
+
+def test_a_clean_start_opens_only_what_has_something_to_say(world):
+    fill(world, 2)
+    close(world)
+    reads = []
+    read_file = world.disk.read_file
+    world.disk.read_file = lambda path: reads.append(path) or read_file(path)
+    world.load()
+
+    assert [path.rpartition("/")[2] for path in reads] == [
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    ]
