@@ -8,6 +8,7 @@ import pathlib
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import apache
@@ -20,7 +21,13 @@ _START_TIMEOUT_S: Final = 60.0
 class Server:
     """One place for a server; `start` puts a process there."""
 
-    def __init__(self, home: pathlib.Path, number: int, ports: list[tuple[int, int, int]]) -> None:
+    def __init__(
+        self,
+        home: pathlib.Path,
+        number: int,
+        ports: list[tuple[int, int, int]],
+        options: Mapping[str, str],
+    ) -> None:
         self.home = home
         self.number = number
         self.client_port = ports[number][0]
@@ -39,6 +46,7 @@ class Server:
             "maxSessionTimeout=60000",
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
+            *(f"{key}={value}" for key, value in options.items()),
         ]
         if len(ports) > 1:
             lines += [
@@ -103,7 +111,7 @@ class Server:
 class Ensemble:
     """Servers that make one ZooKeeper."""
 
-    def __init__(self, home: pathlib.Path, size: int) -> None:
+    def __init__(self, home: pathlib.Path, size: int, options: Mapping[str, str] = {}) -> None:
         ports: list[tuple[int, int, int]] = []
         taken: set[int] = set()
         while len(ports) < size:
@@ -111,7 +119,7 @@ class Ensemble:
             if len({*three} - taken) == 3:
                 ports.append(three)
                 taken |= {*three}
-        self.servers = [Server(home / str(number), number, ports) for number in range(size)]
+        self.servers = [Server(home / str(n), n, ports, options) for n in range(size)]
         try:
             for server in self.servers:
                 server.start()

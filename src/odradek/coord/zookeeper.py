@@ -21,6 +21,7 @@ Whoever has to import kazoo imports this module.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -85,7 +86,7 @@ T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 
-_READS_PER_REQUEST: Final = 100
+_READS_PER_REQUEST: Final = 200
 _CLOSE_TIMEOUT_S: Final = 5.0
 _DEFAULT_PORT: Final = 2181
 _CHANGE_KINDS: Final = {
@@ -194,14 +195,12 @@ class ZooKeeperStore:
             StartupError: ZooKeeper cannot be used; the message says what to do.
         """
         assert self._client is None, "the session is still open"
-        handler = _Handler(
-            connect_timeout_ms=self._session_timeout_ms // len(self._servers), tls=self._tls
-        )
+        log = _KazooLog(_LOG)
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
-                session = await self._begin(handler)
+                session = await self._begin(log)
         except TimeoutError:
-            why = f"; the last attempt: {handler.last_error}" if handler.last_error else ""
+            why = f"; the last attempt: {log.last_warning}" if log.last_warning else ""
             raise self._given_up(
                 f"not ready within {self._connection_timeout_ms} ms "
                 f"(zookeeper.connection.timeout.ms){why}. Is it running, is the address right?"
@@ -213,8 +212,11 @@ class ZooKeeperStore:
             raise
         self._session = session
 
-    async def _begin(self, handler: "_Handler") -> int:
+    async def _begin(self, log: "_KazooLog") -> int:
         """Have a client with a session, and the chroot."""
+        handler = _Handler(
+            connect_timeout_ms=self._session_timeout_ms // len(self._servers), tls=self._tls
+        )
         client = self._make_client(
             hosts=",".join(self._servers),
             timeout=self._session_timeout_ms / 1000,
@@ -225,7 +227,7 @@ class ZooKeeperStore:
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, sleep_func=handler.sleep_func
             ),
-            logger=_LOG,
+            logger=log,
             use_ssl=self._tls is not None,
         )
         self._client = client
@@ -303,6 +305,8 @@ class ZooKeeperStore:
             self._be_patient(False)
             if connected is not None and not connected.done():
                 connected.set_result(session)
+            else:
+                _LOG.info("session 0x%x: connected to ZooKeeper again", session)
             for watcher in self._watches.all_fired():
                 watcher()
             self._pump()
@@ -310,7 +314,7 @@ class ZooKeeperStore:
             _LOG.warning("session 0x%x: the connection to ZooKeeper was lost", self._session)
             self._be_patient(True)
         elif connected is not None and not connected.done():
-            connected.set_exception(StoreError("the server refused the session"))
+            connected.set_exception(StoreError("it refused us: are the credentials right?"))
         else:
             self._lose_session()
 
@@ -614,7 +618,6 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, *, connect_timeout_ms: int, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.may_connect = True  # until the session is over: a new one is its owner's to begin
-        self.last_error: str | None = None
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._tls = tls
 
@@ -633,15 +636,15 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> socket.socket:
         """Reach a server, so soon that another can be tried before the session ends."""
         if not self.may_connect:
-            raise ConnectionAbortedError("the session is over")
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the session is over")
         try:
             connection = socket.create_connection(address, self._connect_timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 return _secured(connection, self._tls, hostname or address[0])
         except OSError as error:
-            self.last_error = f"{hostname or address[0]}:{address[1]}: {error}"
-            raise
+            where = f"{hostname or address[0]}:{address[1]}"
+            raise OSError(error.errno, f"{where}: {error.strerror or error}") from error
         return connection
 
     def select(self, readers: Any, writers: Any, others: Any, timeout: float | None) -> Any:
@@ -651,6 +654,19 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             return super().select(readers, writers, others, timeout)
         ready = super().select(readers, writers, others, 0)
         return [*buffered, *(r for r in ready[0] if r not in buffered)], ready[1], ready[2]
+
+
+class _KazooLog(logging.LoggerAdapter[logging.Logger]):
+    """Kazoo warns of every attempt to connect. One warning is enough, and that is ours."""
+
+    last_warning: str | None = None
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Remember a warning, and make it an item of information."""
+        if level == logging.WARNING:
+            self.last_warning = str(msg) % args
+            level = logging.INFO
+        super().log(level, msg, *args, **kwargs)
 
 
 def _secured(connection: socket.socket, tls: ssl.SSLContext, name: str) -> ssl.SSLSocket:
