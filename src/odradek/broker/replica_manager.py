@@ -164,6 +164,12 @@ class ReplicaManager:
             for order in orders:
                 outcome[order.topic_partition] = self._stop(order)
                 await pause.if_due()
+            if any(order.delete for order in orders):
+                # The controller forgets the topic when it hears of it: should the directories
+                # come back after a power loss, they would stand in the way of the next of its name.
+                flushed = asyncio.Event()
+                self._logs.flush_deletions(flushed.set)
+                await flushed.wait()
         return outcome
 
     def _take_role(self, order: RoleOrder) -> ErrorCode:

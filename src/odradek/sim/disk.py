@@ -380,8 +380,8 @@ class SimulatedDisk:
     def unlink(self, path: str) -> None:
         """See `Disk`."""
         self.strike("unlink", path)
-        directory, name = self._locate(path)
-        if name in directory.entries:
+        if self.exists(path):
+            directory, name = self._locate(path)
             self.mutate(path)
             directory.change((name, None))
 
