@@ -20,6 +20,7 @@ from odradek.log.log import Log
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
+from odradek.replica.leader import LeaderReplica
 from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 
 READ_COMMITTED: Final = 1
@@ -197,7 +198,11 @@ class Reading:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if partition.error is not ErrorCode.NONE:
             return partition.error
-        return partition.check_epoch(wanted.current_leader_epoch) or partition
+        error = partition.check_epoch(wanted.current_leader_epoch)
+        follower_id, leader = self._fetcher.follower_id, partition.leader
+        if error is ErrorCode.NONE and follower_id >= 0 and leader is not None:
+            error = _refuse_stranger(leader, wanted, follower_id)
+        return error or partition
 
     def _read(self, wanted: SessionPartition) -> PartitionData | None:
         partition = self._checked(wanted)
@@ -208,7 +213,7 @@ class Reading:
             answer = self._read_log(wanted, partition)
         except ApiError as error:  # out of range
             self.urgent = True
-            return _failure(wanted, error.code, partition)
+            return _failure(wanted, error.code)
         except StorageError as error:
             self._storage_failed(error)
             self.urgent = True
@@ -276,6 +281,17 @@ class Reading:
         return news
 
 
+def _refuse_stranger(
+    leader: LeaderReplica, wanted: SessionPartition, follower_id: int
+) -> ErrorCode:
+    """A broker that holds no replica here, or does not yet as far as the leader has heard."""
+    if follower_id in leader.followers:
+        return ErrorCode.NONE
+    if wanted.current_leader_epoch < 0:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_LEADER_EPOCH  # it tries again
+
+
 def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
     """Where a fetcher's log parts from this one; None if it does not, or does not say.
 
@@ -305,15 +321,12 @@ def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:
     )
 
 
-def _failure(
-    wanted: SessionPartition, error: ErrorCode, partition: Partition | None = None
-) -> PartitionData:
-    log = partition.log if partition is not None else None
+def _failure(wanted: SessionPartition, error: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=wanted.key[1],
         error_code=error,
         aborted_transactions=None,
-        high_watermark=log.high_watermark if log else _UNKNOWN,
-        last_stable_offset=log.last_stable_offset if log else _UNKNOWN,
-        log_start_offset=log.log_start_offset if log else _UNKNOWN,
+        high_watermark=_UNKNOWN,
+        last_stable_offset=_UNKNOWN,
+        log_start_offset=_UNKNOWN,
     )

@@ -279,7 +279,7 @@ EXAMPLES = (
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION),
     Example("Fetch", ApiKey.FETCH, _fetch, (on_topic(_OP.READ),), _TOPIC),
     Example("Fetch of a follower", ApiKey.FETCH, _fetch_as_follower,
-            (on_cluster(_OP.CLUSTER_ACTION),), _TOPIC),
+            (on_cluster(_OP.CLUSTER_ACTION),), _TOPIC, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     Example("ListOffsets", ApiKey.LIST_OFFSETS, _list_offsets, (on_topic(_OP.DESCRIBE),), _TOPIC),
     Example("OffsetForLeaderEpoch", ApiKey.OFFSET_FOR_LEADER_EPOCH, _offset_for_leader_epoch,
             (on_topic(_OP.DESCRIBE),), _TOPIC),

@@ -1,11 +1,10 @@
 """DeleteRecords (21), versions 0-2: everything before an offset goes.
 
 Behaviour:
-    * -1 means the high watermark; an offset above it, or below the log start, is
-      OFFSET_OUT_OF_RANGE.
+    * -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE, one below the log
+      start changes nothing.
     * A topic that is only compacted keeps its records: POLICY_VIOLATION.
-    * Answered with the low watermark (the smallest log start of all replicas) once it has
-      reached the offset; REQUEST_TIMED_OUT if it has not when the time is up.
+    * Answered at once, with the leader's log start offset.
 
 Versions:
     v2  flexible

@@ -118,6 +118,9 @@ class FetchApi:
                 # Its fetcher has given up on it, and moves on to other offsets now.
                 resumed.waiting.expire()
             self._wants(resumed, request, follower_id, now_ms)
+            if not resumed.partitions:  # as Kafka: a session of nothing is none
+                self.sessions.close(resumed.id)
+                resumed.id = NO_SESSION
             return resumed
         if request.session_id != NO_SESSION:
             self._end(self.sessions.close(request.session_id))

@@ -71,8 +71,6 @@ def _find(
         return _refusal(key, ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if not session.authorize(AclOperation.DESCRIBE, _RESOURCES[key_type], key):
         return _refusal(key, _REFUSALS[key_type], None)
-    if not key:
-        return _refusal(key, ErrorCode.INVALID_REQUEST, "the key is empty")
     topic = cache.topic(topic_name)
     if topic is None:
         make_topic(topic_name)

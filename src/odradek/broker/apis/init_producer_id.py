@@ -4,7 +4,7 @@ Behaviour:
     * Without a transactional id: a fresh id in epoch 0. Nothing is remembered of it here; the
       partitions it writes to will know it.
     * A producer that lost track may name its present id and epoch (v3, KIP-360): without a
-      transactional id it gets a fresh one all the same.
+      transactional id it gets a fresh one all the same. One of the two alone is INVALID_REQUEST.
     * With a transactional id it is the transaction coordinator who answers; a broker that
       coordinates none is NOT_COORDINATOR, and an empty id is INVALID_REQUEST.
 
@@ -34,6 +34,8 @@ async def init_producer_id(
         return _refusal(_why_not_transactional(session, transactional_id))
     if not _may_be_idempotent(session, topics):
         return _refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if (request.producer_id < 0) is not (request.producer_epoch < 0):
+        return _refusal(ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await ids.next()
     except ApiError as error:
@@ -42,10 +44,10 @@ async def init_producer_id(
 
 
 def _why_not_transactional(session: Session, transactional_id: str) -> ErrorCode:
-    if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
     if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NOT_COORDINATOR
 
 

@@ -238,7 +238,7 @@ def test_out_of_range_on_both_sides_is_said_at_once():
             answer = live.peer().send(fetch({T0: offset}, max_wait_ms=NEVER_MS), BY_NAME)
             part = part_of(answer.result())
             assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            assert (part.high_watermark, part.log_start_offset) == (5, 2)
+            assert (part.high_watermark, part.log_start_offset) == (-1, -1)
 
     play(story)
 
@@ -535,11 +535,16 @@ def test_a_follower_that_waits_is_woken_by_an_append():
     play(story)
 
 
-def test_a_stranger_acknowledges_nothing():
+def test_a_stranger_is_given_and_acknowledges_nothing():
     async def story(live):
         await live.order(replicas=(0, 2))
         live.append(b"a")
-        await followed(live, 9, 1)
+        for epoch, error in (
+            (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            (0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ):
+            part = part_of(await followed(live, 9, 1, current_leader_epoch=epoch))
+            assert part.error_code == error
         assert live.log().high_watermark == 0
 
         await followed(live, 2, 1, current_leader_epoch=7)

@@ -169,7 +169,7 @@ def test_what_is_forgotten_is_not_told_of():
     play(story)
 
 
-def test_a_session_that_forgot_everything_does_not_wait():
+def test_a_session_that_forgot_everything_is_none_and_does_not_wait():
     async def story(live):
         await live.topic("t")
         fetcher = Fetcher(live)
@@ -178,7 +178,8 @@ def test_a_session_that_forgot_everything_does_not_wait():
         answer = fetcher.send(forgotten_topics_data=forget, max_wait_ms=NEVER_MS)
 
         assert answer.done()
-        assert told(answer.result()) == {}
+        assert (answer.result().session_id, told(answer.result())) == (0, {})
+        assert len(sessions(live)) == 0
 
     play(story)
 
