@@ -15,12 +15,12 @@ class Tasks:
     ) -> None:
         self._loop = loop
         self._report = report
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}  # in the order in which they began
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run this until it ends or the broker does."""
         task = self._loop.create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -33,7 +33,7 @@ class Tasks:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled():
             error = task.exception()
             if error is not None:

@@ -71,7 +71,7 @@ class Server:
         self.frame: Callable[[Connection, memoryview], None] = handler.frame
         self._now_ms = now_ms
         self._listening: list[ListeningSocket] = []
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._by_ip: Counter[str] = Counter()
 
     @property
@@ -143,7 +143,7 @@ class Server:
             self.refused_connections += 1
             connection.abort()
             return
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._by_ip[ip] += 1
         self._handler.connected(connection)
 
@@ -155,7 +155,7 @@ class Server:
         """Forget a peer."""
         if connection not in self._connections:
             return
-        self._connections.remove(connection)
+        del self._connections[connection]
         self._by_ip[connection.peer_host] -= 1
         if not self._by_ip[connection.peer_host]:
             del self._by_ip[connection.peer_host]

@@ -326,6 +326,7 @@ class _End(asyncio.Transport):
             )
             self._arrived.append(what)
         else:
+            self._network.trace(f"{self.peer_name} > {self.name}: {what or 'no more'}")
             self._end_arrived.append(what)
         self._deliver()
 
