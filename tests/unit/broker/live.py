@@ -294,7 +294,7 @@ class Live:
         session=None,
     ):
         """What the controller of a larger cluster would say. Returns the errors, by partition."""
-        topic_id = topic_id or name.encode().ljust(16, b".")
+        topic_id = topic_id or name.encode().ljust(16, b".")[:16]
         isr = replicas if isr is None else isr
         orders = self.broker.orders
         response = await orders.leader_and_isr(

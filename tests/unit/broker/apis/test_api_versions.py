@@ -1,0 +1,92 @@
+"""ApiVersions: the first thing every client asks, so its errors have to be understood by all."""
+
+import pytest
+from tests.unit.broker.live import play
+
+from odradek.model.errors import ErrorCode
+from odradek.wire.codec import decoder
+from odradek.wire.header import decode_response_header, encode_request_header
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+@pytest.mark.parametrize("version", [5, 6, 32_767])
+def test_a_version_we_do_not_serve_is_answered_in_the_layout_of_version_0(version):
+    async def story(live):
+        peer = live.peer()
+        frame = bytearray(encode_request_header(18, 4, 77, "client"))
+        frame[2:4] = version.to_bytes(2, "big")
+        answer = peer.expect_frame()
+        peer.send_frame(bytes(frame) + b"whatever a later version has to say")
+        view = memoryview(await answer)
+        correlation_id, position = decode_response_header(view, 0, 18, 0)
+        response, end = decoder(ApiVersionsResponse, 0)(view, position)
+
+        assert (correlation_id, end) == (77, len(view))
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        (only,) = response.api_keys
+        assert (only.api_key, only.min_version, only.max_version) == (18, 0, 4)
+        assert not peer.closed, "it tries again here"
+        assert (await peer.ask(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
+
+    play(story)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("name", "software_version", "is_good"),
+    [
+        ("apache-kafka-java", "3.9.0", True),
+        ("a", "1", True),
+        ("a.b-c", "1-2.3", True),
+        ("", "1", False),
+        ("a", "", False),
+        ("-a", "1", False),
+        ("a-", "1", False),
+        ("a b", "1", False),
+        ("a\n", "1", False),
+        ("ä", "1", False),
+        ("a", "1{}", False),
+    ],
+)
+def test_software_is_named_so_that_a_metric_can_be(version, name, software_version, is_good):
+    async def story(live):
+        peer = live.peer()
+        request = ApiVersionsRequest(
+            client_software_name=name, client_software_version=software_version
+        )
+        response = await peer.ask(request, version)
+        session = peer.connection.session
+
+        if is_good:
+            assert response.error_code == ErrorCode.NONE
+            assert (session.software_name, session.software_version) == (name, software_version)
+        else:
+            assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+            assert session.software_name == "unknown"
+        assert not peer.closed
+
+    play(story)
+
+
+def test_older_versions_say_no_name_and_are_asked_for_none():
+    async def story(live):
+        for version in (0, 1, 2):
+            response = await live.peer().ask(ApiVersionsRequest(), version)
+            assert response.error_code == ErrorCode.NONE
+            assert len(response.api_keys) > 15
+
+    play(story)
+
+
+def test_what_brokers_say_to_each_other_is_not_advertised_and_there_are_no_features():
+    async def story(live):
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        response = await live.peer().ask(request)
+
+        assert not {api.api_key for api in response.api_keys} & {4, 5, 6, 7, 56, 58, 67}
+        assert {api.api_key: api.min_version for api in response.api_keys}[0] == 0
+        assert (response.supported_features, response.finalized_features) == ([], [])
+        assert response.finalized_features_epoch == 0
+        assert not response.zk_migration_ready
+
+    play(story)

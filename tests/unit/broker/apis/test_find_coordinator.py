@@ -1,0 +1,120 @@
+"""FindCoordinator: the leader of one partition of an internal topic, made when it is asked for."""
+
+import pytest
+from tests.unit.broker.live import play
+
+from odradek.broker.apis.find_coordinator import java_hash
+from odradek.coord.layout_config import decode_config, topic_entity
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
+
+GROUP, TRANSACTION = 0, 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("console-consumer-12345", 158455506),
+        ("polygenelubricants", 0),  # -2^31 in Java, where the sign bit goes
+        ("ÿ€", 16269),
+        ("𝄞", 1772394),  # two UTF-16 code units
+    ],
+)
+def test_the_hash_is_javas(text, value):
+    assert java_hash(text) == value
+
+
+async def found(live, *keys, key_type=GROUP):
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    response = await live.peer().ask(request)
+    return {
+        c.key: ErrorCode(c.error_code) or (c.node_id, c.host, c.port) for c in response.coordinators
+    }
+
+
+@pytest.mark.parametrize(
+    ("key_type", "topic", "policy"),
+    [
+        (GROUP, "__consumer_offsets", {"compression.type": "producer"}),
+        (
+            TRANSACTION,
+            "__transaction_state",
+            {
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+    ],
+)
+def test_the_internal_topic_is_made_when_it_is_first_asked_for(key_type, topic, policy):
+    async def story(live):
+        not_yet = {"x": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert await found(live, "x", key_type=key_type) == not_yet
+        assert await found(live, "x", key_type=key_type) == not_yet, "it is being made"
+        await live.until(lambda: live.broker.metadata.topic(topic) is not None)
+
+        assert await found(live, "x", key_type=key_type) == {"x": (0, "b0", 9092)}
+        assert len(live.broker.metadata.topic(topic).partitions) == 2
+        path = topic_entity(topic).path
+        options = decode_config(path, live.tree.find(path).data)
+        assert options["cleanup.policy"] == "compact"
+        assert options["segment.bytes"] == "104857600"
+        assert options.items() >= policy.items()
+
+    play(story, auto_create_topics_enable="false")
+
+
+def test_one_key_before_version_4():
+    async def story(live):
+        await found(live, "x")
+        await live.until(lambda: live.broker.metadata.topic("__consumer_offsets") is not None)
+        for version in range(4):
+            response = await live.peer().ask(FindCoordinatorRequest(key="x"), version)
+            assert (response.error_code, response.node_id, response.port) == (0, 0, 9092)
+
+    play(story)
+
+
+def test_many_keys_each_at_its_own_partitions_leader():
+    async def story(live):
+        await live.order("__consumer_offsets", leader=2, partitions=2)
+        keys = ["", "a", "b", "c"]
+        assert await found(live, *keys) == dict.fromkeys(keys, (2, "b2", 9092))
+        await live.order("__consumer_offsets", leader=9, leader_epoch=1, replicas=(2, 9))
+
+        answers = await found(live, *keys)
+        assert answers == {
+            key: (2, "b2", 9092) if java_hash(key) % 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            for key in keys
+        }, "the leader of partition 0 is dead"
+
+    play(story)
+
+
+def test_a_coordinator_that_cannot_be_reached_on_the_askers_listener():
+    async def story(live):
+        await live.order("__consumer_offsets", leader=2)
+        request = FindCoordinatorRequest(coordinator_keys=["x"])
+        response = await live.peer(9093).ask(request)
+
+        assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    play(
+        story,
+        listeners="PLAINTEXT://b0:9092,OUT://b0:9093",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
+        inter_broker_listener_name="PLAINTEXT",
+    )
+
+
+def test_an_unknown_type_of_key():
+    async def story(live):
+        assert await found(live, "x", "y", key_type=2) == {
+            "x": ErrorCode.INVALID_REQUEST,
+            "y": ErrorCode.INVALID_REQUEST,
+        }
+
+    play(story)
