@@ -25,6 +25,8 @@ from odradek.wire.frame import FrameBuffer
 Chunk = bytes | bytearray | memoryview
 # Chunks up to this size are joined into one write; a larger one costs less sent than copied.
 _JOIN_BYTES: Final = 64 * 1024
+# Answers up to this size are collected over all frames of one read.
+_LARGE_BYTES: Final = 1024
 
 
 class Place:
@@ -70,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_closing_after_write", "_frames", "_handler", "_handling", "_in_flight_max", "_line",
         "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready", "_stopped", "_transport",
-        "active_ms", "closing", "listener", "peer_host", "peer_port", "session",
+        "_unsent_bytes", "active_ms", "closing", "listener", "peer_host", "peer_port", "session",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False  # slow, muted or closing
         self._reading = True
         self._closing_after_write = False
+        self._unsent_bytes = -1  # when it was last asked whether this is idle
 
     # --------------------------------------------------------------- for the handler
 
@@ -112,6 +115,10 @@ class Connection(asyncio.BufferedProtocol):
             self._line.append(place)
         else:
             self._ready += chunks
+            # Thirty bytes can ask for fifty megabytes, and a peer can ask a hundred times in one
+            # read: large answers go at once, so that the first shows whether it takes them.
+            if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
+                self._flush()
 
     def later(self, lost: Callable[[], None] | None = None) -> Place:
         """A place in the line for the request being handled now, to be filled later.
@@ -146,6 +153,15 @@ class Connection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests that wait for their response, or for that of one before them."""
         return len(self._line)
+
+    def is_idle(self, oldest_ms: int) -> bool:
+        """Whether it has sent nothing since then, waits for nothing and takes nothing."""
+        if self.active_ms >= oldest_ms or (self._line and not self.closing):
+            return False
+        transport = self._transport
+        unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
+        before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
+        return not unsent_bytes or unsent_bytes == before
 
     def close(self) -> None:
         """Close when what is written has gone; nothing more is read."""

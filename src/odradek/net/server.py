@@ -128,9 +128,9 @@ class Server:
     def drop_idle(self) -> int:
         """Close connections silent for too long that wait for nothing. Returns how many."""
         oldest_ms = self._now_ms() - self.limits.idle_ms_max
-        idle = [c for c in self._connections if c.active_ms < oldest_ms and not c.in_flight]
+        idle = [connection for connection in self._connections if connection.is_idle(oldest_ms)]
         for connection in idle:
-            connection.close()
+            connection.abort()  # what it has not taken until now it will not take
         return len(idle)
 
     # ------------------------------------------- a FrameHandler before the real one
@@ -188,6 +188,14 @@ class RealNetwork:
             make_protocol, sock=listening, backlog=self._backlog
         )
         return _RealListeningSocket(server, listening.getsockname()[1])
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.BufferedProtocol:
+        """Connect, and return the protocol."""
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.create_connection(make_protocol, host, port)
+        return protocol
 
 
 class _RealListeningSocket:
