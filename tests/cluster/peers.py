@@ -56,12 +56,12 @@ class HungUpError(ConnectionError):
     """The broker closed the connection."""
 
 
-def framed(message: Message, version: int, *, correlation_id: int = 1) -> bytes:
+def framed(message: Message, version: int, *, client_id: str = "test") -> bytes:
     """A request as it goes over the wire, its length before it."""
     api_key = message.SCHEMA.api_key
     assert api_key is not None
     body = encoder(type(message), version)(message)
-    request = encode_request_header(api_key, version, correlation_id, "test") + body
+    request = encode_request_header(api_key, version, 1, client_id) + body
     return struct.pack(">i", len(request)) + request
 
 

@@ -1,0 +1,209 @@
+"""A broker among peers that lie, flood, dawdle and never read; and a client that is served.
+
+The long form, with millions of frames and other seeds, is `./run bench fuzz`.
+"""
+
+import resource
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from attack import Witness, attack, failures, read_kept, target_options, write_kept
+from peers import FETCH_BY_NAME, HungUpError, Peer, framed
+
+from odradek.record.records import Record, build_batch
+from odradek.wire.api_keys import APIS
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+FRAMES = 30_000
+MIB = 2**20
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.fixture
+def many_sockets() -> Iterator[int]:
+    """How many sockets a test may open, after as many were allowed as may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 10_000 if hard == resource.RLIM_INFINITY else min(hard, 10_000)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield max(soft, wanted) - 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def connect(broker):
+    return socket.create_connection(("127.0.0.1", broker.port), 30)
+
+
+def served(broker):
+    """Whether a client that comes now is answered."""
+    with Peer(broker.port) as peer:
+        return peer.request(HELLO, ApiVersionsResponse).error_code == 0
+
+
+def connections(broker):
+    return broker.metric(
+        "kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT"
+    )
+
+
+def eventually(true, *, within_s=10.0):
+    deadline_s = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+# --------------------------------------------------------------------------------------- frames
+
+
+def test_frames_that_lie_harm_neither_the_broker_nor_its_data_nor_its_other_clients(
+    make_broker, tmp_path
+):
+    broker = make_broker(target_options(tmp_path)).start()
+    kept = write_kept(broker.port)
+    report = attack(broker, seed="gate", frames=FRAMES)
+
+    assert failures(broker, report, kept) == []
+    assert report.answered > FRAMES / 10
+    assert report.refused > FRAMES / 10
+    assert report.witness["requests"] > 200
+    assert broker.stop() == 0
+    assert read_kept(broker.start().port) == kept
+
+
+def test_frames_to_the_brokers_listener_end_nobody(make_broker, tmp_path):
+    broker = make_broker(target_options(tmp_path)).start()
+    orders = [int(key) for key, api in APIS.items() if api.inter_broker]
+    report = attack(
+        broker, seed="gate", frames=3_000, port=broker.ports[1], apis=orders, watched=False
+    )
+
+    assert failures(broker, report, None) == []
+    assert report.answered > 300
+    assert broker.stop() == 0
+
+
+# ------------------------------------------------------------------------------ memory and floods
+
+
+def test_a_promised_frame_costs_what_has_come_of_it(make_broker, many_sockets):
+    broker = make_broker({"socket.listen.backlog.size": 4_000}).start()
+    count = min(2_000, many_sockets)
+    before = broker.rss_bytes
+    with ExitStack() as stack:
+        for _ in range(count):
+            promising = stack.enter_context(connect(broker))
+            promising.sendall(struct.pack(">i", 100 * MIB) + b"0123456789")
+        eventually(lambda: connections(broker) == count)
+        assert served(broker)
+        assert broker.rss_bytes - before < 100 * MIB
+    eventually(lambda: connections(broker) == 0)
+
+
+def test_who_sends_byte_by_byte_is_answered_and_keeps_nobody_waiting(make_broker):
+    broker = make_broker().start()
+    request = framed(MetadataRequest(topics=[]), 12)
+    with ExitStack() as stack, Witness(broker.port) as witness:
+        dawdlers = [stack.enter_context(Peer(broker.port)) for _ in range(300)]
+        for at in range(len(request)):
+            for dawdler in dawdlers:
+                dawdler.send(request[at : at + 1])
+        for dawdler in dawdlers:
+            assert dawdler.answer(MetadataResponse, 12).brokers
+        assert witness.end()["max_ms"] < 1_000
+
+
+def test_more_connections_than_allowed_are_closed_at_once_and_the_others_served(make_broker):
+    options = {"max.connections.per.ip": 100, "max.connections.per.ip.overrides": "127.0.0.1:20"}
+    broker = make_broker(options).start()
+    flood_the_limit(broker, 20)
+
+
+def test_the_broker_has_a_limit_for_all_its_connections(make_broker):
+    flood_the_limit(make_broker({"max.connections": 15}).start(), 15)
+
+
+def flood_the_limit(broker, limit):
+    with ExitStack() as stack:
+        first = [stack.enter_context(Peer(broker.port)) for _ in range(limit)]
+        for peer in first:
+            peer.request(HELLO, ApiVersionsResponse)
+        for _ in range(500):
+            with Peer(broker.port) as peer, pytest.raises(HungUpError):
+                peer.request(HELLO, ApiVersionsResponse)
+        for peer in first:
+            assert peer.request(HELLO, ApiVersionsResponse).error_code == 0
+        first[0].socket.close()
+        eventually(lambda: connections(broker) == limit - 1)
+        assert served(broker)
+
+
+def test_requests_whose_answers_nobody_reads_wait_outside(make_broker):
+    broker = make_broker().start()
+    hello = framed(HELLO, 3, client_id="x" * 1_000)
+    before = broker.rss_bytes
+    count = 30_000
+    with Peer(broker.port) as flooder, Witness(broker.port) as witness:
+        sender = threading.Thread(target=flooder.send, args=(hello * count,))
+        sender.start()
+        time.sleep(1)
+        assert sender.is_alive(), "the broker reads on although nobody takes its answers"
+        assert broker.rss_bytes - before < 50 * MIB
+        for _ in range(count):
+            assert flooder.answer(ApiVersionsResponse, 3).error_code == 0
+        sender.join()
+        assert witness.end()["max_ms"] < 1_000
+
+
+def fetching(offset=0, *, max_wait_ms=0):
+    """A request for all that is in a topic."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MIB)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=50 * MIB,
+        session_epoch=-1,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+    )
+
+
+def write_much(broker):
+    """25 MB, in 50 batches."""
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+        for _ in range(50):
+            peer.produce("t", 0, build_batch([Record(None, bytes(500_000))]))
+
+
+def test_who_asks_for_everything_a_hundred_times_gets_one_after_the_other(make_broker):
+    broker = make_broker().start()
+    write_much(broker)
+    before = broker.rss_bytes
+    with Peer(broker.port) as greedy:
+        greedy.send(framed(fetching(), FETCH_BY_NAME) * 100)
+        assert len(greedy.frame()) > 24 * MIB
+        assert served(broker)
+        assert broker.rss_max_bytes - before < 100 * MIB
+
+
+def test_who_is_silent_or_never_reads_is_sent_away(make_broker):
+    broker = make_broker({"connections.max.idle.ms": 1_000}).start()
+    write_much(broker)
+    with ExitStack() as stack:
+        silent, half, deaf, patient = (stack.enter_context(Peer(broker.port)) for _ in range(4))
+        silent.request(HELLO, ApiVersionsResponse)
+        half.send(struct.pack(">i", 1000) + b"half a frame")
+        deaf.send(framed(fetching(), FETCH_BY_NAME))
+        patient.send(framed(fetching(50, max_wait_ms=60_000), FETCH_BY_NAME))
+        eventually(lambda: connections(broker) == 1, within_s=20.0)  # only `patient` is left
+        assert silent.is_hung_up()
+        assert half.is_hung_up()
+        with Peer(broker.port) as producer:
+            producer.produce("t", 0, build_batch([Record(None, b"at last")]))
+        patient.frame()
