@@ -360,8 +360,11 @@ class ZooKeeperStore:
     # ------------------------------------------------------------------------- requests
 
     def _submit(self, request: "_Request") -> "asyncio.Future[Any]":
-        self._waiting.append(request)
-        self._pump()
+        if self._client is None:  # it was lost between two steps of one call
+            request.fail(SessionExpired())
+        else:
+            self._waiting.append(request)
+            self._pump()
         return request.done
 
     def _pump(self) -> None:

@@ -422,6 +422,20 @@ async def test_an_expiry_ends_every_call_and_no_new_session_begins_by_itself(wor
 
 
 @on_loop
+async def test_a_call_of_several_steps_ends_with_the_session_too(world):
+    store, client = await world.connect()
+    create = asyncio.ensure_future(store.create("/a/b", make_parents=True))
+    await turn()
+    client.answer(kazoo_errors.NoNodeError())
+    client.tell(KazooState.LOST)
+    with pytest.raises(SessionExpiredError):
+        await create
+    await store.open()
+    await turn()
+    assert [message for message, _ in world.clients[1].sent] == []
+
+
+@on_loop
 async def test_a_server_that_says_so_ends_the_session_too(world):
     store, client = await world.connect()
     lost = []
