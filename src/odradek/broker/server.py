@@ -101,7 +101,7 @@ class Broker:
             lag_ms_max=config.replica_lag_time_max_ms,
             knows=lambda topic, index: self.metadata.partition(topic, index) is not None,
         )
-        self.log_dir_moves = LogDirMoves(self.logs, self.replicas, self.tasks)
+        self.log_dir_moves = LogDirMoves(self.logs, self.replicas, self.tasks, clock)
         self.settings.on_change = self.replicas.topic_config_changed
         self.journal = DecisionJournal()
         self.lifecycle = Lifecycle(

@@ -16,7 +16,7 @@ from odradek.log.log import Log
 from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
 from odradek.model.partition import TopicPartition
-from odradek.record.batch import base_offset_at
+from odradek.record.batch import CorruptBatchError, base_offset_at
 
 STEP_BYTES: Final = 1 << 20
 
@@ -61,11 +61,16 @@ class MovingLogs:
 
         Raises:
             StorageError: the disk refused.
+            CorruptBatchError: a log is damaged; its copy is given up.
         """
         copied = 0
         for partition in self._logs.futures:
             if partition not in self._waiting:
-                copied += self._step(partition)
+                try:
+                    copied += self._step(partition)
+                except CorruptBatchError as error:
+                    self.cancel(partition)
+                    raise CorruptBatchError(f"{partition}: {error.message}") from error
         return copied
 
     def _step(self, partition: TopicPartition) -> int:
@@ -114,6 +119,8 @@ class MovingLogs:
             self._waiting.discard(partition)
             if error is None:
                 reached.add(partition)
+            else:
+                self._logs.failed(error)
 
         self._waiting.add(partition)
         start(done)
