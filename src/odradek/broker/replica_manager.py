@@ -199,6 +199,7 @@ class ReplicaManager:
             self._assume(partition, order, settings)
         except StorageError as error:
             self._logs.failed(error)
+            self._hold_without_log(order, settings)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 

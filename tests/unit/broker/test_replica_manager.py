@@ -1,0 +1,327 @@
+"""The replicas of a broker: which orders they obey, and what is said of those it does not have."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, told
+
+from odradek.broker.replica_manager import RoleOrder, StopOrder
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import LeaderAndIsr, TopicPartition
+from odradek.sim.disk import Fault
+
+T0 = ("t", 0)
+DURING_DELETE = -2
+
+
+def role(
+    index=0,
+    *,
+    leader=0,
+    leader_epoch=0,
+    partition_epoch=0,
+    replicas=(0,),
+    topic_id=b"i" * 16,
+    is_new=True,
+    name="t",
+):
+    return RoleOrder(
+        topic_partition=TopicPartition(name, index),
+        topic_id=topic_id,
+        state=LeaderAndIsr(
+            leader=leader, leader_epoch=leader_epoch, isr=replicas, store_version=partition_epoch
+        ),
+        controller_epoch=1,
+        replicas=replicas,
+        is_new=is_new,
+    )
+
+
+async def take(live, *orders):
+    outcome = await live.broker.replicas.take_roles(orders)
+    return list(outcome.values()) if len(orders) > 1 else outcome[orders[0].topic_partition]
+
+
+async def stop(live, index=0, *, leader_epoch=0, delete=True, name="t"):
+    order = StopOrder(TopicPartition(name, index), leader_epoch, delete)
+    return (await live.broker.replicas.stop([order]))[order.topic_partition]
+
+
+# --------------------------------------------------------------------------------- roles
+
+
+def test_a_leader_leads_and_a_follower_does_not():
+    async def story(live):
+        assert await take(live, role(0), role(1, leader=2, replicas=(0, 2))) == [ErrorCode.NONE] * 2
+        replicas = live.broker.replicas
+
+        assert replicas.find_led("t", 0) is live.partition()
+        assert live.partition().leader_id == 0
+        assert replicas.find_led("t", 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert replicas.find("t", 1) is live.partition(index=1)
+        assert live.partition(index=1).leader_id == 2
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_obeyed"),
+    [
+        pytest.param((5, 3), False, id="the same again"),
+        pytest.param((5, 2), False, id="an older partition epoch"),
+        pytest.param((4, 9), False, id="an older reign"),
+        pytest.param((5, 4), True, id="another isr in the same reign"),
+        pytest.param((6, 0), True, id="a newer reign"),
+    ],
+)
+def test_only_a_newer_order_is_obeyed(epochs, is_obeyed):
+    async def story(live):
+        replicas = (0, 2)
+        await take(live, role(leader_epoch=5, partition_epoch=3, replicas=replicas))
+        leader_epoch, partition_epoch = epochs
+        order = role(
+            leader=2, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas
+        )
+        error = await take(live, order)
+
+        assert error == (ErrorCode.NONE if is_obeyed else ErrorCode.STALE_CONTROLLER_EPOCH)
+        assert live.partition().leader_id == (2 if is_obeyed else 0)
+
+    play(story)
+
+
+def test_a_reign_begins_an_epoch_where_the_log_ends():
+    async def story(live):
+        await take(live, role(leader_epoch=3))
+        live.append(b"a")
+        live.append(b"b")
+        await take(live, role(leader_epoch=3, partition_epoch=1))
+        await take(live, role(leader_epoch=7))
+        live.append(b"c")
+
+        assert live.log().epochs.starts() == [(3, 0), (7, 2)]
+
+    play(story)
+
+
+def test_back_from_following_it_leads_on():
+    async def story(live):
+        await take(live, role(leader_epoch=0, replicas=(0, 2)))
+        live.append(b"a")
+        await take(live, role(leader=2, leader_epoch=1, replicas=(0, 2)))
+        peer = live.peer()
+        not_leader = {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert produced(await peer.ask(produce(live.batch(b"b")))) == not_leader
+        await take(live, role(leader_epoch=2))
+
+        assert produced(await peer.ask(produce(live.batch(b"b")))) == {T0: 1}
+        assert told(await peer.ask(fetch({T0: 0}), 12)) == {T0: [b"a", b"b"]}
+
+    play(story)
+
+
+def test_another_topic_of_the_same_name_is_refused():
+    async def story(live):
+        await take(live, role(topic_id=b"1" * 16))
+        other = role(topic_id=b"2" * 16, leader_epoch=9)
+        assert await take(live, other) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert live.partition().topic_id == b"1" * 16
+
+        await stop(live, leader_epoch=DURING_DELETE)
+        assert await take(live, other) == ErrorCode.NONE
+        assert live.broker.replicas.topic_name(b"2" * 16) == "t"
+        assert live.broker.replicas.topic_name(b"1" * 16) is None
+
+    play(story)
+
+
+def test_a_log_on_disk_of_another_topic_is_refused():
+    async def story(live):
+        await live.topic("t")
+        name = TopicPartition("t", 0)
+        log = live.log()
+        del live.broker.replicas._partitions["t", 0]  # as after a restart, before the first order
+        assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert live.broker.logs.get(name) is log
+
+    play(story)
+
+
+# --------------------------------------------------------------------------------- stop
+
+
+def test_a_stopped_replica_stays_on_disk_and_serves_nobody():
+    async def story(live):
+        await take(live, role())
+        live.append(b"a")
+        assert await stop(live, delete=False) == ErrorCode.NONE
+        answer = await live.peer().ask(produce(live.batch(b"a")))
+        assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert await take(live, role(leader_epoch=1)) == ErrorCode.NONE
+
+        assert live.log().leo == 1
+
+    play(story)
+
+
+def test_a_deleted_replica_is_gone_and_may_be_made_anew():
+    async def story(live):
+        await take(live, role())
+        live.append(b"a")
+        before = live.partition()
+        assert await stop(live) == ErrorCode.NONE
+        assert live.partition() is None
+        assert before.is_gone
+        assert len(live.broker.logs) == 0
+        assert live.broker.replicas.topic_name(b"i" * 16) is None
+
+        assert await take(live, role(leader_epoch=0)) == ErrorCode.NONE
+        assert live.log().leo == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "error"),
+    [
+        (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.NONE),
+        (6, ErrorCode.NONE),
+        (-1, ErrorCode.NONE),
+        (DURING_DELETE, ErrorCode.NONE),
+    ],
+)
+def test_epochs_fence_the_stop(leader_epoch, error):
+    async def story(live):
+        await take(live, role(leader_epoch=5))
+        assert await stop(live, leader_epoch=leader_epoch) == error
+        assert (live.partition() is None) is (error is ErrorCode.NONE)
+
+    play(story)
+
+
+def test_what_is_not_held_is_stopped_already():
+    async def story(live):
+        assert await stop(live, 7) == ErrorCode.NONE
+        assert await stop(live, 7, delete=False) == ErrorCode.NONE
+
+    play(story)
+
+
+def test_a_topic_keeps_its_name_while_any_of_its_partitions_is_held():
+    async def story(live):
+        await take(live, role(0), role(1))
+        await stop(live, 0)
+        assert live.broker.replicas.topic_name(b"i" * 16) == "t"
+        await stop(live, 1)
+        assert live.broker.replicas.topic_name(b"i" * 16) is None
+
+    play(story)
+
+
+# ------------------------------------------------------------------------- failed directories
+
+
+async def lose(live, path):
+    live.disk.faults.append(Fault("", f"{path}/", times=1 << 30))
+    for log in list(live.broker.logs):
+        if live.broker.logs.directory_of(log) == path:
+            name = log.partition
+            await live.peer().ask(produce(live.batch(b"a"), *name))
+            break
+    assert live.broker.logs.is_offline(path)
+
+
+def test_a_lost_directory_takes_its_partitions_and_only_these():
+    async def story(live):
+        await take(live, *(role(n) for n in range(4)))
+        held = {n: live.broker.logs.directory_of(live.log(index=n)) for n in range(4)}
+        await lose(live, LOG_DIRS[0])
+        for n, path in held.items():
+            found = live.broker.replicas.find_led("t", n)
+            if path == LOG_DIRS[0]:
+                assert found == ErrorCode.KAFKA_STORAGE_ERROR
+                assert live.partition(index=n).log is None
+            else:
+                assert found is live.partition(index=n)
+
+    play(story)
+
+
+def test_with_a_lost_directory_only_a_new_replica_is_made():
+    async def story(live):
+        await take(live, role())
+        await lose(live, live.broker.logs.directory_of(live.log()))
+        # It may lie in the lost directory: an empty one here would be taken for all there is.
+        known_elsewhere = role(0, name="u", is_new=False)
+        assert await take(live, known_elsewhere) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert live.broker.replicas.find_led("u", 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await take(live, role(0, name="v")) == ErrorCode.NONE
+
+        assert await take(live, role(leader_epoch=9, is_new=False)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(story)
+
+
+def test_a_replica_in_a_lost_directory_can_be_deleted_and_made_anew():
+    async def story(live):
+        await take(live, role())
+        await lose(live, live.broker.logs.directory_of(live.log()))
+        assert await stop(live, leader_epoch=DURING_DELETE) == ErrorCode.NONE
+        assert live.partition() is None
+
+        assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.NONE
+
+    play(story)
+
+
+def test_a_replica_that_cannot_be_made_is_a_storage_error_for_whoever_asks():
+    async def story(live):
+        for path in LOG_DIRS:
+            live.disk.lose(path)
+        assert await take(live, role()) == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = await live.peer().ask(produce(live.batch(b"a")))
+        assert produced(answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert live.fatal
+        live.disk.faults.clear()
+
+    play(story)
+
+
+# --------------------------------------------------------------------------------- slices
+
+
+def test_a_thousand_partitions_leave_the_loop_to_others_every_few_milliseconds():
+    async def story(live):
+        turns, most, done_before = 0, 0, 0
+        replicas, clock = live.broker.replicas, Ticking(live.broker.replicas._clock)
+        replicas._clock = clock
+        task = asyncio.ensure_future(take(live, *(role(n) for n in range(1000))))
+        while not task.done():
+            await asyncio.sleep(0)
+            done = len(replicas)
+            turns += 1
+            most = max(most, done - done_before)
+            done_before = done
+        assert set(await task) == {ErrorCode.NONE}
+
+        # Each look at the clock costs a millisecond here, and there is one for each partition.
+        assert most <= 6
+        assert turns > 150
+
+    play(story)
+
+
+class Ticking:
+    """A clock that goes on by being looked at: what is done can be counted in its time."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self._looks = 0
+
+    def monotonic_ms(self):
+        self._looks += 1
+        return self._clock.monotonic_ms() + self._looks // 2
+
+    def wall_ms(self):
+        return self._clock.wall_ms()
