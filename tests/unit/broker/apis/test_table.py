@@ -145,19 +145,19 @@ def test_a_version_that_is_not_served_ends_the_connection(key):
     play(story)
 
 
-def test_brokers_apis_are_served_on_the_inter_broker_listener_only():
+@pytest.mark.parametrize(
+    "example", [example for example in EXAMPLES if APIS[example.api].inter_broker], ids=str
+)
+def test_brokers_apis_are_served_on_the_inter_broker_listener_only(example):
     async def story(live):
         await prepared(live)
-        for example in EXAMPLES:
-            if not APIS[example.api].inter_broker:
-                continue
-            version = APIS[example.api].served.last
-            outside = live.peer(9093)
-            outside.send(example.request(live, version), version)
-            assert outside.closed
-            inside = live.peer(9092)
-            response = await inside.ask(example.request(live, version), version)
-            assert error_codes(response) == {ErrorCode.NONE}
+        version = APIS[example.api].served.last
+        outside = live.peer(9093)
+        outside.send(example.request(live, version), version)
+        assert outside.closed
+        inside = live.peer(9092)
+        response = await inside.ask(example.request(live, version), version)
+        assert error_codes(response) == {ErrorCode.NONE}
 
     play(
         story,
