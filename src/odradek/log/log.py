@@ -413,8 +413,6 @@ class Log:
                 end = self._position(segment, end_offset, wait=wait) if ends_here else segment.size
                 return (segment, start, end) if start < end else None
             index += 1  # a gap at the end of a compacted segment
-            if index <= last and self._bases[index] >= end_offset:
-                return None
         return None
 
     def _position(self, segment: Segment, offset: int, *, wait: bool) -> int:
@@ -577,6 +575,7 @@ class Log:
     def _ends_at(self, leo: int) -> None:
         self.leo = leo
         self.log_start_offset = min(self.log_start_offset, leo)
+        self._flush_at = min(NEVER, self.recovery_point + self.config.flush_messages)
         self.activate_last()
         self.set_high_watermark(min(self.high_watermark, leo))
         self.cut_epochs()

@@ -53,7 +53,7 @@ def load_snapshot(log: "Log", *, offset: int) -> int:
     """
     host = log.host
     for candidate in reversed(snapshot_offsets(host.disk, log.directory)):
-        if not log.log_start_offset <= candidate <= offset:
+        if candidate > offset:
             continue
         path = segment_stem(log.directory, candidate) + SNAPSHOT
         try:
@@ -67,7 +67,7 @@ def load_snapshot(log: "Log", *, offset: int) -> int:
         else:
             return candidate
     log.producers.clear()
-    return log.log_start_offset
+    return log.segments[0].base_offset
 
 
 def rebuild_producers(log: "Log") -> Iterator[None]:

@@ -115,6 +115,38 @@ def test_what_is_not_in_memory_is_loaded_and_asked_for_again(world):
     assert read_header(world.log.read(0, 1000, end_offset=50, wait=True).data).base_offset == 0
 
 
+def test_a_gap_at_the_end_of_a_segment_is_passed_over_but_not_the_end_of_the_read(world):
+    world.create(segment_bytes=400, cleanup_policy=frozenset({"compact"}))
+    for _ in range(6):
+        world.append(b"x" * 100)
+    world.disk.file(world.path("00000000000000000002.log")).truncate(170)
+    log = world.load(clean=False)
+
+    assert log.read(3, 1000, end_offset=6).segment.base_offset == 4
+    assert log.read(3, 1000, end_offset=4) is None
+
+
+def test_only_the_last_batches_are_remembered(world):
+    world.create()
+    for _ in range(1000):
+        world.append(b"x")
+    bound = [world.log.read(n, 1 << 20, end_offset=n + 1) for n in range(0, 1000, 7)]
+
+    assert len({found.size for found in bound}) == 1
+    assert len(world.log._recent_offsets) == len(world.log._recent_positions) <= 256
+    assert [read_header(found.data).base_offset for found in bound] == list(range(0, 1000, 7))
+
+
+def test_an_index_gets_an_entry_when_more_bytes_than_said_have_come(world):
+    world.create(index_interval_bytes=170)
+    lengths = []
+    for _ in range(5):
+        world.append(b"x" * 100)
+        lengths.append(len(world.log.active_segment.indexes()[0]))
+
+    assert lengths == [0, 0, 1, 1, 2]
+
+
 def test_a_follower_keeps_offsets_and_epochs(world):
     leader = world.create()
     world.append(b"a", epoch=3)
@@ -408,6 +440,19 @@ def test_truncation_below_the_first_segment_begins_anew_there(world):
     assert [segment.base_offset for segment in world.log.segments] == [50]
 
 
+def test_truncation_takes_back_the_times_it_cut(world):
+    world.create()
+    for number in range(20):
+        world.append(b"x" * 100, timestamp=1000 * number)
+    world.log.truncate_to(10)
+    for number in range(10):
+        world.append(b"y" * 100, timestamp=5000 + number)
+
+    assert world.log.max_timestamp_offset() == (9000, 9)
+    assert world.log.offset_for_timestamp(9000) == (9000, 9)
+    assert world.log.offset_for_timestamp(9001) is None
+
+
 def test_truncation_takes_back_what_producers_did(world):
     world.create()
     write_transaction(world, 9)
@@ -417,7 +462,7 @@ def test_truncation_takes_back_what_producers_did(world):
 
     assert world.log.producers.has_open_transaction(9)
     assert world.log.aborted_transactions(0, 10) == []
-    write_transaction(world, 9, sequence=1)
+    assert write_transaction(world, 9, sequence=1) == 1
 
 
 def test_a_flush_that_began_before_a_truncation_does_not_count(world):
@@ -451,6 +496,7 @@ def test_deleted_records_cannot_be_read_and_their_segments_go(world):
 
     assert expired.by_log_start == 2
     assert world.log.log_start_offset == 5
+    assert world.log.recovery_point >= 4
     assert world.names(".deleted") != []
     world.pass_time(61_000)
     assert world.names(".deleted") == []
@@ -482,6 +528,19 @@ def test_flush_messages_flushes_by_itself(world):
     world.append(b"c")
     world.pass_time()
     assert world.log.recovery_point == 3
+
+
+def test_flush_messages_holds_for_followers_too(world):
+    leader = world.create(flush_messages=3)
+    for _ in range(3):
+        world.append(b"a")
+    world.pass_time()
+    data = memoryview(leader.read(0, 1 << 20, end_offset=3).data)
+    leader.truncate_fully_and_start_at(0)
+    leader.append_as_follower(data, now_ms=world.now_ms)
+    world.pass_time()
+
+    assert leader.recovery_point == 3
 
 
 def test_who_asks_for_a_flush_is_told(world):
