@@ -17,13 +17,11 @@ ZooKeeper's promises are the contract's; what is added here is asyncio, and care
 * **An expired session** is over for good; the connection must not begin a new one by itself,
   for its owner has to register anew.
 
-Whoever has to import kazoo imports this module.
+Only this module and its `zookeeper_*` neighbours import kazoo: an extra of the package.
 """
 
 import asyncio
-import errno
 import logging
-import socket
 import ssl
 import threading
 from collections import deque
@@ -41,9 +39,6 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
 )
 from kazoo.exceptions import NoNodeError as NoNode
 from kazoo.exceptions import SessionExpiredError as SessionExpired
-from kazoo.handlers.threading import (  # type: ignore[import-untyped]
-    SequentialThreadingHandler,
-)
 from kazoo.protocol.serialization import (  # type: ignore[import-untyped]
     Exists,
     GetChildren,
@@ -69,6 +64,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.tree import ROOT, Change, ChangeKind, check_path, parent_of
 from odradek.coord.watches import Watches
+from odradek.coord.zookeeper_kazoo import Answer, Handler, KazooLog
 from odradek.coord.zookeeper_messages import (
     REQUEST_BYTES_MAX,
     MultiRead,
@@ -195,7 +191,7 @@ class ZooKeeperStore:
             StartupError: ZooKeeper cannot be used; the message says what to do.
         """
         assert self._client is None, "the session is still open"
-        log = _KazooLog(_LOG)
+        log = KazooLog(_LOG)
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 session = await self._begin(log)
@@ -212,9 +208,9 @@ class ZooKeeperStore:
             raise
         self._session = session
 
-    async def _begin(self, log: "_KazooLog") -> int:
+    async def _begin(self, log: KazooLog) -> int:
         """Have a client with a session, and the chroot."""
-        handler = _Handler(
+        handler = Handler(
             connect_timeout_ms=self._session_timeout_ms // len(self._servers), tls=self._tls
         )
         client = self._make_client(
@@ -291,7 +287,7 @@ class ZooKeeperStore:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._call_soon(call)
 
-    def _hear_state(self, client: Any, handler: "_Handler", state: str) -> None:
+    def _hear_state(self, client: Any, handler: Handler, state: str) -> None:
         if state == KazooState.LOST:
             handler.may_connect = False
         session = client.client_id[0] if state == KazooState.CONNECTED else 0
@@ -377,7 +373,7 @@ class ZooKeeperStore:
             if request.done.cancelled():
                 continue
             self._in_flight[request] = None
-            client._call(request.message, _Answer(self._post, self._answered, request))  # noqa: SLF001
+            client._call(request.message, Answer(self._post, self._answered, request))  # noqa: SLF001
 
     def _answered(self, request: "_Request", answer: Any) -> None:
         if request not in self._in_flight:  # the session is over
@@ -591,93 +587,6 @@ class _Request:
             failure = error_of(error, self.subject)
             failure.__cause__ = error
             self.done.set_exception(failure)
-
-
-class _Answer:
-    """Where kazoo's thread puts what became of a request, in the order in which it hears it."""
-
-    __slots__ = ("_answered", "_post", "_request")
-
-    def __init__(
-        self,
-        post: Callable[[Callable[[], object]], None],
-        answered: Callable[[_Request, Any], None],
-        request: _Request,
-    ) -> None:
-        self._post = post
-        self._answered = answered
-        self._request = request
-
-    def set(self, value: Any = None) -> None:
-        self._post(partial(self._answered, self._request, value))
-
-    def set_exception(self, error: Exception) -> None:
-        self._post(partial(self._answered, self._request, error))
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's threads and sockets: one thread, no workers; TLS as its owner set it up."""
-
-    def __init__(self, *, connect_timeout_ms: int, tls: ssl.SSLContext | None) -> None:
-        super().__init__()
-        self.may_connect = True  # until the session is over: a new one is its owner's to begin
-        self._connect_timeout_s = connect_timeout_ms / 1000
-        self._tls = tls
-
-    def start(self) -> None:
-        """No workers: never `running`, kazoo calls back where it is."""
-
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """Tell of an event: here and now, in its place among the answers."""
-        callback.func(*callback.args)
-
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, **_: object
-    ) -> socket.socket:
-        """Reach a server, so soon that another can be tried before the session ends."""
-        if not self.may_connect:
-            raise ConnectionAbortedError(errno.ECONNABORTED, "the session is over")
-        try:
-            connection = socket.create_connection(address, self._connect_timeout_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                return _secured(connection, self._tls, hostname or address[0])
-        except OSError as error:
-            where = f"{hostname or address[0]}:{address[1]}"
-            raise OSError(error.errno, f"{where}: {error.strerror or error}") from error
-        return connection
-
-    def select(self, readers: Any, writers: Any, others: Any, timeout: float | None) -> Any:
-        """Wait, but not for bytes that TLS has decrypted already."""
-        buffered = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
-        if not buffered:
-            return super().select(readers, writers, others, timeout)
-        ready = super().select(readers, writers, others, 0)
-        return [*buffered, *(r for r in ready[0] if r not in buffered)], ready[1], ready[2]
-
-
-class _KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """Kazoo warns of every attempt to connect. One warning is enough, and that is ours."""
-
-    last_warning: str | None = None
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Remember a warning, and make it an item of information."""
-        if level == logging.WARNING:
-            self.last_warning = str(msg) % args
-            level = logging.INFO
-        super().log(level, msg, *args, **kwargs)
-
-
-def _secured(connection: socket.socket, tls: ssl.SSLContext, name: str) -> ssl.SSLSocket:
-    try:
-        return tls.wrap_socket(connection, server_hostname=name)
-    except BaseException:
-        connection.close()
-        raise
 
 
 def _settle(stopped: asyncio.Future[None]) -> None:
