@@ -85,7 +85,7 @@ def _numbers(partition: Partition) -> PartitionNumbers:
         log_start_offset=log.log_start_offset if log else -1,
         log_end_offset=log.leo if log else -1,
         replicas=len(partition.replicas) if leader else 0,
-        in_sync=len(leader.isr) + 1 if leader else 0,
+        in_sync=len(leader.isr.committed) if leader else 0,
         is_under_replicated=partition.is_under_replicated,
         is_under_min_isr=leader.is_under_min_isr if leader else False,
     )

@@ -44,6 +44,11 @@ class Housekeeping:
         self._clock = clock
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
+        self._also: list[tuple[int, Callable[[], object]]] = []
+
+    def also(self, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do this too, from the start on."""
+        self._also.append((interval_ms, work))
 
     def start(self, config: BrokerConfig) -> None:
         """Begin; the intervals are read-only options, so they stay."""
@@ -70,6 +75,9 @@ class Housekeeping:
             ),
         ):
             self._every(name, interval_ms, work)
+
+        for interval_ms, other in self._also:
+            self._every(getattr(other, "__name__", "work"), interval_ms, other)
 
     def stop(self) -> None:
         """No more of it."""

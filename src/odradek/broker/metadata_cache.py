@@ -49,6 +49,7 @@ class MetadataCache:
         self._by_id: dict[bytes, TopicMetadata] = {}
         self._loop = loop
         self._now_ms = now_ms
+        self.on_change: Callable[[], None] = lambda: None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
     # ------------------------------------------------------------------- questions
@@ -143,6 +144,7 @@ class MetadataCache:
                     tuple(state.offline_replicas),
                 )
         self.version += 1
+        self.on_change()
         self._wake()
         return gone
 

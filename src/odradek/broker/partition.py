@@ -21,6 +21,8 @@ from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.record.batch import BatchHeader
 from odradek.record.validate import ValidationRules
 from odradek.replica.fetch_session import SessionPartition
+from odradek.replica.follower import high_watermark as committed_here
+from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
 
 
@@ -52,7 +54,7 @@ class Partition:
     """A replica that this broker holds."""
 
     __slots__ = (
-        "_new_bytes", "_produces", "_watches", "controller_epoch", "epoch_start_offset", "error",
+        "_new_bytes", "_produces", "_watches", "controller_epoch", "error",
         "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "replicas",
         "rules", "topic_id", "topic_partition",
     )  # fmt: skip
@@ -72,7 +74,6 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
-        self.epoch_start_offset = 0  # where this reign began to write
         self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.is_gone = False  # deleted here, or replaced by another of its name
@@ -85,11 +86,11 @@ class Partition:
     @property
     def is_under_replicated(self) -> bool:
         """Led here, with fewer in sync than it has replicas."""
-        return self.leader is not None and len(self.leader.isr) + 1 < len(self.replicas)
+        return self.leader is not None and len(self.leader.isr.committed) < len(self.replicas)
 
     # ------------------------------------------------------------------------ roles
 
-    def become_leader(
+    def become_leader(  # noqa: PLR0913 - what a reign begins with
         self,
         state: LeaderAndIsr,
         replicas: tuple[int, ...],
@@ -97,6 +98,7 @@ class Partition:
         own_id: int,
         isr_min: int,
         lag_ms_max: int,
+        live: frozenset[int],
         now_ms: int,
     ) -> None:
         """Lead from now on, or go on leading with another ISR."""
@@ -105,28 +107,30 @@ class Partition:
         new_reign = self.leader is None or state.leader_epoch != self.leader_epoch
         if new_reign:
             log.assign_epoch(state.leader_epoch, log.leo)
-            self.epoch_start_offset = log.leo
-        known = self.leader.followers if self.leader is not None and not new_reign else {}
+        before = None if new_reign else self.leader
         self.leader = LeaderReplica(
             leo=log.leo,
             high_watermark=log.high_watermark,
             followers={
                 # One in sync and not heard of yet gets the time of a full lag to show that it is
                 # there; one out of sync holds up nobody.
-                replica: known.get(replica)
+                replica: (before and before.followers.get(replica))
                 or Follower(
                     leo=-1, caught_up_ms=now_ms - (0 if replica in state.isr else lag_ms_max + 1)
                 )
                 for replica in replicas
                 if replica != own_id
             },
-            isr=frozenset(state.isr) - {own_id},
+            isr=Isr(frozenset(state.isr), state.store_version),
             isr_min=isr_min,
             lag_ms_max=lag_ms_max,
+            epoch_start_offset=before.epoch_start_offset if before else log.leo,
+            live=live,
         )
         self._take_over(state, replicas)
         self.error = ErrorCode.NONE
-        self._high_watermark_may_move(self.leader.isr_stored(self.leader.isr, now_ms=now_ms))
+        moved = self.leader.isr_stored(frozenset(state.isr), state.store_version, now_ms=now_ms)
+        self._high_watermark_may_move(moved)
         if new_reign:
             self._tell_watches()  # who believes in the old one has to be told
 
@@ -198,6 +202,25 @@ class Partition:
             self._high_watermark_may_move(high_watermark)
         return appended
 
+    def follow(
+        self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: int
+    ) -> bool:
+        """Append what the leader sent, and believe it what is committed. Whether the end moved.
+
+        Raises:
+            CorruptBatchError, UnexpectedOffsetError: nothing was appended.
+            StorageError: the disk failed.
+        """
+        log = self.log
+        assert log is not None
+        before = log.leo
+        if len(batches):
+            log.append_as_follower(batches, now_ms=wall_ms)
+        log.set_high_watermark(committed_here(told=high_watermark, leo=log.leo))
+        if log.log_start_offset < log_start_offset <= log.high_watermark:
+            log.advance_log_start(log_start_offset)
+        return log.leo != before
+
     def check_epoch(self, asked_leader_epoch: int) -> ErrorCode:
         """Fence an asker that believes in another leader; -1 does not ask to be checked."""
         if asked_leader_epoch in (-1, self.leader_epoch):
@@ -210,13 +233,41 @@ class Partition:
         """Just elected: the high watermark may still lie below what was readable before."""
         log = self.log
         assert log is not None
-        return log.high_watermark < self.epoch_start_offset
+        assert self.leader is not None
+        return log.high_watermark < self.leader.epoch_start_offset
 
-    def follower_fetched(self, follower: int, offset: int, now_ms: int) -> None:
-        """A follower's fetch is its acknowledgement of everything before its offset."""
+    def follower_fetched(
+        self, follower: int, offset: int, now_ms: int, broker_epoch: int = -1
+    ) -> frozenset[int] | None:
+        """A follower's fetch is its acknowledgement of everything before its offset.
+
+        Returns the ISR to ask for, if it has caught up and is not in it.
+        """
         leader = self.leader
-        if leader is not None and follower in leader.followers:
-            self._high_watermark_may_move(leader.fetched(follower, offset=offset, now_ms=now_ms))
+        if leader is None or follower not in leader.followers:
+            return None
+        self._high_watermark_may_move(
+            leader.fetched(follower, offset=offset, now_ms=now_ms, broker_epoch=broker_epoch)
+        )
+        return leader.expansion(follower)
+
+    def isr_stored(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> None:
+        """The controller stored an ISR that was asked for."""
+        if self.leader is not None and partition_epoch >= self.partition_epoch:
+            self.partition_epoch = partition_epoch
+            self._high_watermark_may_move(
+                self.leader.isr_stored(isr, partition_epoch, now_ms=now_ms)
+            )
+
+    def brokers_changed(self, live: frozenset[int], now_ms: int) -> None:
+        """Other brokers are registered now."""
+        if self.leader is not None and self.leader.followers:
+            self._high_watermark_may_move(self.leader.brokers_changed(live, now_ms=now_ms))
+
+    def isr_refused(self) -> None:
+        """The controller did not take the ISR that was asked for."""
+        if self.leader is not None:
+            self.leader.isr_refused()
 
     def wait_for_commit(self, required_offset: int, produce: WaitingProduce, slot: int) -> None:
         """Tell this produce when the high watermark has reached the offset."""

@@ -89,6 +89,13 @@ class ReplicaManager:
         self._topic_names: dict[bytes, str] = {}
         self._held = Counter[bytes]()  # partitions of each topic id
         self._order = asyncio.Lock()
+        # Set by whoever assembles the broker: ISR changes, and who fetches from whom.
+        self.ask_for_isr: Callable[[Partition, frozenset[int]], None] = lambda _partition, _isr: (
+            None
+        )
+        self._live: frozenset[int] = frozenset()
+        self.follow: Callable[[Partition], None] = lambda _partition: None
+        self.leave: Callable[[Partition], None] = lambda _partition: None
 
     # -------------------------------------------------------------------- questions
 
@@ -143,6 +150,43 @@ class ReplicaManager:
         if error is not None:
             self.storage_failed(error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    # -------------------------------------------------------------------- replication
+
+    def follower_fetched(
+        self, partition: Partition, follower: int, offset: int, now_ms: int, broker_epoch: int
+    ) -> None:
+        """A follower's fetch acknowledges, and may bring it into the ISR."""
+        isr = partition.follower_fetched(follower, offset, now_ms, broker_epoch)
+        if isr is not None:
+            self.ask_for_isr(partition, isr)
+
+    def isr_stored(self, partition: Partition, isr: frozenset[int], partition_epoch: int) -> None:
+        """The controller stored an ISR that was asked for."""
+        partition.isr_stored(isr, partition_epoch, self._clock.monotonic_ms())
+
+    def brokers_changed(self, live: frozenset[int]) -> None:
+        """These brokers are registered now, as the controller says."""
+        if live == self._live:
+            return
+        self._live = live
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.values():
+            partition.brokers_changed(live, now_ms)
+
+    def review_isrs(self) -> None:
+        """Have those leave the ISR that have fallen behind, and those join whose turn was missed.
+
+        A follower joins when it fetches what brings it to the end; if the controller refused it
+        then (it did not know the broker yet), an idle partition brings no second occasion.
+        """
+        now_ms = self._clock.monotonic_ms()
+        for partition in list(self._partitions.values()):
+            leader = partition.leader
+            if leader is not None and leader.followers:
+                isr = leader.shrinkage(now_ms) or leader.missed_expansion()
+                if isr is not None:
+                    self.ask_for_isr(partition, isr)
 
     # ----------------------------------------------------------------------- orders
 
@@ -234,6 +278,7 @@ class ReplicaManager:
 
     def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
         partition.controller_epoch = order.controller_epoch
+        self.leave(partition)
         if order.state.leader == self._broker_id:
             partition.become_leader(
                 order.state,
@@ -241,10 +286,12 @@ class ReplicaManager:
                 own_id=self._broker_id,
                 isr_min=settings.isr_min,
                 lag_ms_max=self._lag_ms_max,
+                live=self._live,
                 now_ms=self._clock.monotonic_ms(),
             )
         else:
             partition.become_follower(order.state, order.replicas)
+            self.follow(partition)
 
     def _stop(self, order: StopOrder) -> ErrorCode:
         name = order.topic_partition
@@ -257,10 +304,16 @@ class ReplicaManager:
                 return refusal
         try:
             if order.delete:
+                if self._logs.get(name) is None and self._logs.has_offline_dir:
+                    # It may well be in the directory that failed, and would be there again
+                    # with the directory: the controller has to wait for that.
+                    return ErrorCode.KAFKA_STORAGE_ERROR
                 if partition is not None:
+                    self.leave(partition)
                     self._forget(partition)
                 self._logs.delete(name)
             elif partition is not None:
+                self.leave(partition)
                 partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except StorageError as error:
             self._logs.failed(error)
@@ -286,6 +339,7 @@ class ReplicaManager:
         for name in lost:
             partition = self._partitions.get(name)
             if partition is not None:
+                self.leave(partition)
                 partition.log = None
                 partition.stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
 

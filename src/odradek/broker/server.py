@@ -10,6 +10,7 @@
 Nothing here decides anything; it connects those who do. All of the world comes in as `World`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek import __version__
+from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
+from odradek.broker.apis.alter_partition import alter_partition
+from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
@@ -29,19 +33,24 @@ from odradek.broker.controller_channels import (
     ControlResponse,
 )
 from odradek.broker.controller_election import ControllerElection
+from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
 from odradek.broker.housekeeping import Housekeeping, in_slices
+from odradek.broker.isr_shell import IsrShell
 from odradek.broker.journal import DecisionJournal
 from odradek.broker.lifecycle import Lifecycle
 from odradek.broker.log_dir_moves import LogDirMoves
 from odradek.broker.logger_levels import ProcessLoggers
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
+from odradek.broker.peers import VERSIONS, Peer, PeerError
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
 from odradek.broker.quotas import NoQuotas
+from odradek.broker.replica_fetcher import FetchOptions, ReplicaFetcher
+from odradek.broker.replica_fetchers import ReplicaFetchers
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.request_loop import RequestLoop
 from odradek.broker.session import AllowAll
@@ -62,9 +71,19 @@ from odradek.model.partition import TopicPartition
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
 from odradek.obs.metrics import BrokerMetrics
-from odradek.wire.api_keys import APIS
+from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from odradek.wire.messages.alter_partition import AlterPartitionRequest
+from odradek.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
+from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     from odradek.broker.http import Health
@@ -126,6 +145,7 @@ class Broker:
             maker=maker if config.auto_create_topics_enable else None,
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
+        self.link = self._make_link()
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.dynamic_config = DynamicConfig(
             world.store, broker_id=config.broker_id, clock=clock, listener=_ConfigListener(self)
@@ -141,12 +161,15 @@ class Broker:
         self.orders = Orders(
             self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
         )
+        self._make_replication()
         self._make_data_apis()
         self.requests = self._make_request_loop()
         self.server = Server(
             world.network, self.requests, limits_of(config), now_ms=clock.monotonic_ms
         )
         self.housekeeping = Housekeeping(self.logs, self.server, clock, self.tasks)
+        self.housekeeping.also(config.replica_lag_time_max_ms // 2, self.replicas.review_isrs)
+        self.housekeeping.also(config.replica_fetch_wait_max_ms, self.fetchers.check_silence)
         publish(self)
 
     # ------------------------------------------------------------------------ assembly
@@ -187,6 +210,101 @@ class Broker:
             journal=self.journal,
             draw_id=partial(draw_topic_id, world.random),
         )
+
+    def _make_link(self) -> ControllerLink:
+        config = self.config
+
+        async def alter(request: Message) -> Message:
+            assert isinstance(request, AlterPartitionRequest)
+            return await alter_partition(
+                self.controller,
+                request,
+                VERSIONS[ApiKey.ALTER_PARTITION],
+                topic_name=self.topic_name,
+            )
+
+        async def shut_down(request: Message) -> Message:
+            assert isinstance(request, ControlledShutdownRequest)
+            return await controlled_shutdown(self.controller, request)
+
+        async def allocate(request: Message) -> Message:
+            assert isinstance(request, AllocateProducerIdsRequest)
+            return await allocate_producer_ids(self.draw_producer_ids, request)
+
+        return ControllerLink(
+            broker_id=config.broker_id,
+            listener=config.inter_broker_listener,
+            cache=self.metadata,
+            own={
+                AlterPartitionRequest: alter,
+                ControlledShutdownRequest: shut_down,
+                AllocateProducerIdsRequest: allocate,
+            },
+            make_peer=self._peer_at,
+        )
+
+    def _peer_at(self, host: str, port: int) -> Peer:
+        return Peer(
+            host,
+            port,
+            connector=self._world.network,
+            clock=self._world.clock,
+            client_id=f"broker-{self.config.broker_id}",
+            timeout_ms=self.config.controller_socket_timeout_ms,
+        )
+
+    def _make_replication(self) -> None:
+        config, world = self.config, self._world
+        self.isr_changes = IsrShell(
+            self.link,
+            broker_id=config.broker_id,
+            broker_epoch=lambda: self.orders.broker_epoch,
+            tasks=self.tasks,
+            stored=self.replicas.isr_stored,
+            changed=self._isr_changed,
+        )
+        options = FetchOptions(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            partition_bytes_max=config.replica_fetch_max_bytes,
+            response_bytes_max=config.replica_fetch_response_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        self.fetchers = ReplicaFetchers(
+            self.metadata,
+            listener=config.inter_broker_listener,
+            make=lambda leader: ReplicaFetcher(
+                leader,
+                broker_id=config.broker_id,
+                broker_epoch=lambda: self.orders.broker_epoch,
+                connector=world.network,
+                loop=world.loop,
+                clock=world.clock,
+                options=options,
+                tasks=self.tasks,
+                storage_failed=self.logs.failed,
+            ),
+        )
+        self.replicas.ask_for_isr = self.isr_changes.ask
+        self.replicas.follow = self.fetchers.follow
+        self.replicas.leave = self.fetchers.leave
+        self.metadata.on_change = self._metadata_changed
+
+    def _metadata_changed(self) -> None:
+        self.replicas.brokers_changed(frozenset(self.metadata.brokers))
+        self.fetchers.metadata_changed()
+
+    def _isr_changed(self, grew: bool) -> None:
+        if grew:
+            self.metrics.isr_expands += 1
+        else:
+            self.metrics.isr_shrinks += 1
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic that the controller has announced."""
+        topic = self.metadata.topic_by_id(topic_id)
+        return topic.name if topic is not None else None
 
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
@@ -232,7 +350,10 @@ class Broker:
     def _port_to(self, broker: RegisteredBroker) -> BrokerPort:
         if broker.id == self.config.broker_id:
             return _OwnPort(self.orders)
-        return _NoPort(broker.id)
+        point = broker.end_point(self.config.inter_broker_listener)
+        if point is None:
+            return _NoPort(broker.id, self.config.inter_broker_listener)
+        return self._peer_at(point.host, point.port)
 
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
         self.requests.throttle(connection, throttle_ms)
@@ -280,8 +401,11 @@ class Broker:
     async def stop(self) -> None:
         """Stop cleanly, whatever was reached in starting."""
         self.state = "shutting-down"
+        await self._hand_over()
         self.server.stop_listening()
         self.housekeeping.stop()
+        self.fetchers.stop()
+        self.link.close()
         await self.controller.stop()
         self.replicas.stop_all()
         self.purgatory.expire_all()
@@ -292,6 +416,29 @@ class Broker:
         await closed
         await self._world.store.close()
         self.state = "stopped"
+
+    async def _hand_over(self) -> None:
+        """Have the controller move our leaderships away before we go (controlled shutdown)."""
+        config = self.config
+        alone = len(self.metadata.brokers) <= 1
+        if alone or not config.controlled_shutdown_enable or not self.end_points:
+            return
+        request = ControlledShutdownRequest(
+            broker_id=config.broker_id, broker_epoch=self.orders.broker_epoch
+        )
+        for attempt in range(config.controlled_shutdown_max_retries):
+            if attempt:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+            try:
+                answer = await self.link.ask(request)
+            except PeerError as error:
+                log.info("the controller did not answer: %s", error)
+                continue
+            assert isinstance(answer, ControlledShutdownResponse)
+            left = len(answer.remaining_partitions)
+            if not answer.error_code and not left:
+                return
+            log.info("controlled shutdown: error %d, %d still led", answer.error_code, left)
 
     def _refuse_what_is_not_there(self) -> None:
         for point in self.config.listeners:
@@ -354,15 +501,31 @@ class Broker:
         self.settings.set_topic(topic, {})
         self.metrics.topic_deleted(topic)
 
+    async def draw_producer_ids(self, broker_id: int) -> tuple[int, int]:
+        """As controller: the next block of producer ids, its first id and how many.
+
+        Raises:
+            ApiError: this broker is not controller, or the store did not answer.
+        """
+        guard = self.topic_admin.check_reign().token
+        with store_errors_told():
+            block = await next_producer_id_block(self._world.store, broker_id, guard=guard)
+        return block.first_producer_id, block.end_producer_id - block.first_producer_id
+
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         try:
-            self.topic_admin.check_reign()
-            with store_errors_told():
-                block = await next_producer_id_block(self._world.store, self.config.broker_id)
-        except ApiError as error:
+            answer = await self.link.ask(
+                AllocateProducerIdsRequest(
+                    broker_id=self.config.broker_id, broker_epoch=self.orders.broker_epoch
+                )
+            )
+        except PeerError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        assert isinstance(answer, AllocateProducerIdsResponse)
+        if answer.error_code:
             # Kafka's word for "no ids just now": every client tries again.
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-        return block.first_producer_id, block.end_producer_id - block.first_producer_id
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return answer.producer_id_start, answer.producer_id_len
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         log.error("%s failed", name, exc_info=error)
@@ -426,14 +589,15 @@ class _OwnPort:
 
 
 class _NoPort:
-    """The way to another broker: there is none in a cluster of one."""
+    """The way to a broker that has no listener for other brokers."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, listener: str) -> None:
         self._broker_id = broker_id
+        self._listener = listener
 
     async def send(self, request: ControlRequest) -> ControlResponse:
         del request
-        raise ConnectionError(f"broker {self._broker_id} cannot be reached")
+        raise ConnectionError(f"broker {self._broker_id} has no listener {self._listener}")
 
 
 def limits_of(config: BrokerConfig) -> ConnectionLimits:

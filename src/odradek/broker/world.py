@@ -8,11 +8,17 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
 from odradek.model.clock import Clock
+from odradek.net.channel import Connector
 from odradek.net.server import Network
+
+
+class WorldNetwork(Network, Connector, Protocol):
+    """Both directions of the network."""
 
 
 class RealClock:
@@ -36,4 +42,4 @@ class World:
     random: random.Random
     disk: Disk
     store: Store
-    network: Network
+    network: WorldNetwork

@@ -74,6 +74,16 @@ class BrokerOptions:
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     replica_lag_time_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    controller_socket_timeout_ms: int
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int

@@ -21,19 +21,18 @@ OPTIONS: Final = (
             "leadership is given back.",
     ),
     Option(
-        "controlled.shutdown.enable", BOOLEAN, True, effect=False,
+        "controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether a broker that stops moves its leaderships away first.",
     ),
     Option(
-        "controlled.shutdown.max.retries", INT, 3, effect=False,
-        doc="How often it tries to.",
+        "controlled.shutdown.max.retries", INT, 3, doc="How often it tries to.",
     ),
     Option(
-        "controlled.shutdown.retry.backoff.ms", LONG, 5_000, effect=False,
+        "controlled.shutdown.retry.backoff.ms", LONG, 5_000,
         doc="How long it waits before it tries again.",
     ),
     Option(
-        "controller.socket.timeout.ms", INT, 30_000, effect=False,
+        "controller.socket.timeout.ms", INT, 30_000,
         doc="How long the controller waits for a broker's answer.",
     ),
     # --------------------------------------------------------------------------- groups and offsets

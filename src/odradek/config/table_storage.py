@@ -279,35 +279,29 @@ OPTIONS: Final = (
     ),
     Option(
         "replica.fetch.max.bytes", INT, 1_048_576, rule=at_least(0),
-        effect=False,
         doc="How many bytes of one partition a follower asks for at a time; a larger first "
             "batch comes whole.",
     ),
     Option(
         "replica.fetch.response.max.bytes", INT, 10_485_760, rule=at_least(0),
-        effect=False,
         doc="How many bytes of all partitions a follower asks for at a time; a larger first "
             "batch comes whole.",
     ),
     Option(
         "replica.fetch.min.bytes", INT, 1,
-        effect=False,
         doc="How many bytes have to be there before a follower is answered, unless "
             "`replica.fetch.wait.max.ms` is over.",
     ),
     Option(
         "replica.fetch.wait.max.ms", INT, 500,
-        effect=False,
         doc="How long a leader may keep a follower waiting. At most `replica.lag.time.max.ms`.",
     ),
     Option(
         "replica.fetch.backoff.ms", INT, 1_000, rule=at_least(0),
-        effect=False,
         doc="How long a follower waits after a partition's fetch failed.",
     ),
     Option(
         "replica.socket.timeout.ms", INT, 30_000,
-        effect=False,
         doc="How long a follower waits for the answer to a fetch. At least "
             "`replica.fetch.wait.max.ms`.",
     ),

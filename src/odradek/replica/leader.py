@@ -14,6 +14,8 @@ from the caller, who read it once for the whole request.
 
 from dataclasses import dataclass
 
+from odradek.replica.isr import Isr, may_join
+
 
 @dataclass(slots=True)
 class Follower:
@@ -23,59 +25,72 @@ class Follower:
     caught_up_ms: int  # the last time at which it had everything the leader had
     fetched_ms: int = 0  # when it last fetched,
     leader_leo_then: int = 0  # and where the leader's log ended at that moment
+    broker_epoch: int = -1  # the life in which it fetches
 
 
 class LeaderReplica:
     """One partition while this broker leads it, in one leader epoch."""
 
     __slots__ = (
-        "_isr",
         "_isr_min",
         "_lag_ms_max",
+        "_maximal",
+        "epoch_start_offset",
         "followers",
         "high_watermark",
         "is_under_min_isr",
+        "isr",
         "leo",
+        "live",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a reign begins with
         self,
         *,
         leo: int,
         high_watermark: int,
         followers: dict[int, Follower],
-        isr: frozenset[int],
+        isr: Isr,
         isr_min: int,
         lag_ms_max: int,
+        epoch_start_offset: int = 0,
+        live: frozenset[int] | None = None,
     ) -> None:
-        """`isr` and `followers` do not name the leader; `isr_min` counts it."""
+        """`isr` names the leader too, `followers` do not; `isr_min` counts it.
+
+        `live` are the brokers that are registered; None: every follower's is.
+        """
         assert 0 <= high_watermark <= leo
-        assert isr <= followers.keys(), "the leader itself is implied, not listed"
         self.leo = leo
         self.high_watermark = high_watermark
         self.followers = followers
-        self._isr = isr
+        self.isr = isr
+        self.live = frozenset(followers) if live is None else live
+        self.epoch_start_offset = epoch_start_offset  # where this reign began to write
         self._isr_min = isr_min
         self._lag_ms_max = lag_ms_max
         self._count_isr()
 
-    @property
-    def isr(self) -> frozenset[int]:
-        """The followers in sync."""
-        return self._isr
+    # ----------------------------------------------------------------- the way of the data
 
     def appended(self, leo: int, *, now_ms: int) -> int:
         """The local log grew to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
-        self.leo = leo
         if not self.followers:
-            self.high_watermark = leo
+            self.leo = self.high_watermark = leo
             return leo
+        for follower, progress in self.followers.items():
+            if progress.leo >= self.leo and follower in self._maximal:
+                # It had everything until now. An idle follower is not heard of while nothing
+                # happens (fetch sessions), so this is when its lag begins to count.
+                progress.caught_up_ms = now_ms
+        self.leo = leo
         return self._advance(now_ms)
 
-    def fetched(self, follower: int, *, offset: int, now_ms: int) -> int:
+    def fetched(self, follower: int, *, offset: int, now_ms: int, broker_epoch: int = -1) -> int:
         """A follower asked for `offset`: it has everything before. Returns the HW."""
         progress = self.followers[follower]
+        progress.broker_epoch = broker_epoch
         if offset >= self.leo:
             progress.caught_up_ms = now_ms
         elif offset >= progress.leader_leo_then:
@@ -87,20 +102,67 @@ class LeaderReplica:
         progress.leader_leo_then = self.leo
         return self._advance(now_ms)
 
+    # ------------------------------------------------------------------------- the ISR
+
+    def expansion(self, follower: int) -> frozenset[int] | None:
+        """The ISR to ask for now that this follower has fetched; None if there is no reason."""
+        isr = self.isr
+        if isr.is_in_flight or follower in isr.committed or follower not in self.live:
+            return None
+        if not may_join(
+            replica_leo=self.followers[follower].leo,
+            high_watermark=self.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+        ):
+            return None
+        proposed = isr.expand(follower)
+        self._count_isr()
+        return proposed
+
+    def missed_expansion(self) -> frozenset[int] | None:
+        """The same for any follower that has caught up; None if there is none."""
+        for follower in sorted(self.followers):
+            proposed = self.expansion(follower)
+            if proposed is not None:
+                return proposed
+        return None
+
+    def shrinkage(self, now_ms: int) -> frozenset[int] | None:
+        """The ISR to ask for because some have fallen behind; None if none has."""
+        if self.isr.is_in_flight:
+            return None
+        leaving = self.fallen_behind(now_ms)
+        if not leaving:
+            return None
+        proposed = self.isr.shrink(leaving)
+        self._count_isr()
+        return proposed
+
     def fallen_behind(self, now_ms: int) -> frozenset[int]:
         """The in-sync followers that may not be called so any longer."""
+        committed = self.isr.committed
         return frozenset(
             follower
-            for follower in self._isr
-            if self.followers[follower].leo < self.leo
-            and now_ms - self.followers[follower].caught_up_ms > self._lag_ms_max
+            for follower, progress in self.followers.items()
+            if follower in committed
+            and progress.leo < self.leo
+            and now_ms - progress.caught_up_ms > self._lag_ms_max
         )
 
-    def isr_stored(self, isr: frozenset[int], *, now_ms: int) -> int:
-        """The store accepted a new ISR. Returns the HW: a smaller ISR may raise it."""
-        assert isr <= self.followers.keys(), isr
-        self._isr = isr
+    def isr_stored(self, isr: frozenset[int], partition_epoch: int, *, now_ms: int) -> int:
+        """The controller stored an ISR. Returns the HW: a smaller ISR may raise it."""
+        self.isr.stored(isr, partition_epoch)
         self._count_isr()
+        return self._advance(now_ms)
+
+    def isr_refused(self) -> None:
+        """The controller did not take the change that was asked for."""
+        self.isr.refused()
+        self._count_isr()
+
+    def brokers_changed(self, live: frozenset[int], *, now_ms: int) -> int:
+        """Other brokers are registered now. Returns the HW: the dead hold up nobody."""
+        self.live = live
         return self._advance(now_ms)
 
     def isr_min_changed(self, isr_min: int, *, now_ms: int) -> int:
@@ -111,7 +173,9 @@ class LeaderReplica:
 
     def _count_isr(self) -> None:
         # Too few for acks=all? No topic needs more in sync than it has replicas.
-        self.is_under_min_isr = len(self._isr) + 1 < min(self._isr_min, len(self.followers) + 1)
+        enough = min(self._isr_min, len(self.followers) + 1)
+        self.is_under_min_isr = len(self.isr.committed) < enough
+        self._maximal = self.isr.maximal
 
     def _advance(self, now_ms: int) -> int:
         if self.is_under_min_isr:
@@ -121,7 +185,8 @@ class LeaderReplica:
             if progress.leo < committed and (
                 # One that has caught up holds the HW even before it is in the ISR:
                 # otherwise the HW would run away from it and it could never join.
-                follower in self._isr or now_ms - progress.caught_up_ms <= self._lag_ms_max
+                follower in self._maximal
+                or (follower in self.live and now_ms - progress.caught_up_ms <= self._lag_ms_max)
             ):
                 committed = progress.leo
         # A follower may restart without its tail; that un-commits nothing.

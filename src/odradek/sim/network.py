@@ -175,7 +175,7 @@ class SimulatedLoop(VirtualTimeLoop):
 
 
 class Host:
-    """The network as a process sees it: a broker's `Network`."""
+    """The network as a process sees it: a broker's `WorldNetwork`."""
 
     def __init__(self, network: SimulatedNetwork, process: MortalLoop) -> None:
         self._network = network
@@ -187,6 +187,14 @@ class Host:
         """Accept connections from now on, whatever address `host` was."""
         del host
         return self._network.listen(self._process, port, make_protocol)
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.BufferedProtocol:
+        """Connect to a process on another host, and return the protocol."""
+        _, protocol = await self._network.connect(self._process, host, port, make_protocol)
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        return protocol
 
 
 class _Listening:

@@ -13,6 +13,7 @@ from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (
     alter_configs,
+    alter_partition,
     alter_replica_log_dirs,
     create_partitions,
     create_topics,
@@ -27,7 +28,9 @@ from odradek.wire.messages import (
     stop_replica,
     update_metadata,
 )
+from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.fetch import ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -272,6 +275,36 @@ _TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _OP = AclOperation
 _RES = ResourceType
 
+
+def _alter_partition(live, version):
+    """The ISR that stands."""
+    held = live.broker.replicas.get("t", 0)
+    epoch = live.broker.orders.broker_epoch
+    partition = alter_partition.AlterPartitionPartition(
+        partition_index=0,
+        leader_epoch=held.leader_epoch if held else 0,
+        partition_epoch=held.partition_epoch if held else 0,
+    )
+    if version >= 3:
+        member = alter_partition.BrokerState(broker_id=0, broker_epoch=epoch)
+        partition.new_isr_with_epochs = [member]
+    else:
+        partition.new_isr = [0]
+    topic = alter_partition.AlterPartitionTopic(
+        topic_name="t", topic_id=held.topic_id if held else bytes(16), partitions=[partition]
+    )
+    return alter_partition.AlterPartitionRequest(broker_id=0, broker_epoch=epoch, topics=[topic])
+
+
+def _controlled_shutdown(live, version):
+    epoch = live.broker.orders.broker_epoch if version >= 2 else -1
+    return ControlledShutdownRequest(broker_id=0, broker_epoch=epoch)
+
+
+def _allocate_producer_ids(live, version):
+    return AllocateProducerIdsRequest(broker_id=0, broker_epoch=live.broker.orders.broker_epoch)
+
+
 # fmt: off
 EXAMPLES = (
     Example("Produce", ApiKey.PRODUCE, _produce, (on_topic(_OP.WRITE),), _TOPIC),
@@ -344,6 +377,12 @@ EXAMPLES = (
     Example("StopReplica", ApiKey.STOP_REPLICA, _stop_replica,
             (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
     Example("UpdateMetadata", ApiKey.UPDATE_METADATA, _update_metadata,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("AlterPartition", ApiKey.ALTER_PARTITION, _alter_partition,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("ControlledShutdown", ApiKey.CONTROLLED_SHUTDOWN, _controlled_shutdown,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("AllocateProducerIds", ApiKey.ALLOCATE_PRODUCER_IDS, _allocate_producer_ids,
             (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
 )
 # fmt: on

@@ -95,8 +95,12 @@ class Network:
     async def listen(self, make_protocol, host, port):
         return Listening(self, make_protocol, port or 20_000 + len(self.listening))
 
-    def connect(self, port, host):
+    def peer(self, port, host):
         return Peer(self.listening[port].make_protocol(), host)
+
+    async def connect(self, make_protocol, host, port):
+        """What the broker itself wants of other brokers: there are none."""
+        raise ConnectionRefusedError(f"{host}:{port}")
 
 
 class Listening:
@@ -226,7 +230,7 @@ class Live:
             store=self.store,
             network=self.network,
         )
-        config = BrokerConfig({**self.properties, **properties}, host_name="b0")
+        config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
         broker = Broker(config, world, on_fatal=self.fatal.append)
         broker.tasks._report = lambda name, error: self.failures.append((name, error))
         self.lives.append(broker)
@@ -242,7 +246,7 @@ class Live:
         await self.start()
 
     def peer(self, port=9092, host="10.0.0.7") -> Peer:
-        return self.network.connect(port, host)
+        return self.network.peer(port, host)
 
     async def until(self, true) -> None:
         for _ in range(20_000):
@@ -474,11 +478,16 @@ def values(records):
     ]
 
 
+def dotted(properties):
+    """Options written as Python names them."""
+    return {name.replace("_", "."): str(value) for name, value in properties.items()}
+
+
 def play(story, **properties):
     """Play a story: a coroutine that is given a `Live` whose broker serves."""
 
     async def main():
-        live = Live({name.replace("_", "."): str(value) for name, value in properties.items()})
+        live = Live(dotted(properties))
         for path in LOG_DIRS:
             live.disk.mkdir(path)
         try:

@@ -1,8 +1,9 @@
 """A channel: responses by callback in order; its end is told to everybody who waits."""
 
+from tests.unit.net.test_connection import FakeTransport
+
 from odradek.net.channel import Channel
 from odradek.wire.header import encode_response_header
-from tests.unit.net.test_connection import FakeTransport
 
 FETCH, VERSION = 1, 17
 

@@ -1,5 +1,6 @@
 """Rules of the ISR and the high watermark which were once learnt the hard way."""
 
+from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
 
 LAG_MS = 30_000
@@ -11,7 +12,7 @@ def leader(*, leo=0, isr=(2, 3), isr_min=1):
         leo=leo,
         high_watermark=leo,
         followers=followers,
-        isr=frozenset(isr),
+        isr=Isr(frozenset(isr) | {1}, 0),
         isr_min=isr_min,
         lag_ms_max=LAG_MS,
     )
@@ -45,8 +46,8 @@ def test_a_silent_follower_falls_behind():
     replica = leader()
     replica.appended(1, now_ms=1)
 
-    assert replica.fallen_behind(now_ms=LAG_MS) == frozenset()
-    assert replica.fallen_behind(now_ms=LAG_MS + 1) == {2, 3}
+    assert replica.fallen_behind(now_ms=LAG_MS + 1) == frozenset()
+    assert replica.fallen_behind(now_ms=LAG_MS + 2) == {2, 3}
 
 
 def test_a_follower_about_to_join_holds_the_high_watermark():
@@ -68,8 +69,65 @@ def test_too_few_in_sync_freeze_the_high_watermark():
 
 def test_a_topic_does_not_need_more_in_sync_than_it_has_replicas():
     alone = LeaderReplica(
-        leo=0, high_watermark=0, followers={}, isr=frozenset(), isr_min=2, lag_ms_max=LAG_MS
+        leo=0,
+        high_watermark=0,
+        followers={},
+        isr=Isr(frozenset({1}), 0),
+        isr_min=2,
+        lag_ms_max=LAG_MS,
     )
 
     assert not alone.is_under_min_isr
     assert alone.appended(3, now_ms=1) == 3
+
+
+def test_an_idle_follower_is_not_behind_because_nothing_happened():
+    replica = leader(leo=10)
+    replica.appended(11, now_ms=10 * LAG_MS)
+
+    assert replica.fallen_behind(now_ms=11 * LAG_MS) == frozenset()
+    assert replica.fallen_behind(now_ms=11 * LAG_MS + 1) == {2, 3}
+
+
+def test_a_follower_that_has_caught_up_is_asked_for_once():
+    replica = leader(leo=10, isr=(2,))
+    replica.fetched(3, offset=9, now_ms=1)
+    assert replica.expansion(3) is None
+
+    replica.fetched(3, offset=10, now_ms=2)
+    assert replica.expansion(3) == {1, 2, 3}
+    assert replica.expansion(3) is None, "it is on its way"
+    replica.isr_refused()
+    assert replica.missed_expansion() == {1, 2, 3}
+
+
+def test_the_high_watermark_waits_for_a_member_that_is_on_its_way_in_or_out():
+    replica = leader(leo=10, isr=(2,))
+    replica.fetched(3, offset=10, now_ms=1)
+    replica.expansion(3)
+    late_ms = 5 * LAG_MS
+    replica.appended(20, now_ms=2)
+    assert replica.fetched(2, offset=20, now_ms=late_ms) == 10, "3 may be in the stored ISR"
+
+    assert replica.isr_stored(frozenset({1, 2}), 1, now_ms=late_ms) == 20
+
+
+def test_those_who_have_fallen_behind_are_to_leave_and_count_until_it_is_stored():
+    replica = leader()
+    replica.appended(5, now_ms=1)
+    replica.fetched(2, offset=5, now_ms=LAG_MS + 2)
+    assert replica.shrinkage(LAG_MS + 2) == {1, 2}
+    assert replica.shrinkage(LAG_MS + 2) is None, "it is on its way"
+    assert replica.high_watermark == 0
+
+    assert replica.isr_stored(frozenset({1, 2}), 1, now_ms=LAG_MS + 3) == 5
+
+
+def test_the_dead_hold_up_nobody():
+    replica = leader(leo=10, isr=(2,))
+    replica.fetched(3, offset=10, now_ms=1)
+    replica.appended(12, now_ms=2)
+    assert replica.fetched(2, offset=12, now_ms=3) == 10, "3 is about to join"
+
+    assert replica.brokers_changed(frozenset({1, 2}), now_ms=4) == 12
+    assert replica.expansion(3) is None

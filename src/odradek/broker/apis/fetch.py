@@ -159,6 +159,7 @@ class FetchApi:
     def _acknowledged(
         self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
     ) -> None:
+        epoch = request.replica_state.replica_epoch if request.replica_state is not None else -1
         for item in _wanted(request, by_topic_id=fetcher.by_topic_id):
             wanted = fetcher.partitions[item.key]
             partition = fetcher.partition_of(wanted)
@@ -167,7 +168,9 @@ class FetchApi:
                 and partition.check_epoch(wanted.current_leader_epoch) is ErrorCode.NONE
                 and _has_what_it_says(partition, wanted)
             ):
-                partition.follower_fetched(follower_id, wanted.fetch_offset, now_ms)
+                self._replicas.follower_fetched(
+                    partition, follower_id, wanted.fetch_offset, now_ms, epoch
+                )
 
     def _find(self, key: PartitionKey, follower_id: int) -> Partition | ErrorCode:
         del follower_id

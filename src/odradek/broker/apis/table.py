@@ -4,12 +4,15 @@ The versions stand in `odradek.wire.api_keys`. What is not here is not advertise
 for it is sent away. A test compares this table with the files of this folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_configs import alter_configs
+from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from odradek.broker.apis.api_versions import ServedRange, api_versions
+from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.apis.create_partitions import create_partitions
 from odradek.broker.apis.create_topics import create_topics
 from odradek.broker.apis.delete_records import delete_records
@@ -24,7 +27,11 @@ from odradek.broker.apis.list_offsets import list_offsets
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from odradek.broker.orders import Asker
 from odradek.broker.request_loop import RawRoute, Request, Route
+from odradek.broker.session import Session
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
@@ -90,6 +97,27 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, _asker(r))),
         ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, _asker(r))),
         ApiKey.UPDATE_METADATA: Route(lambda r: broker.orders.update_metadata(r.body, _asker(r))),
+        ApiKey.ALTER_PARTITION: Route(
+            lambda r: _for_brokers(
+                r.session,
+                lambda: alter_partition(
+                    broker.controller,
+                    r.body,
+                    r.header.api_version,
+                    topic_name=broker.topic_name,
+                ),
+            )
+        ),
+        ApiKey.CONTROLLED_SHUTDOWN: Route(
+            lambda r: _for_brokers(
+                r.session, lambda: controlled_shutdown(broker.controller, r.body)
+            )
+        ),
+        ApiKey.ALLOCATE_PRODUCER_IDS: Route(
+            lambda r: _for_brokers(
+                r.session, lambda: allocate_producer_ids(broker.draw_producer_ids, r.body)
+            )
+        ),
     }
     served += [
         ServedRange(int(key), *APIS[key].served)
@@ -101,3 +129,10 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
 
 def _asker(request: Request) -> Asker:
     return Asker(request.session, request.header.api_version)
+
+
+def _for_brokers(session: Session, handle: Callable[[], Awaitable[Message]]) -> Awaitable[Message]:
+    """What only who may act for the cluster may ask."""
+    if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return handle()

@@ -1,0 +1,25 @@
+"""AllocateProducerIds (67), version 0, from a broker to the controller: a block of producer ids.
+
+Behaviour:
+    * A broker that is not the controller: NOT_CONTROLLER.
+    * What was given is never given again, though its answer be lost.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from odradek.model.errors import ApiError
+from odradek.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+async def allocate_producer_ids(
+    draw: Callable[[int], Awaitable[tuple[int, int]]], request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """Draw a block for that broker: its first id, and how many."""
+    try:
+        first, count = await draw(request.broker_id)
+    except ApiError as error:
+        return AllocateProducerIdsResponse(error_code=error.code)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)

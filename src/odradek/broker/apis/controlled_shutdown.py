@@ -1,0 +1,39 @@
+"""ControlledShutdown (7), versions 0-3, from a broker to the controller: I want to leave.
+
+Behaviour:
+    * What the broker leads moves to the next replica in sync, and it leaves every ISR. The answer
+      names what it still leads, because nobody else can.
+    * A broker that is not the controller: NOT_CONTROLLER; a former life: STALE_BROKER_EPOCH.
+
+Versions:
+    v2 broker epoch    v3 flexible
+"""
+
+from odradek.broker.controller_shell import ControllerShell
+from odradek.controller.effects import ShutdownAnswer
+from odradek.controller.events import ControlledShutdownRequested
+from odradek.model.errors import ApiError
+from odradek.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+async def controlled_shutdown(
+    controller: ControllerShell, request: ControlledShutdownRequest
+) -> ControlledShutdownResponse:
+    """Have the controller move what can be moved; the caller has checked the asker's right."""
+    try:
+        answer = await controller.ask(
+            ControlledShutdownRequested(request.broker_id, request.broker_epoch), ShutdownAnswer
+        )
+    except ApiError as error:
+        return ControlledShutdownResponse(error_code=error.code)
+    return ControlledShutdownResponse(
+        error_code=answer.error,
+        remaining_partitions=[
+            RemainingPartition(topic_name=left.topic, partition_index=left.partition)
+            for left in answer.remaining
+        ],
+    )

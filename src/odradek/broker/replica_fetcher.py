@@ -1,0 +1,410 @@
+"""A follower's loop: one for each leader this broker follows, all its partitions in one fetch.
+
+    send      an incremental fetch: only what is new or moved since the last answer is named
+    answer    handled in the callback that brought it: checksums, one write a partition, epochs,
+              the high watermark - and only then the next fetch, which acknowledges it
+    diverged  the leader never had our end: cut by epoch and ask again (`replica.follower`)
+    refused   a partition whose leader says no waits a while, or for the controller's next word
+
+The next fetch is not sent before the append: it would acknowledge what is not written, and gain
+nothing. A connection that breaks is made again after `replica.fetch.backoff.ms`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from odradek.broker.partition import Partition
+from odradek.broker.peers import VERSIONS, Peer, PeerError, framed
+from odradek.broker.tasks import Tasks
+from odradek.log.disk import StorageError
+from odradek.log.slices import UnexpectedOffsetError
+from odradek.model.clock import Clock
+from odradek.model.cluster import EndPoint
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.net.channel import Channel, Connector
+from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import decoder
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+log = logging.getLogger(__name__)
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+Key = tuple[bytes, int]
+
+
+class FetchOptions(NamedTuple):
+    """How a follower fetches: the options `replica.fetch.*` and their like."""
+
+    max_wait_ms: int
+    min_bytes: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+
+
+class _Followed:
+    """One partition that is fetched, and in which reign."""
+
+    __slots__ = ("asked_offset", "is_held_back", "leader_epoch", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.asked_offset = -1
+        self.is_held_back = False  # refused just now, or being put right
+
+
+class ReplicaFetcher:
+    """Follows one broker."""
+
+    def __init__(  # noqa: PLR0913 - the follower's world
+        self,
+        leader: EndPoint,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        connector: Connector,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        options: FetchOptions,
+        tasks: Tasks,
+        storage_failed: Callable[[StorageError], None],
+    ) -> None:
+        self.leader = leader
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._connector = connector
+        self._loop = loop
+        self._clock = clock
+        self._options = options
+        self._tasks = tasks
+        self._storage_failed = storage_failed
+        self._client_id = f"broker-{broker_id}-fetcher"
+        self._followed: dict[Key, _Followed] = {}
+        # What the next request has to say.
+        self._to_name: dict[Key, _Followed] = {}
+        self._to_forget: dict[Key, None] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = INITIAL_EPOCH
+        self._channel: Channel | None = None
+        self._is_under_way = False  # a fetch, or a connection
+        self._is_stopped = False
+        self._sent_ms = 0
+        self._questions = Peer(
+            leader.host,
+            leader.port,
+            connector=connector,
+            clock=clock,
+            client_id=self._client_id,
+            timeout_ms=options.timeout_ms,
+        )
+
+    # ------------------------------------------------------------------- for its owner
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch this one from now on, or in its new reign."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        followed = self._followed[key] = _Followed(partition)
+        self._to_name[key] = followed
+        self._to_forget.pop(key, None)
+        self._go_on()
+
+    def leave(self, partition: Partition) -> None:
+        """Fetch this one no longer."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        if self._followed.pop(key, None) is not None:
+            self._to_name.pop(key, None)
+            self._to_forget[key] = None
+
+    def stop(self) -> None:
+        """Follow no longer."""
+        self._is_stopped = True
+        self._followed.clear()
+        self._hang_up()
+        self._questions.close()
+
+    def check_silence(self) -> None:
+        """Hang up on a leader that has not answered for too long."""
+        channel = self._channel
+        if channel is not None and channel.oldest_request_ms is not None:
+            silent_ms = self._clock.monotonic_ms() - channel.oldest_request_ms
+            if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
+                self._hang_up()
+
+    # ------------------------------------------------------------------------ the loop
+
+    def _go_on(self) -> None:
+        """Send the next fetch, unless one is under way or there is nothing to fetch."""
+        if self._is_under_way or self._is_stopped or not self._followed:
+            return
+        self._is_under_way = True
+        if self._channel is None:
+            self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
+        else:
+            # In the next turn: partitions that come together are named together.
+            self._loop.call_soon(self._send)
+
+    async def _connect(self) -> None:
+        channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
+        try:
+            await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
+        except OSError:
+            self._later()
+            return
+        self._channel = channel
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._send()
+
+    def _ended(self) -> None:
+        """The connection is gone; whoever waited for an answer has been told."""
+        self._channel = None
+
+    def _hang_up(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _later(self) -> None:
+        """Try again after a while."""
+        self._loop.call_later(self._options.backoff_ms / 1000, self._again)
+
+    def _again(self) -> None:
+        self._is_under_way = False
+        self._go_on()
+
+    def _send(self) -> None:
+        channel = self._channel
+        if channel is None or self._is_stopped:
+            self._is_under_way = False
+            if not self._is_stopped:
+                self._later_from_idle()
+            return
+        request = self._request()
+        version = VERSIONS[ApiKey.FETCH]
+        channel.send(
+            framed(request, version, channel.next_correlation_id(), self._client_id),
+            api_key=ApiKey.FETCH,
+            api_version=version,
+            answered=self._answered,
+        )
+
+    def _later_from_idle(self) -> None:
+        self._is_under_way = True
+        self._later()
+
+    def _request(self) -> FetchRequest:
+        options = self._options
+        if self._session_epoch == INITIAL_EPOCH:  # a new session: name all
+            self._to_name = dict(self._followed)
+            self._to_forget.clear()
+        topics: dict[bytes, FetchTopic] = {}
+        for key, followed in self._to_name.items():
+            if followed.is_held_back:
+                continue
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
+            topic.partitions.append(self._wanted(key, followed))
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._to_forget:
+            gone = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
+            gone.partitions.append(index)
+        self._to_name = {k: f for k, f in self._to_name.items() if f.is_held_back}
+        self._to_forget.clear()
+        return FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=options.max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _wanted(self, key: Key, followed: _Followed) -> FetchPartition:
+        partition = followed.partition
+        assert partition.log is not None
+        followed.asked_offset = partition.log.leo
+        return FetchPartition(
+            partition=key[1],
+            current_leader_epoch=followed.leader_epoch,
+            fetch_offset=partition.log.leo,
+            last_fetched_epoch=partition.log.epochs.latest_epoch,
+            log_start_offset=partition.log.log_start_offset,
+            partition_max_bytes=self._options.partition_bytes_max,
+        )
+
+    # -------------------------------------------------------------------------- answers
+
+    def _answered(self, frame: memoryview | None, position: int) -> None:
+        self._is_under_way = False
+        if self._is_stopped:
+            return
+        if frame is None:
+            self._later_from_idle()
+            return
+        try:
+            response, _ = decoder(FetchResponse, VERSIONS[ApiKey.FETCH])(frame, position)
+        except MalformedRequestError as error:
+            log.warning("%s: %s", self.leader.connection_string, error)
+            self._hang_up()
+            self._later_from_idle()
+            return
+        if response.error_code:
+            self._refused(ErrorCode(response.error_code))
+            return
+        self._session_id = response.session_id
+        self._session_epoch = 1 if self._session_epoch == FINAL_EPOCH else self._session_epoch + 1
+        if self._session_id == NO_SESSION:
+            self._session_epoch = INITIAL_EPOCH  # no room for a session: name all each time
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed = self._followed.get(key)
+                if followed is not None and not followed.is_held_back:
+                    self._take(key, followed, data)
+        self._go_on()
+
+    def _refused(self, error: ErrorCode) -> None:
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        if error in _SESSION_ERRORS:
+            self._go_on()
+            return
+        log.warning("%s refuses our fetch: %s", self.leader.connection_string, error.name)
+        self._later_from_idle()
+
+    def _take(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        if partition.leader_epoch != followed.leader_epoch or partition.log is None:
+            return  # it has another leader by now; the answer is of the past
+        try:
+            if data.error_code:
+                self._put_right(key, followed, ErrorCode(data.error_code))
+            elif data.diverging_epoch is not None:
+                told = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._cut(partition, told)
+                self._to_name[key] = followed
+            else:
+                moved = partition.follow(
+                    memoryview(data.records or b""),
+                    high_watermark=data.high_watermark,
+                    log_start_offset=data.log_start_offset,
+                    wall_ms=self._clock.wall_ms(),
+                )
+                if moved:
+                    self._to_name[key] = followed
+        except StorageError as error:
+            self._storage_failed(error)
+            self._followed.pop(key, None)
+        except (ApiError, UnexpectedOffsetError) as error:
+            log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self._hold_back(key, followed)
+
+    @staticmethod
+    def _cut(partition: Partition, told: EpochEnd) -> None:
+        held = partition.log
+        assert held is not None
+        own = EpochEnd(*held.end_offset_for_epoch(told.epoch))
+        cut = truncation_offset(told=told, own=own, leo=held.leo)
+        if cut < held.leo:
+            log.info("%s is cut from %d to %d", partition.topic_partition, held.leo, cut)
+            held.truncate_to(cut)
+
+    # ------------------------------------------------------------------------- refusals
+
+    def _put_right(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.is_held_back = True
+            self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
+        elif error is ErrorCode.FENCED_LEADER_EPOCH:
+            # There is a newer reign; the controller will tell us of it.
+            self._followed.pop(key, None)
+            self._to_forget[key] = None
+        else:
+            self._hold_back(key, followed)
+
+    def _hold_back(self, key: Key, followed: _Followed) -> None:
+        """Ask for this one again after a while; the others go on."""
+        followed.is_held_back = True
+        self._to_name[key] = followed
+
+        def again() -> None:
+            followed.is_held_back = False
+            self._go_on()
+
+        self._loop.call_later(self._options.backoff_ms / 1000, again)
+
+    async def _find_range(self, key: Key, followed: _Followed) -> None:
+        """Our end is not in the leader's log: ask where that begins and ends, and go there."""
+        partition = followed.partition
+        try:
+            start = await self._leader_offset(partition, followed.leader_epoch, _EARLIEST)
+            end = await self._leader_offset(partition, followed.leader_epoch, _LATEST)
+            held = partition.log
+            if held is None or partition.leader_epoch != followed.leader_epoch:
+                return
+            verdict = out_of_range(leo=held.leo, leader_start=start, leader_end=end)
+            if verdict.truncate_to is not None:
+                held.truncate_to(verdict.truncate_to)
+            elif verdict.restart_at is not None:
+                held.truncate_fully_and_start_at(verdict.restart_at)
+        except StorageError as error:
+            self._storage_failed(error)
+        except (PeerError, ApiError) as error:
+            log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self._hold_back(key, followed)
+        else:
+            followed.is_held_back = False
+            self._to_name[key] = followed
+            self._go_on()
+
+    async def _leader_offset(self, partition: Partition, leader_epoch: int, when: int) -> int:
+        topic, index = partition.topic_partition
+        asked = ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=leader_epoch, timestamp=when
+        )
+        response = await self._questions.ask(
+            ListOffsetsRequest(
+                replica_id=self._broker_id,
+                topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+            )
+        )
+        assert isinstance(response, ListOffsetsResponse)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code))
+        return answer.offset
