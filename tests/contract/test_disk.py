@@ -246,4 +246,19 @@ def test_a_pinned_file_keeps_its_descriptor(tmp_path):
     pinned.rest()
 
     assert pinned.pin() == descriptor
-    assert disk.descriptors <= 3
+    assert disk.descriptors <= 2
+    pinned.unpin()
+    assert pinned.is_open
+    pinned.unpin()
+    assert not pinned.is_open
+
+
+def test_a_file_that_rests_holds_no_descriptor(tmp_path):
+    disk = RealDisk(lambda *_: None)
+    file = disk.create(f"{tmp_path}/a")
+    file.write(0, (b"x",))
+    file.rest()
+
+    assert disk.descriptors == 0
+    assert bytes(file.read_now(0, 1)) == b"x"
+    assert disk.descriptors == 1

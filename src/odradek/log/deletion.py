@@ -21,6 +21,7 @@ def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int
             if host.disk.exists(path):
                 host.disk.rename(path, path + DELETED)
                 renamed.append(path + DELETED)
+        segment.file.rest()
         segment.file.path += DELETED
     if renamed:
         remove_later(host, renamed, delay_ms=delay_ms)

@@ -22,7 +22,7 @@ import os
 import resource
 import shutil
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -165,7 +165,7 @@ class Disk(Protocol):
 class RealFile:
     """A file of the operating system, open or not."""
 
-    __slots__ = ("_disk", "_fd", "_pins", "_used", "path")
+    __slots__ = ("_disk", "_fd", "_pins", "_rest_when_unpinned", "_used", "path")
 
     def __init__(self, disk: "RealDisk", path: str, fd: int = -1) -> None:
         self.path = path
@@ -173,6 +173,7 @@ class RealFile:
         self._fd = fd
         self._used = True
         self._pins = 0
+        self._rest_when_unpinned = False
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
         """See `File`."""
@@ -272,10 +273,14 @@ class RealFile:
         """See `File`."""
         self._pins -= 1
         assert self._pins >= 0, self.path
+        if self._rest_when_unpinned and not self._pins:
+            self.rest()
 
     def rest(self) -> None:
-        """See `File`. One that is pinned keeps its descriptor until it is unpinned and old."""
+        """See `File`. One that is pinned does so when it is unpinned."""
+        self._rest_when_unpinned = self._pins > 0
         if self._fd >= 0 and not self._pins:
+            self._disk.closed(self)
             os.close(self._fd)
             self._fd = -1
 
@@ -295,11 +300,6 @@ class RealFile:
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._disk.opened(self)
         return self._fd
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 class RealLock:
@@ -332,7 +332,7 @@ class RealDisk:
         self.call_soon = call_soon
         self.nowait_unknown = False
         self._descriptors_max = descriptors_max or _descriptors_allowed()
-        self._open: deque[RealFile] = deque()
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._replacing: dict[str, _Replacement] = {}
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads_wanted = threads
@@ -364,24 +364,24 @@ class RealDisk:
 
     def opened(self, file: RealFile) -> None:
         """A file got a descriptor: one that rests may have to give up its own."""
-        self._open.append(file)
+        self._open[file] = None
         if len(self._open) <= self._descriptors_max:
             return
         for _ in range(2 * len(self._open)):
-            candidate = self._open.popleft()
-            if not candidate.is_open:
-                continue
+            candidate = next(iter(self._open))
             if candidate is not file and candidate.has_rested():
                 candidate.rest()
-                if len(self._open) <= self._descriptors_max:
-                    return
-            else:
-                self._open.append(candidate)
+                return
+            self._open.move_to_end(candidate)
+
+    def closed(self, file: RealFile) -> None:
+        """A file gave up its descriptor."""
+        self._open.pop(file, None)
 
     @property
     def descriptors(self) -> int:
         """How many descriptors are held now."""
-        return sum(file.is_open for file in self._open)
+        return len(self._open)
 
     def read_file(self, path: str) -> bytes | None:
         """See `Disk`."""

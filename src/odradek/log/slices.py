@@ -54,7 +54,8 @@ class UnexpectedOffsetError(OdradekError):
 class LogSlice:
     """Whole batches, but for the last one, of one segment.
 
-    `data` is None if it was not asked for: then it stands in `file`.
+    `data` is None if it was not asked for: then it stands in `file`, which has to be pinned at
+    once, before the segment can be deleted.
     """
 
     __slots__ = ("data", "file", "position", "segment", "size")
