@@ -35,7 +35,8 @@ class BrokerProcess:
     def __init__(self, home: pathlib.Path, options: Mapping[str, object] | None = None) -> None:
         self.home = home
         self.log = home / "broker.log"
-        self.port = 0
+        self.port = 0  # of the first listener
+        self.ports: list[int] = []
         self.http = ""
         self.process: subprocess.Popen[bytes] | None = None
         self.options: dict[str, str] = {
@@ -64,9 +65,22 @@ class BrokerProcess:
         Raises:
             BrokerDiedError: it ended instead.
         """
+        begin = self.log.stat().st_size if self.log.exists() else 0
+        with open(self.start_without_waiting()) as pipe:
+            line = pipe.readline()
+        assert self.process is not None
+        if not line:
+            raise BrokerDiedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
+        told = json.loads(line)
+        self.ports = [int(each.rpartition(":")[2]) for each in told["listeners"]]
+        self.port = self.ports[0]
+        self.http = told["http"] or ""
+        return self
+
+    def start_without_waiting(self) -> int:
+        """Start. Returns the pipe on which it will tell that it serves."""
         file = self.home / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self.options.items()))
-        begin = self.log.stat().st_size if self.log.exists() else 0
         ready, theirs = os.pipe()
         command = [sys.executable, "-m", "odradek", "server-start", file, "--ready-fd", str(theirs)]
         with self.log.open("ab") as log:
@@ -74,15 +88,7 @@ class BrokerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs,)
             )
         os.close(theirs)
-        with open(ready) as pipe:
-            line = pipe.readline()
-        if not line:
-            raise BrokerDiedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
-        told = json.loads(line)
-        self.port = int(told["listeners"][0].rpartition(":")[2])
-        self.ports = [int(each.rpartition(":")[2]) for each in told["listeners"]]
-        self.http = told["http"] or ""
-        return self
+        return ready
 
     def kill(self) -> None:
         """End it where it stands (SIGKILL), if it runs."""

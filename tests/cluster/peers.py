@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from odradek.model.errors import ErrorCode
-from odradek.record.batch import read_header
+from odradek.record.batch import iter_batches
 from odradek.wire.api_keys import APIS
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import decode_response_header, encode_request_header
@@ -20,6 +20,12 @@ from odradek.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from odradek.wire.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -197,14 +203,23 @@ class Peer:
             part = self.fetch(topic, partition, offset)
             assert part.error_code == 0, (topic, partition, offset, part.error_code)
             data = bytes(part.records or b"")
-            assert data, f"nothing at {offset} of {topic}-{partition}, which ends at {end}"
-            position = 0
-            while position < len(data):
-                header = read_header(data, position)
+            got = len(batches)
+            # The last batch may be cut: a response ends where its room does.
+            for position, header in iter_batches(data):
                 batches.append((header.base_offset, data[position : position + header.size_bytes]))
-                position += header.size_bytes
                 offset = header.next_offset
+            assert len(batches) > got, f"nothing at {offset} of {topic}-{partition}, end {end}"
         return batches
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Delete what stands before an offset, unless more is gone. Returns the new start."""
+        asked = DeleteRecordsPartition(partition_index=partition, offset=max(0, offset))
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=10_000
+        )
+        (answer,) = self.request(request, DeleteRecordsResponse).topics[0].partitions
+        assert answer.error_code == ErrorCode.NONE, (topic, partition, offset, answer)
+        return answer.low_watermark
 
     def wait_until_led(self, topic: str, partitions: int = 1) -> None:
         """Wait for the leaders: a broker that has just started serves before it leads."""
