@@ -215,7 +215,6 @@ class Live:
         self.network = Network()
         self.fatal = []
         self.failures = []  # of tasks and callbacks
-        self.lives = []
         loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self.broker = self.make()
 
@@ -232,8 +231,12 @@ class Live:
         )
         config = BrokerConfig({**self.properties, **dotted(properties)}, host_name="b0")
         broker = Broker(config, world, on_fatal=self.fatal.append)
-        broker.tasks._report = lambda name, error: self.failures.append((name, error))
-        self.lives.append(broker)
+
+        def report(name, error):
+            self.failures.append((name, error))
+            broker._task_failed(name, error)
+
+        broker.tasks._report = report
         return broker
 
     async def start(self) -> None:

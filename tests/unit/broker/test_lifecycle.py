@@ -1,0 +1,212 @@
+"""A broker and its sessions with the store: registered, lost, registered again, fenced."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.live import fetch, play, produce, produced, told
+
+from odradek.coord import layout
+from odradek.coord.layout_config import encode_config, topic_entity
+from odradek.coord.memory import Fate, Loss, MemoryStore
+from odradek.coord.store import ANY_VERSION
+from odradek.model.cluster import Broker, EndPoint
+from odradek.model.errors import ErrorCode, StartupError
+
+T0 = ("t", 0)
+PATH = layout.broker_path(0)
+
+
+def registered(live):
+    return live.tree.find(PATH)
+
+
+async def stranger(live, *, broker_id=0):
+    """Another broker's session, with a registration under an id."""
+    store = MemoryStore(live.tree)
+    await store.open()
+    point = EndPoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="x", port=1)
+    data = layout.encode_broker(Broker(id=broker_id, end_points=(point,)), timestamp_ms=1)
+    await store.create(layout.broker_path(broker_id), data, ephemeral=True)
+    return store
+
+
+def test_a_broker_is_registered_as_kafka_does_it():
+    async def story(live):
+        node = registered(live)
+
+        assert node.version == 1, "created, then set"
+        assert node.owner == live.store.session_id
+        assert live.broker.orders.broker_epoch == node.created_id
+        broker = layout.decode_broker(0, node.data, broker_epoch=node.created_id)
+        assert [(p.listener, p.host, p.port) for p in broker.end_points] == [
+            ("PLAINTEXT", "b0", 9092)
+        ]
+        assert broker.rack == "r1"
+
+    play(story, broker_rack="r1")
+
+
+def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():
+    async def story(live):
+        await live.topic("t")
+        before, reign = live.broker.orders.broker_epoch, live.broker.controller.reign
+        assert reign is not None
+        live.tree.expire(live.store.session_id)
+        assert registered(live) is None
+        await live.until(lambda: live.broker.controller.reign not in (None, reign))
+
+        node = registered(live)
+        assert node.owner == live.store.session_id
+        assert live.broker.orders.broker_epoch == node.created_id > before
+        await live.until(lambda: not isinstance(live.broker.replicas.find_led("t", 0), ErrorCode))
+        peer = live.peer()
+        assert produced(await peer.ask(produce(live.batch(b"a"), acks=-1))) == {T0: 0}
+        await live.topic("u")
+        assert live.broker.config_admin is not None
+        assert not live.fatal
+
+    play(story)
+
+
+def test_who_is_connected_stays_connected_over_a_lost_session():
+    async def story(live):
+        await live.topic("t")
+        peer = live.peer()
+        waiting = peer.send(fetch({T0: 0}, max_wait_ms=60_000), 12)
+        for _ in range(3):
+            session = live.store.session_id
+            live.tree.expire(session)
+            await live.until(lambda session=session: live.store.session_id not in (0, session))
+            await asyncio.sleep(1)
+        await live.until(lambda: live.broker.controller.reign is not None)
+        await live.peer().ask(produce(live.batch(b"a")))
+
+        assert told(await waiting) == {T0: [b"a"]}
+        assert not peer.closed
+
+    play(story)
+
+
+def test_options_that_changed_while_there_was_no_session_are_learnt():
+    async def story(live):
+        await live.topic("t")
+        other = await stranger(live, broker_id=9)
+        live.store.cut()
+        path = topic_entity("t").path
+        await other.set_data(path, encode_config({"retention.ms": "4321"}), ANY_VERSION)
+        live.tree.expire(live.store.session_id)
+        live.store.restore()
+        await live.until(lambda: live.broker.controller.reign is not None)
+        await asyncio.sleep(1)
+
+        assert live.log().config.retention_ms == 4321
+
+    play(story)
+
+
+def test_the_store_that_answers_no_more_is_asked_until_it_does():
+    async def story(live):
+        before = live.broker.orders.broker_epoch
+        live.store.cut()
+        await asyncio.sleep(60)
+        assert registered(live) is None
+        live.store.restore()
+        await live.until(lambda: registered(live) is not None)
+        await live.until(lambda: live.broker.orders.broker_epoch > before)
+
+        assert not live.fatal
+
+    play(story)
+
+
+# ------------------------------------------------------------------------------ other lives
+
+
+def test_an_id_that_a_living_broker_has_is_refused():
+    async def story(live):
+        other = live.make(listeners="PLAINTEXT://b0:9099", log_dirs="/data/c")
+        live.disk.mkdir("/data/c")
+        started = live.loop.time()
+        with pytest.raises(StartupError, match=r"broker\.id=0 is registered by another broker"):
+            await other.start()
+        assert live.loop.time() - started > 18, "it may be over soon"
+        await other.stop()
+
+        assert registered(live) is not None
+        assert 9099 not in live.network.listening
+
+    play(story)
+
+
+def test_a_former_life_that_is_not_known_to_be_over_is_waited_for():
+    async def story(live):
+        live.store.cut()  # killed: nobody tells the store
+        old_session = registered(live).owner
+        again = live.make(listeners="PLAINTEXT://b0:9099", log_dirs="/data/c")
+        live.disk.mkdir("/data/c")
+        await again.start()
+
+        assert registered(live).owner not in (0, old_session)
+        await again.stop()
+
+    play(story)
+
+
+def test_an_id_that_was_taken_while_the_session_was_lost_ends_the_broker():
+    async def story(live):
+        live.store.cut()
+        session = live.store.session_id
+        live.tree.expire(session)
+        await stranger(live)
+        live.store.restore()
+        await asyncio.sleep(40)
+        assert "registered by another broker" in live.fatal[0]
+        live.failures.clear()
+
+    play(story)
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+def test_a_registration_whose_answer_was_lost(loss):
+    async def story(live):
+        await live.broker.stop()
+        live.broker = live.make()
+        lost = iter([loss])
+        live.store._fate = lambda operation: (
+            Fate(loss=next(lost, Loss.NONE)) if operation.startswith("multi") else Fate()
+        )
+        await live.start()
+
+        assert registered(live).owner == live.store.session_id
+        assert live.broker.orders.broker_epoch == registered(live).created_id
+
+    play(story)
+
+
+# ------------------------------------------------------------------------------ the cluster
+
+
+def test_a_cluster_id_that_cannot_be_read_is_not_guessed():
+    async def story(live):
+        await live.broker.stop()
+        store = MemoryStore(live.tree)
+        await store.open()
+        await store.set_data(layout.CLUSTER_ID, b"{broken", ANY_VERSION)
+        live.broker = live.make()
+        with pytest.raises(StartupError, match="it names the cluster"):
+            await live.broker.start()
+        assert "/brokers/ids/0" not in [path for path, _ in live.tree._nodes.items()]
+
+    play(story)
+
+
+def test_a_store_that_cannot_be_reached_at_the_start():
+    async def story(live):
+        await live.broker.stop()
+        live.broker = live.make()
+        live.store.cut()
+        with pytest.raises(StartupError, match="coordination store"):
+            await live.broker.start()
+        live.store.restore()
+
+    play(story)
