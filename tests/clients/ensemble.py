@@ -133,6 +133,16 @@ class Ensemble:
     def address(self) -> str:
         return ",".join(server.address for server in self.servers)
 
+    def settle(self) -> None:
+        """Wait until all serve, and one of them leads."""
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            modes = sorted(server.mode() or "" for server in self.servers)
+            if modes[-1] == "leader" and set(modes[:-1]) == {"follower"}:
+                return
+            time.sleep(0.05)
+        raise TimeoutError("the ensemble does not agree on a leader")
+
     def in_mode(self, mode: str) -> Server:
         """The leader, or a follower."""
         return next(server for server in self.servers if server.mode() == mode)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.jvm
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     ensemble = Ensemble(tmp_path_factory.mktemp("ensemble"), 3)
+    ensemble.settle()
     yield ensemble
     ensemble.close()
 
@@ -119,7 +120,8 @@ def test_a_session_outlives_its_server(three: Ensemble, victim: str, fault: str)
         assert (await store.exists(f"{parent}-alive")).ephemeral_owner == session
         there = await store.get_many([*writer.acked, *writer.unknown])
         assert None not in there[: len(writer.acked)]
-        assert len(writer.unknown) == 1
+        # One was under way at a time: at most one for each connection that was lost.
+        assert len(writer.unknown) <= 3
         gap_s = max(b - a for a, b in zip(writer.done_s, writer.done_s[1:], strict=False))
         # A dead server is noticed at once, a silent one by two thirds of the session's time-out;
         # if it led, the others have to agree on a new leader first.
@@ -131,7 +133,7 @@ def test_a_session_outlives_its_server(three: Ensemble, victim: str, fault: str)
             server.start()
         else:
             server.resume()
-        await asyncio.to_thread(server.wait)
+        await asyncio.to_thread(three.settle)
 
     asyncio.run(main())
 
