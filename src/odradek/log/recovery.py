@@ -282,6 +282,9 @@ def _recover(log: Log, recovery_point: int) -> Iterator[None]:
         if segment.size < whole:
             _drop(log, suspect[index + 1 :])
             segment.file.truncate(segment.size)
+            # Now: the next roll may leave this segment below the recovery point, and the cut
+            # tail would be back after a power loss where nobody looks for it any more.
+            log.host.disk.flush_now([segment.file])
             return
         if segment is not suspect[-1]:
             segment.finish()

@@ -263,14 +263,12 @@ def test_with_a_lost_directory_only_a_new_replica_is_made():
     play(story)
 
 
-def test_a_replica_in_a_lost_directory_can_be_deleted_and_made_anew():
+def test_a_replica_in_a_lost_directory_is_not_deleted_for_it_would_come_back():
     async def story(live):
         await take(live, role())
         await lose(live, live.broker.logs.directory_of(live.log()))
-        assert await stop(live, leader_epoch=DURING_DELETE) == ErrorCode.NONE
-        assert live.partition() is None
-
-        assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.NONE
+        assert await stop(live, leader_epoch=DURING_DELETE) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert live.partition().error is ErrorCode.KAFKA_STORAGE_ERROR
 
     play(story)
 
