@@ -46,7 +46,7 @@ CHECKPOINT_SOON_S: Final = 0.1
 CLOSING_AT_ONCE: Final = 64
 
 ConfigOf = Callable[[str], LogConfig]
-Lost = Callable[[str, list[TopicPartition]], None]
+Lost = Callable[[str, list[TopicPartition], StorageError], None]
 
 
 class Held(NamedTuple):
@@ -64,7 +64,7 @@ class Logs:
     def __init__(
         self, directories: Sequence[str], host: LogHost, *, config_of: ConfigOf, lost: Lost
     ) -> None:
-        """`lost` is told which directory went offline, and which partitions with it."""
+        """`lost` is told which directory went offline, which partitions with it, and why."""
         self.directories = {path: LogDirectory(path, host.disk) for path in directories}
         self._host = host
         self._config_of = config_of
@@ -307,10 +307,10 @@ class Logs:
         """A disk refused: the log directory around that path goes offline with all its logs."""
         for path, directory in self.directories.items():
             if error.path == path or error.path.startswith(f"{path}/"):
-                self._give_up(directory)
+                self._give_up(directory, error)
                 return
 
-    def _give_up(self, directory: LogDirectory) -> None:
+    def _give_up(self, directory: LogDirectory, error: StorageError) -> None:
         if directory.is_offline:
             return
         directory.is_offline = True
@@ -324,7 +324,7 @@ class Logs:
                 future.gone = True
                 future.rest()
                 del self._futures[partition]
-        self._lost(directory.path, list(held))
+        self._lost(directory.path, list(held), error)
 
     # ------------------------------------------------------------- copies in other directories
 

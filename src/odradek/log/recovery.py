@@ -4,8 +4,8 @@
     `.cleaned`, for their compaction had not ended. The other `.swap` files replace the segments
     whose offsets they cover.
 2.  Index files without a log go. A log without its indexes, or with indexes that cannot be
-    right, gets new ones. Damage that only reading everything would find is found later,
-    by whoever looks (`Segment.indexes`).
+    right, gets new ones; one with a damaged transaction index is read again from there on.
+    Damage that only reading everything would find is found later, by whoever looks.
 3.  After an unclean stop every segment from the recovery point on is read, batch by batch:
     length, format, checksum, offsets that rise. Indexes, leader epochs and producer state are
     made anew from what is read, and what their files say of these segments is forgotten. At
@@ -53,9 +53,11 @@ from odradek.log.segment import (
     SEGMENT_SUFFIXES,
     SNAPSHOT,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     Segment,
     segment_stem,
 )
+from odradek.log.transaction_index import CorruptTransactionIndexError
 from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
@@ -114,10 +116,11 @@ def loading(
     yield from _check_indexes(log, sound, files)
     intact = _read_epochs(log, files)
     log.log_start_offset = max(checkpointed.log_start_offset, log.segments[0].base_offset)
-    if clean and not _ends_well(log):
-        # Damaged since it was closed: as after a crash, but for that segment alone.
-        last = log.segments[-1].base_offset
-        clean, checkpointed = False, checkpointed._replace(recovery_point=last)
+    damaged = _first_damaged(log, sound, files, ends_here=clean)
+    if damaged is not None:
+        # Since it was closed, or flushed: as after a crash, but from there on alone.
+        start = damaged if clean else min(damaged, checkpointed.recovery_point)
+        clean, checkpointed = False, checkpointed._replace(recovery_point=start)
     if not clean:
         yield from _recover(log, checkpointed.recovery_point)
         log.producers_end = log.leo
@@ -229,12 +232,22 @@ def _check_indexes(
             segment.finish()
 
 
-def _ends_well(log: Log) -> bool:
-    try:
-        log.leo = log.segments[-1].read_tail()
-    except CorruptBatchError:
-        return False
-    return True
+def _first_damaged(
+    log: Log, segments: Sequence[Segment], files: dict[str, Entry], *, ends_here: bool
+) -> int | None:
+    """The first segment of which more than an index is damaged, as far as one looks."""
+    for segment in segments:
+        if f"{segment.base_offset:020d}{TRANSACTION_INDEX}" in files:
+            try:
+                segment.aborted()
+            except CorruptTransactionIndexError:
+                return segment.base_offset
+    if ends_here:
+        try:
+            log.leo = log.segments[-1].read_tail()
+        except CorruptBatchError:
+            return log.segments[-1].base_offset
+    return None
 
 
 def _refuse_old_format(segment: Segment) -> None:

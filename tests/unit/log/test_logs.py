@@ -28,7 +28,7 @@ class Broker:
             directories or ("/a", "/b"),
             self.host,
             config_of=lambda _: self.config,
-            lost=lambda path, partitions: self.lost.append((path, partitions)),
+            lost=lambda path, partitions, _: self.lost.append((path, partitions)),
         )
         self.host.failed = self.logs.failed
 

@@ -305,6 +305,22 @@ def test_producers_are_remembered(world, clean):
     assert write(world, 9, 11).duplicate
 
 
+@pytest.mark.parametrize("damage", [b"\0\7", b"x"])
+def test_a_damaged_transaction_index_is_made_anew(world, damage):
+    world.create(segment_bytes=500)
+    for sequence in range(12):
+        write(world, 8, sequence, transactional=True)
+        world.mark(ControlType.ABORT, 8)
+    close(world)
+    aborted = world.log.aborted_transactions(0, 99)
+    name = world.names(".txnindex")[1]
+    size = len(world.disk.read_file(world.path(name)))
+    world.damage(name, 0 if len(damage) > 1 else size, damage)
+
+    assert world.load().aborted_transactions(0, 99) == aborted
+    assert len(aborted) == 12
+
+
 def test_a_damaged_snapshot_is_not_believed(world):
     world.create(segment_bytes=500)
     for sequence in range(12):
