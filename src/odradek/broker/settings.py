@@ -25,7 +25,7 @@ _CODECS: Mapping[str, Codec | None] = {
 
 
 class TopicSettingsBook:
-    """The settings of every topic, made when they are first asked for."""
+    """The settings of every topic."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -40,18 +40,22 @@ class TopicSettingsBook:
             return self._defaults
         own = self._own.get(name)
         if own is None:
-            own = settings_of(self._config.topic(self._overrides[name]), self._config)
-            self._own[name] = own
+            own = self._own[name] = self._made_of(self._overrides[name])
         return own
 
     def set_topic(self, name: str, overrides: Mapping[str, str]) -> None:
-        """A topic's own options are now these."""
+        """A topic's own options are now these.
+
+        Raises:
+            InvalidConfigError: they make no sense; those that it had stay.
+        """
         if dict(self._overrides.get(name, {})) == dict(overrides):
             return
-        self._own.pop(name, None)
         if overrides:
+            self._own[name] = self._made_of(overrides)
             self._overrides[name] = overrides
         else:
+            self._own.pop(name, None)
             self._overrides.pop(name, None)
         self.on_change(name)
 
@@ -60,6 +64,9 @@ class TopicSettingsBook:
         self._config = config
         self._defaults = settings_of(config.topic_defaults, config)
         self._own.clear()
+
+    def _made_of(self, overrides: Mapping[str, str]) -> TopicSettings:
+        return settings_of(self._config.topic(overrides), self._config)
 
 
 def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
