@@ -5,6 +5,7 @@ of another by the inter-broker listener; both pass the same gate. Orders in a ve
 not name topics by id (`inter.broker.protocol.version` below 2.8) are UNSUPPORTED_VERSION.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -14,6 +15,7 @@ from odradek.broker.apis.update_metadata import update_metadata
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
+from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.replica.transitions import refuse_request
@@ -23,6 +25,7 @@ from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 
 AnyOrder = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
+_PAUSE_SECONDS: Final = 0.1
 _FIRST_VERSION: Final[Mapping[type[AnyOrder], int]] = {
     LeaderAndIsrRequest: 5,
     StopReplicaRequest: 3,
@@ -71,8 +74,24 @@ class Orders:
             if self._replicas.topic_name(topic.topic_id) is None
         ]
         if new:
-            await self._learn(new)
+            try:
+                await self._learn_all(new)
+            except SessionExpiredError:
+                # The registration that this order was meant for is gone with the session.
+                return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            refusal = self._refusal(request, asker)  # much may have happened meanwhile
+            if refusal is not ErrorCode.NONE:
+                return LeaderAndIsrResponse(error_code=refusal)
         return await leader_and_isr(self._replicas, request)
+
+    async def _learn_all(self, topics: Sequence[str]) -> None:
+        while True:
+            try:
+                await self._learn(topics)
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
 
     async def stop_replica(
         self, request: StopReplicaRequest, asker: Asker | None = None
