@@ -62,6 +62,7 @@ from odradek.broker.topic_maker import InternalTopics, TopicMaker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
+from odradek.log.disk import StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
 from odradek.model.cluster import Broker as RegisteredBroker
@@ -491,11 +492,13 @@ class Broker:
         self.server.limits = limits_of(config)
         self.replicas.all_configs_changed()
 
-    def _logs_lost(self, directory: str, lost: list[TopicPartition]) -> None:
-        log.error("log directory %s is offline", directory)
+    def _logs_lost(self, directory: str, lost: list[TopicPartition], error: StorageError) -> None:
+        log.error(
+            "log directory %s is offline, and %d logs with it: %s", directory, len(lost), error
+        )
         self.replicas.logs_lost(lost)
         if not self.logs.online_directories:
-            self._on_fatal("all log directories have failed; see the errors above")
+            self._on_fatal(f"the last of log.dirs has failed: {error}")
 
     def _topic_gone(self, topic: str) -> None:
         self.settings.set_topic(topic, {})

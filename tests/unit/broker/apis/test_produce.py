@@ -646,7 +646,7 @@ def test_with_the_last_directory_the_broker_gives_up():
 
         assert set(produced(answer).values()) == {ErrorCode.KAFKA_STORAGE_ERROR}
         assert live.fatal
-        assert "log directories" in live.fatal[0]
+        assert "the last of log.dirs has failed: /data/" in live.fatal[0]
         live.disk.faults.clear()
 
     play(story)
