@@ -316,6 +316,13 @@ def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broke
     assert broker.lost == [("/a", [T0])]
 
 
+def test_of_directories_in_each_other_only_the_inner_one_goes_offline(world):
+    broker = Broker(world, "/a", "/a/b").start()
+    broker.logs.failed(StorageError("/a/b/t-0/x.log", 5))
+
+    assert broker.logs.online_directories == ["/a"]
+
+
 def test_a_log_is_made_elsewhere_when_the_first_choice_fails(world, broker):
     world.disk.lose("/a/")
     log = broker.create()
