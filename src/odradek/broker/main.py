@@ -115,12 +115,13 @@ async def _serve_http(broker: Broker) -> _Http:
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     """The operating system's clock, disk and network, and the store that was configured."""
     clock = RealClock()
+    drawn = random.Random()
     return World(
         loop=loop,
         clock=clock,
-        random=random.Random(),
+        random=drawn,
         disk=RealDisk(call_soon=loop.call_soon_threadsafe),
-        store=_store(config, clock),
+        store=_store(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
             send_bytes=config.socket_send_buffer_bytes,
@@ -129,17 +130,41 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     )
 
 
-def _store(config: BrokerConfig, clock: Clock) -> Store:
+def _store(
+    config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop, drawn: random.Random
+) -> Store:
     if config.zookeeper_connect is not None:
-        raise StartupError(
-            "zookeeper.connect is set: this version coordinates on one machine only; "
-            "remove it, and let odradek.store.path name a file"
-        )
+        return _zookeeper(config, config.zookeeper_connect, loop, drawn)
     path = config.odradek_store_path
     if path is None:
         # Beside the data, not in it: Kafka's tools expect nothing but logs in there.
         path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
     return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
+
+
+def _zookeeper(
+    config: BrokerConfig, servers: str, loop: asyncio.AbstractEventLoop, drawn: random.Random
+) -> Store:
+    for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
+        if config.values[name]:
+            raise StartupError(
+                f"{name} is set: this version speaks to ZooKeeper in the clear and without ACLs, "
+                "and to start as if it did not would be worse than not to start"
+            )
+    try:
+        from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise StartupError(
+            "zookeeper.connect is set, and kazoo is not installed: pip install odradek[zookeeper]"
+        ) from None
+    return ZooKeeperStore(
+        servers,
+        call_soon=loop.call_soon_threadsafe,
+        randomness=drawn,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        in_flight_max=config.zookeeper_max_in_flight_requests,
+    )
 
 
 def _give_up(reason: str) -> int:

@@ -55,6 +55,7 @@ class BrokerOptions:
     broker_rack: str | None
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
+    zookeeper_max_in_flight_requests: int
 
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int

@@ -56,7 +56,6 @@ OPTIONS: Final = (
     ),
     Option(
         "zookeeper.max.in.flight.requests", INT, 10, rule=at_least(1),
-        effect=False,
         doc="How many requests to ZooKeeper may be unanswered at a time.",
     ),
     Option(
