@@ -234,6 +234,7 @@ def test_whatever_was_acknowledged_outlives_kill_9_and_damage_goes_no_further(ma
     ledgers = make_ledgers(broker, "kill")
     rng = random.Random("kill")
     acknowledged = 0
+    history: list[str] = []  # pytest --showlocals tells it
     for number in range(ROUNDS):
         load = Load(broker.port, streams_of(ledgers))
         admin = Admin(broker.port, number)
@@ -243,7 +244,9 @@ def test_whatever_was_acknowledged_outlives_kill_9_and_damage_goes_no_further(ma
         admin.join()
         for ledger in ledgers:
             files = Files(broker.data / f"{TOPIC}-{ledger.partition}")
-            lost = rng.choice(DAMAGES)(files, rng)
+            damage = rng.choice(DAMAGES)
+            history.append(f"{number}: {files.directory.name} {damage.__name__}")
+            lost = damage(files, rng)
             if lost is not None:
                 ledger.lost_from(lost)
         broker.start()
