@@ -144,6 +144,7 @@ class ControllerShell:
         channels.lives = self._lives
         self.reign: Reign | None = None
         self._machine: Controller | None = None
+        self._has_loaded = False
         self._hands: ControllerStore | None = None
         self._asked: _Request | None = None  # the one that is being settled
         # In order: notices (each once), events, requests (at most so many).
@@ -182,6 +183,14 @@ class ControllerShell:
         if self._turn is None or self._turn.done():
             self._turn = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._turn)
+
+    @property
+    def topics(self) -> list[str] | None:
+        """The topics that stay, as this reign knows them; None while it still loads them."""
+        if self._machine is None or not self._has_loaded:
+            return None
+        context = self._machine.context
+        return [name for name in context.topics if name not in context.being_deleted]
 
     def notice(self, notice: Notice) -> None:
         """Have something looked into."""
@@ -279,6 +288,7 @@ class ControllerShell:
             return
         self._journal.note(f"controller epoch {self.reign.controller_epoch} ends: {why}")
         self.reign = self._machine = self._hands = None
+        self._has_loaded = False
         self._channels.close()
         if self._asked is not None:
             self._refuse(self._asked)
@@ -376,6 +386,7 @@ class ControllerShell:
                 partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
                 await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
         await self._settle(LoadingFinished(deletions))
+        self._has_loaded = True
 
     async def _lives(self, broker: Broker) -> bool:
         stat = await self._store.exists(layout.broker_path(broker.id))

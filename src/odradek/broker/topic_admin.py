@@ -91,6 +91,10 @@ class Reigning(Protocol):
     def reign(self) -> Reign | None:
         """The present reign; None while another broker's controller reigns."""
 
+    @property
+    def topics(self) -> list[str] | None:
+        """The topics that stay, as the reign knows them; None while it still loads them."""
+
     def deletion_goes_on(self, topic: str) -> bool:
         """Whether a topic is being deleted, and nothing stands in the way of that."""
 
@@ -128,6 +132,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._random = random
+        self._shown: Reign | None = None  # whose topics have shown here
 
     @property
     def config(self) -> BrokerConfig:
@@ -136,8 +141,8 @@ class TopicAdmin:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker's controller reigns, and has announced who the brokers are."""
-        return self._controller.reign is not None and bool(self.metadata.brokers)
+        """Whether this broker's controller reigns, and what it has loaded shows here."""
+        return self._present_reign() is not None
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """When a request that may take so long has to be answered."""
@@ -149,11 +154,27 @@ class TopicAdmin:
         Raises:
             ApiError: NOT_CONTROLLER.
         """
-        reign = self._controller.reign
-        # A reign that has announced nothing yet knows of no brokers to place replicas on: clients
-        # ask again after NOT_CONTROLLER, and not after INVALID_REPLICATION_FACTOR.
-        if reign is None or not self.metadata.brokers:
+        reign = self._present_reign()
+        if reign is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return reign
+
+    def _present_reign(self) -> Reign | None:
+        """The present reign, once all that it has loaded shows here.
+
+        Before, this broker knows neither the brokers to place replicas on nor the topics that are
+        asked about. Clients ask again after NOT_CONTROLLER; after INVALID_REPLICATION_FACTOR they
+        give up, and UNKNOWN_TOPIC_OR_PARTITION they take for the success of a deletion.
+        """
+        reign = self._controller.reign
+        if reign is None or reign is self._shown:
+            return reign
+        topics = self._controller.topics
+        if not self.metadata.brokers or topics is None:
+            return None
+        if any(self.metadata.topic(name) is None for name in topics):
+            return None
+        self._shown = reign
         return reign
 
     # ---------------------------------------------------------------------------- create

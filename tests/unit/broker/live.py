@@ -241,7 +241,7 @@ class Live:
 
     async def start(self) -> None:
         await self.broker.start()
-        await self.until(lambda: self.broker.metadata.brokers)
+        await self.until(lambda: self.broker.topic_admin.is_controller)
 
     async def restart(self, **properties) -> None:
         await self.broker.stop()
