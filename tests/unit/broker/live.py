@@ -76,6 +76,9 @@ class Transport(asyncio.Transport):
         self.reading = True
         asyncio.get_running_loop().call_soon(self.peer.pump)
 
+    def get_write_buffer_size(self):
+        return 0
+
     def is_closing(self):
         return self.peer.closed
 

@@ -1,0 +1,207 @@
+"""What is done now and then goes by even time; what is old enough to go, by wall time."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.live import fetch, play, produce
+
+from odradek.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+)
+from odradek.model.partition import TopicPartition
+from odradek.sim.disk import Fault
+
+T0 = TopicPartition("t", 0)
+HOUR_MS = 3_600_000
+WORKS = {
+    "applying_retention": (30, 300),
+    "checkpoint_recovery_points": (60, 60),
+    "checkpoint_log_start_offsets": (60, 60),
+    "checkpoint_high_watermarks": (5, 5),
+    "flush_overdue": (1, 1),
+    "expiring_producers": (600, 600),
+}
+
+
+def spied_on(live):
+    """When each work of the logs was done, in seconds from now."""
+    done = {name: [] for name in WORKS}
+    started = live.loop.time()
+
+    def spy(name, work):
+        def wrapped():
+            done[name].append(live.loop.time() - started)
+            return work()
+
+        return wrapped
+
+    logs = live.broker.logs
+    for name in WORKS:
+        setattr(logs, name, spy(name, getattr(logs, name)))
+    live.broker.housekeeping.stop()
+    live.broker.housekeeping.start(live.broker.config)
+    return done
+
+
+@pytest.mark.parametrize(
+    "jumps",
+    [
+        pytest.param({}, id="an even wall clock"),
+        pytest.param({500: HOUR_MS, 1000: -2 * HOUR_MS, 1500: HOUR_MS}, id="one that jumps"),
+    ],
+)
+def test_every_work_keeps_its_interval_whatever_the_wall_clock_does(jumps):
+    async def story(live):
+        done = spied_on(live)
+        for second in range(2000):
+            live.clock.skew_ms += jumps.get(second, 0)
+            await asyncio.sleep(1)
+        for name, (first, interval) in WORKS.items():
+            expected = list(range(first, 2001, interval))
+            assert done[name] == pytest.approx(expected, abs=0.3), name
+
+    play(story, log_retention_check_interval_ms=300_000)
+
+
+def test_old_segments_go_by_wall_time_forth_and_back():
+    async def story(live):
+        await live.topic("t", retention_ms=2 * HOUR_MS, segment_bytes=1024)
+        for _ in range(6):
+            live.append(b"x" * 500)
+        log = live.log()
+        segments = len(log.segments)
+        assert segments > 2
+
+        live.clock.skew_ms += HOUR_MS
+        await asyncio.sleep(301)
+        assert len(log.segments) == segments, "an hour too early is not yet too old"
+        live.clock.skew_ms -= 2 * HOUR_MS
+        live.append(b"y" * 500)
+        await asyncio.sleep(301)
+        assert len(log.segments) >= segments, "written in the past, and as good as the others"
+        live.clock.skew_ms += HOUR_MS
+        await asyncio.sleep(2 * 3600 - 1200)
+        assert log.log_start_offset == 0
+        await asyncio.sleep(1900)
+
+        assert log.log_start_offset == log.leo == 7, "all of it is two hours old now"
+        answer = await live.peer().ask(fetch({("t", 0): 7}, max_wait_ms=0), 12)
+        assert answer.responses[0].partitions[0].log_start_offset == 7
+        await live.peer().ask(produce(live.batch(b"z")))
+        assert log.leo == 8
+
+    play(story)
+
+
+def test_the_checkpoints_say_what_is():
+    async def story(live):
+        await live.topic("t", flush_messages=1)
+        for _ in range(10):
+            live.append(b"a")
+        live.log().advance_log_start(4)
+        await asyncio.sleep(61)
+        path = live.broker.logs.directory_of(live.log())
+
+        def told(name):
+            return decode_offsets(live.disk.read_file(f"{path}/{name}"))[T0]
+
+        assert told(HIGH_WATERMARK_FILE) == 10
+        assert told(LOG_START_OFFSET_FILE) == 4
+        assert told(RECOVERY_POINT_FILE) == 10
+
+    play(story)
+
+
+def test_flush_ms_is_kept():
+    async def story(live):
+        await live.topic("t", flush_ms=5000)
+        await live.topic("never")
+        for name in ("t", "never"):
+            live.append(b"a", name=name)
+        await asyncio.sleep(4)
+        assert live.log().recovery_point == 0
+        await asyncio.sleep(3)
+
+        assert live.log().recovery_point == 1
+        assert live.log("never").recovery_point == 0
+
+    play(story)
+
+
+def test_silent_peers_are_dropped_and_those_who_wait_are_not():
+    async def story(live):
+        await live.topic("t")
+        silent, waiting, busy = live.peer(), live.peer(), live.peer()
+        waiting.send(fetch({("t", 0): 0}, max_wait_ms=HOUR_MS), 12)
+        for _ in range(20):
+            await asyncio.sleep(1)
+            await busy.ask(fetch({("t", 0): 0}, max_wait_ms=0), 12)
+
+        assert silent.closed
+        assert not waiting.closed
+        assert not busy.closed
+
+    play(story, connections_max_idle_ms=10_000)
+
+
+def test_silent_producers_are_forgotten_by_wall_time():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+        await asyncio.sleep(601)
+        assert len(live.log().producers) == 1
+        live.clock.skew_ms += 24 * HOUR_MS
+        await asyncio.sleep(601)
+
+        assert len(live.log().producers) == 0
+
+    play(story)
+
+
+def test_a_disk_that_fails_under_housekeeping_goes_offline_and_the_others_are_kept():
+    async def story(live):
+        await live.topic("t", 2, retention_ms=HOUR_MS, segment_bytes=1024)
+        for index in (0, 1):
+            for _ in range(6):
+                live.append(b"x" * 500, index=index)
+        lost, kept = (live.broker.logs.directory_of(live.log(index=n)) for n in (0, 1))
+        assert lost != kept
+        live.clock.skew_ms += 2 * HOUR_MS
+        log = live.log(index=1)
+        live.disk.faults.append(Fault("rename", f"{lost}/t-0/", times=1 << 30))
+        await asyncio.sleep(301)
+
+        assert live.broker.logs.is_offline(lost)
+        assert not live.broker.logs.is_offline(kept)
+        assert log.log_start_offset == 6
+        live.disk.faults.clear()
+
+    play(story)
+
+
+def test_retention_of_many_logs_leaves_the_loop_to_others():
+    async def story(live):
+        await live.topic("t", 500)
+        clock = live.clock
+        looks = 0
+        even = clock.monotonic_ms
+
+        def ticking():
+            nonlocal looks
+            looks += 1
+            return even() + looks
+
+        live.broker.housekeeping._clock = type("C", (), {"monotonic_ms": staticmethod(ticking)})()
+        turns = 0
+        task = asyncio.ensure_future(live.broker.housekeeping._retain())
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await task
+
+        assert turns > 500 / 6, "a millisecond for each log here: five at most at once"
+
+    play(story)

@@ -1,0 +1,141 @@
+"""Topics that are made because somebody asked about them: once each, and in the background."""
+
+import asyncio
+import logging
+
+from tests.unit.broker.live import play
+
+from odradek.broker.tasks import Tasks
+from odradek.broker.topic_maker import NewTopic, TopicMaker
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.sim.loop import run
+from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+
+class Maker:
+    """A topic maker whose creations take a second, and fail as told."""
+
+    def __init__(self, *errors):
+        self.created, self.failures = [], []
+        self.errors = list(errors)
+        loop = asyncio.get_running_loop()
+        self.tasks = Tasks(loop, lambda name, error: self.failures.append(name))
+        self.maker = TopicMaker(self.create, self.tasks)
+
+    async def create(self, name, partitions, replication_factor, configs):
+        self.created.append((name, partitions, replication_factor, dict(configs)))
+        await asyncio.sleep(1)
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def test_a_topic_that_is_being_made_is_not_made_twice():
+    async def scenario():
+        made = Maker()
+        made.maker.make(["a", "b", "a"])
+        made.maker.make(["b"])
+        await asyncio.sleep(0.5)
+        made.maker.begin(NewTopic("a", 3))
+        await asyncio.sleep(1)
+        made.maker.make(["a"])
+        await asyncio.sleep(2)
+        return made
+
+    made = run(scenario())
+    default = (-1, -1, {})
+    assert made.created == [("a", *default), ("b", *default), ("a", *default)]
+    assert made.failures == []
+
+
+def test_what_cannot_be_made_is_said_and_may_be_tried_again(caplog):
+    async def scenario():
+        made = Maker(
+            ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers"),
+            ApiError(ErrorCode.TOPIC_ALREADY_EXISTS),
+        )
+        for _ in range(3):
+            made.maker.make(["a"])
+            await asyncio.sleep(2)
+        return made
+
+    with caplog.at_level(logging.WARNING):
+        made = run(scenario())
+    assert len(made.created) == 3
+    assert made.failures == []
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "topic a" in said
+    assert "too few brokers" in said
+
+
+def test_it_ends_with_the_broker():
+    async def scenario():
+        made = Maker()
+        made.maker.make(["a"])
+        await asyncio.sleep(0.5)
+        await made.tasks.cancel_all()
+        made.maker.make(["a"])
+        await asyncio.sleep(2)
+        return made
+
+    assert len(run(scenario()).created) == 2
+
+
+# ----------------------------------------------------------------------- the whole broker
+
+
+async def ask(live, *names, allow=True):
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=allow
+    )
+    return {t.name: ErrorCode(t.error_code) for t in (await live.peer().ask(request)).topics}
+
+
+def test_who_asks_again_finds_it_with_the_brokers_defaults():
+    async def story(live):
+        assert await ask(live, "t", "u") == dict.fromkeys("tu", ErrorCode.LEADER_NOT_AVAILABLE)
+        await live.until(lambda: {"t", "u"} <= set(live.broker.metadata.topics))
+
+        assert await ask(live, "t", "u") == dict.fromkeys("tu", ErrorCode.NONE)
+        assert len(live.broker.metadata.topic("t").partitions) == 3
+
+    play(story, num_partitions=3)
+
+
+def test_nobody_makes_what_was_not_to_be_made():
+    async def story(live):
+        unknown = {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert await ask(live, "t", allow=False) == unknown
+        await asyncio.sleep(1)
+        assert not live.broker.metadata.topics
+
+    play(story)
+
+
+def test_the_option_forbids_it():
+    async def story(live):
+        assert await ask(live, "t") == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await asyncio.sleep(1)
+        assert not live.broker.metadata.topics
+
+    play(story, auto_create_topics_enable="false")
+
+
+def test_a_topic_that_is_asked_for_and_cannot_be_made_does_no_harm(caplog):
+    async def story(live):
+        for _ in range(3):
+            assert await ask(live, "t") == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
+            await asyncio.sleep(1)
+        assert not live.broker.metadata.topics
+
+    play(story, default_replication_factor=3)
+    assert "topic t, asked for, could not be made" in caplog.text
+
+
+def test_a_thousand_names_in_one_request():
+    async def story(live):
+        names = [f"t{n}" for n in range(1000)]
+        assert set((await ask(live, *names)).values()) == {ErrorCode.LEADER_NOT_AVAILABLE}
+        await live.until(lambda: len(live.broker.metadata.topics) == 1000)
+        assert live.broker.internal_topics._maker._being_made == set()
+
+    play(story)
