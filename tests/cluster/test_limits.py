@@ -1,0 +1,403 @@
+"""Bad input, from peers and from whoever configures: refused in words that help, and no more."""
+
+import pathlib
+import re
+import signal
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from brokers import BrokerDiedError, BrokerProcess
+from ledger import Ledger, Load, Stream
+from peers import HungUpError, Peer, framed, producing
+
+from odradek.model.errors import ErrorCode
+from odradek.record.batch import HEADER_BYTES, iter_batches
+from odradek.record.records import Record, build_batch
+from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.wire.messages.produce import ProduceResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest
+
+MALFORMED = "odradek_requests_malformed_total"
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """One broker for all who only ask for nonsense; its clients' listener is not its brokers'."""
+    broker = BrokerProcess(
+        tmp_path_factory.mktemp("limits"),
+        {
+            "socket.request.max.bytes": 30_000,
+            "message.max.bytes": 10_000,
+            "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+            "inter.broker.listener.name": "BROKERS",
+        },
+    ).start()
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+    yield broker
+    broker.kill()
+
+
+def sized(data):
+    return struct.pack(">i", len(data)) + data
+
+
+def request(api_key, version, body=b""):
+    """A request with a header that goes with its version, and any body at all."""
+    if api_key not in APIS:
+        return sized(struct.pack(">hhih", api_key, version, 1, -1) + body)
+    return sized(encode_request_header(api_key, version, 1, "test") + body)
+
+
+# ------------------------------------------------------------------------------- malformed frames
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", r"frame of 1195725856 bytes; socket.request.max.bytes=30000"),
+        (b"\x16\x03\x01\x02\x00\x01", r"frame of 369295618 bytes; socket.request.max.bytes=30000"),
+        (struct.pack(">i", 30_001), r"frame of 30001 bytes; socket.request.max.bytes=30000"),
+        (struct.pack(">i", -1), r"frame of -1 bytes; socket.request.max.bytes=30000"),
+        (sized(b""), r"request header: only 0 bytes are left"),
+        (sized(b"\0\x03\0\x01\0\0"), r"request header: only 6 bytes are left"),
+        (sized(struct.pack(">hhih", 3, 1, 1, 9) + b"short"),
+         r"request header: client id of 9 bytes; 5 are left"),
+        (sized(struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xff"),
+         r"request header: client id b'\\xff\\xff'; must be UTF-8"),
+        (sized(struct.pack(">hhih", 3, 9, 1, -1) + b"\x05" + b"\0\0" * 5),
+         r"request header: tag 0 after tag 0; tags must rise"),
+        (request(999, 0), r"request header: api key 999; no such API here"),
+        (request(-1, 0), r"request header: api key -1; no such API here"),
+        (request(ApiKey.METADATA, 99), r"Metadata version 99; served are 0-12"),
+        (request(ApiKey.METADATA, -1), r"Metadata version -1; served are 0-12"),
+        (request(ApiKey.FETCH, 3), r"Fetch version 3; served are 4-17"),
+        (request(ApiKey.PRODUCE, 12), r"Produce version 12; served are 0-11"),
+        (request(ApiKey.METADATA, 1, struct.pack(">i", 0x7FFFFFFF)),
+         r"MetadataRequest v1 topics: 2147483647 elements of at least 2 bytes; 0 bytes are left"),
+        (request(ApiKey.METADATA, 1, struct.pack(">ih", 1, -1)),
+         r"MetadataRequest v1 topics.name: null; this version does not allow it"),
+        (request(ApiKey.METADATA, 1, struct.pack(">ih", 1, 2) + b"\xc3\x28"),
+         r"MetadataRequest v1 topics.name: b'\\xc3\('; must be UTF-8"),
+        (request(ApiKey.METADATA, 9, b"\xff\xff\xff\xff\xff\xff"),
+         r"MetadataRequest v9 topics: varint of more than 5 bytes"),
+        (request(ApiKey.PRODUCE, 3, struct.pack(">hhii", -1, 1, 1, 1)),
+         r"ProduceRequest v3 topic_data: 1 elements of at least 6 bytes; 0 bytes are left"),
+        (framed(UpdateMetadataRequest(controller_id=0, controller_epoch=9), 8),
+         r"UpdateMetadata is served on listener BROKERS only"),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_ends_its_connection_with_one_line_in_the_log(served, sent, reason):
+    refused, lines = served.metric(MALFORMED), len(served.said().splitlines())
+    with Peer(served.port) as peer, Peer(served.port) as other:
+        port = peer.socket.getsockname()[1]
+        peer.send(sent)
+        assert peer.is_hung_up()
+        assert other.request(HELLO, ApiVersionsResponse).error_code == 0
+
+    (line,) = served.said().splitlines()[lines:]
+    assert re.search(rf" WARNING closed 127\.0\.0\.1:{port}: {reason} \(", line), line
+    assert served.metric(MALFORMED) == refused + 1
+
+
+def test_requests_before_a_malformed_one_are_answered_and_those_behind_it_are_not(served):
+    with Peer(served.port) as peer:
+        hello = framed(HELLO, 3)
+        peer.send(hello + hello + request(999, 0) + hello)
+        for _ in range(2):
+            assert peer.answer(ApiVersionsResponse, 3).error_code == 0
+        assert peer.is_hung_up()
+
+
+@pytest.mark.parametrize("version", [5, 99, -1, 0x7FFF])
+def test_api_versions_alone_is_answered_in_any_version_by_the_oldest_form(served, version):
+    with Peer(served.port) as peer:
+        peer.send(request(ApiKey.API_VERSIONS, version, b"\xff anything \xff"))
+        answer = peer.answer(ApiVersionsResponse, 0)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        (known,) = answer.api_keys
+        served_versions = APIS[ApiKey.API_VERSIONS].served
+        assert (known.api_key, known.min_version, known.max_version) == (18, *served_versions)
+        # And the connection is there for the second try.
+        assert len(peer.request(HELLO, ApiVersionsResponse).api_keys) > 10
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "\u00fc", "a/"])
+def test_a_client_whose_software_has_an_impossible_name_is_told_so(served, name):
+    hello = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    with Peer(served.port) as peer:
+        answer = peer.request(hello, ApiVersionsResponse)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+# -------------------------------------------------------------------- requests that ask in vain
+
+
+def signed_for_other_bytes():
+    batch = bytearray(build_batch([Record(None, b"value")]))
+    batch[-2] ^= 1
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "message"),
+    [
+        (build_batch([Record(None, bytes(10_000))]), ErrorCode.MESSAGE_TOO_LARGE,
+         r"record batch of 100\d\d bytes; max.message.bytes=10000"),
+        (signed_for_other_bytes(), ErrorCode.CORRUPT_MESSAGE, r"checksum \d+, computed \d+"),
+        (b"", ErrorCode.INVALID_RECORD, "no whole record batch in 0 bytes"),
+        (build_batch([Record(None, b"x")])[:-1], ErrorCode.INVALID_RECORD, "no whole record batch"),
+        (build_batch([Record(None, b"x")]) * 2, ErrorCode.INVALID_RECORD, "more than one"),
+    ],
+)  # fmt: skip
+def test_a_batch_that_cannot_be_taken_is_refused_with_a_reason(served, batch, code, message):
+    with Peer(served.port) as peer:
+        answer = peer.produce("t", 0, batch)
+        assert answer.error_code == code
+        assert re.search(message, answer.error_message)
+        assert peer.produce("t", 0, build_batch([Record(None, b"good")])).error_code == 0
+
+
+def test_a_frame_that_is_as_large_as_may_be_is_taken(served):
+    batch = build_batch([Record(None, bytes(8_000))])
+    whole = framed(producing("t", 0, batch), 9)
+    padded = framed(producing("t", 0, batch), 9, client_id="x" * (4 + 30_000 - len(whole) + 4))
+    assert len(padded) == 4 + 30_000
+    with Peer(served.port) as peer:
+        peer.send(padded)
+        answer = peer.answer(ProduceResponse, 9).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250, "\u00fc", "nul\0"])
+def test_no_topic_gets_a_name_that_is_none(served, name):
+    with Peer(served.port) as peer:
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        (answer,) = peer.request(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "Topic name is invalid" in answer.error_message
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        (shown,) = peer.request(asked, MetadataResponse).topics
+        assert shown.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert peer.produce(name, 0, b"").error_code != 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("retention.ms", "soon", "retention.ms"),
+        ("cleanup.policy", "shred", "cleanup.policy"),
+        ("segment.bytes", "1", "segment.bytes"),
+        ("no.such.option", "1", "no.such.option"),
+        ("min.insync.replicas", None, "min.insync.replicas"),
+    ],
+)
+def test_no_topic_gets_options_that_cannot_be(served, key, value, message):
+    config = CreatableTopicConfig(name=key, value=value)
+    topic = CreatableTopic(
+        name="misconfigured", num_partitions=1, replication_factor=1, configs=[config]
+    )
+    with Peer(served.port) as peer:
+        (answer,) = peer.request(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+        assert message in answer.error_message
+
+
+def test_nothing_of_all_this_was_a_surprise(served):
+    """Runs last: the broker that the tests above have asked."""
+    assert served.is_up
+    assert served.metric("odradek_requests_failed_total") == 0
+    assert served.traces() == []
+
+
+# ------------------------------------------------------------------------------ at the start
+
+
+def refusal(broker):
+    """What a broker says that does not start, in its last line."""
+    with pytest.raises(BrokerDiedError) as died:
+        broker.start()
+    assert died.value.exit_code == 1
+    assert broker.traces() == []
+    return died.value.said.splitlines()[-1]
+
+
+def test_options_that_mean_nothing_are_named_and_do_no_harm(make_broker):
+    broker = make_broker({"log.retenton.ms": 5, "num.network.threads": 7}).start()
+    assert "log.retenton.ms is not an option" in broker.said()
+    assert re.search(r"WARNING.*num\.network\.threads", broker.said())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("log.segment.bytes", "3", "Invalid value 3"),
+        ("num.partitions", "many", "Invalid value many"),
+        ("num.partitions", "0", "Invalid value 0"),
+        ("message.max.bytes", "-1", "Invalid value -1"),
+        ("log.retention.ms", "0", "must be unlimited (-1) or, greater than or equal to 1"),
+        ("compression.type", "zip", "Invalid value zip"),
+        ("listeners", "PLAINTEXT://127.0.0.1", "PLAINTEXT://127.0.0.1"),
+        ("listeners", "NONSENSE://127.0.0.1:0", "NONSENSE"),
+        ("listeners", "PLAINTEXT://127.0.0.1:1,PLAINTEXT://127.0.0.1:2", "PLAINTEXT"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "0.0.0.0"),
+        ("broker.id", "-7", "must be greater than or equal to -1"),
+        ("auto.create.topics.enable", "perhaps", "perhaps"),
+        ("max.connections.per.ip.overrides", "127.0.0.1", "127.0.0.1"),
+        ("log.dirs", "", "log.dir"),
+    ],
+)
+def test_an_option_with_a_value_that_cannot_be_is_named_with_its_rule_and_nothing_is_made(
+    make_broker, key, value, said
+):
+    broker = make_broker({key: value})
+    words = refusal(broker)
+    assert "server.properties: " in words
+    assert key in words
+    assert said in words
+    assert not (broker.home / "data").exists()
+
+
+def test_a_file_of_options_that_cannot_be_read_is_named_with_its_line(make_broker):
+    broker = make_broker()
+    broker.options["a"] = "\\u12"
+    said = refusal(broker)
+    assert "server.properties: line" in said
+
+
+def test_a_directory_of_another_broker_is_left_as_it_is(make_broker):
+    broker = make_broker().start()
+    assert broker.stop() == 0
+    before = {path: path.read_bytes() for path in broker.data.iterdir() if path.is_file()}
+    broker.options["broker.id"] = "7"
+    said = refusal(broker)
+    assert f"{broker.data} belongs to broker 0; broker.id=7" in said
+    assert {path: path.read_bytes() for path in broker.data.iterdir() if path.is_file()} == before
+
+    broker.options["broker.id"] = "0"
+    assert broker.start().stop() == 0
+
+
+def test_a_directory_of_another_cluster_is_refused(make_broker):
+    broker = make_broker().start()
+    assert broker.stop() == 0
+    broker.options["odradek.store.path"] = str(broker.home / "another.db")
+    said = refusal(broker)
+    assert f"{broker.data} belongs to cluster " in said
+    assert "the coordination store is that of cluster " in said
+
+
+def test_a_directory_of_a_kraft_broker_is_refused(make_broker):
+    broker = make_broker()
+    broker.data.mkdir(parents=True)
+    (broker.data / "meta.properties").write_text("version=1\nnode.id=0\ncluster.id=x\n")
+    assert "KRaft" in refusal(broker)
+
+
+def test_a_directory_in_use_is_refused_and_its_user_goes_on(make_broker):
+    first = make_broker().start()
+    second = make_broker({"log.dirs": first.data}, name="second")
+    assert f"{first.data} is locked" in refusal(second)
+    with Peer(first.port) as peer:
+        peer.create_topic("t")
+        assert peer.produce("t", 0, build_batch([Record(None, b"x")])).error_code == 0
+
+
+def test_a_port_that_is_taken_is_named(make_broker):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
+        assert f"cannot listen on {address}: Address already in use" in refusal(
+            make_broker({"listeners": address})
+        )
+
+
+# --------------------------------------------------------------------------------- at the end
+
+
+def garble_the_first_batch(directory: pathlib.Path) -> None:
+    (segment,) = directory.glob("*.log")
+    data = bytearray(segment.read_bytes())
+    assert len(list(iter_batches(data))) == 3
+    data[HEADER_BYTES + 1] ^= 0x55
+    segment.write_bytes(data)
+
+
+def test_after_a_clean_stop_nothing_is_recovered_and_after_any_other_everything(make_broker):
+    broker = make_broker().start()
+    with Peer(broker.port) as peer:
+        peer.create_topic("t")
+        for _ in range(3):
+            peer.produce("t", 0, build_batch([Record(None, b"x")]))
+    assert broker.stop() == 0
+    garble_the_first_batch(broker.data / "t-0")
+    broker.start()
+    with Peer(broker.port) as peer:
+        peer.wait_until_led("t")
+        assert peer.offset("t", 0) == 3  # it did not look, as Kafka does not
+    assert not (broker.data / ".kafka_cleanshutdown").exists()
+    broker.kill()
+    for checkpoint in broker.data.glob("recovery-point-offset-checkpoint"):
+        checkpoint.unlink()
+    broker.start()
+    with Peer(broker.port) as peer:
+        peer.wait_until_led("t")
+        assert peer.offset("t", 0) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_in_the_midst_of_work_loses_nothing_and_leaves_nobody_waiting(make_broker, number):
+    broker = make_broker({"log.segment.bytes": 16_384}).start()
+    with Peer(broker.port) as peer:
+        peer.create_topic("t", 2)
+    streams = [Stream("t", n % 2, -1, f"stop/{n}") for n in range(4)]
+    ledgers = [Ledger("t", n, [s for s in streams if s.partition == n]) for n in range(2)]
+    load = Load(broker.port, streams)
+    with Peer(broker.port) as waiting:
+        waiter = threading.Thread(target=wait_for_records, args=(waiting,))
+        waiter.start()
+        while len(streams[0].acknowledged) < 50:
+            time.sleep(0.001)
+        assert broker.process is not None
+        broker.process.send_signal(number)
+        assert broker.wait() == 0
+        waiter.join(10)
+        assert not waiter.is_alive()
+    load.stop()
+    assert (broker.data / ".kafka_cleanshutdown").exists()
+    assert broker.traces() == []
+    broker.start()
+    with Peer(broker.port) as peer:
+        peer.wait_until_led("t", 2)
+        for ledger in ledgers:
+            ledger.check(peer)
+
+
+def wait_for_records(peer):
+    """Ask for what is not there yet, until somebody answers, or hangs up."""
+    try:
+        answer = peer.fetch("t", 0, 0, max_wait_ms=60_000)
+        while answer.error_code == 0:
+            answer = peer.fetch("t", 0, answer.high_watermark, max_wait_ms=60_000)
+    except HungUpError:
+        return
+    assert answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE)
