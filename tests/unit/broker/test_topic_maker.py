@@ -131,11 +131,11 @@ def test_a_topic_that_is_asked_for_and_cannot_be_made_does_no_harm(caplog):
     assert "topic t, asked for, could not be made" in caplog.text
 
 
-def test_a_thousand_names_in_one_request():
+def test_many_names_in_one_request():
     async def story(live):
-        names = [f"t{n}" for n in range(1000)]
+        names = [f"t{n}" for n in range(150)]
         assert set((await ask(live, *names)).values()) == {ErrorCode.LEADER_NOT_AVAILABLE}
-        await live.until(lambda: len(live.broker.metadata.topics) == 1000)
+        await live.until(lambda: len(live.broker.metadata.topics) == 150)
         assert live.broker.internal_topics._maker._being_made == set()
 
     play(story)

@@ -455,17 +455,17 @@ def test_two_sessions_on_one_connection_wait_in_its_order():
     play(story)
 
 
-def test_a_session_of_a_thousand_idle_partitions_looks_at_none_of_them():
+def test_a_session_of_many_idle_partitions_looks_at_none_of_them():
     async def story(live):
-        await live.topic("t", 1000)
+        await live.topic("t", 400)
         fetcher = Fetcher(live)
-        await fetcher.ask({("t", index): 0 for index in range(1000)})
+        await fetcher.ask({("t", index): 0 for index in range(400)})
         (session,) = sessions(live)
         assert not session.ready
         answer = fetcher.send(max_wait_ms=NEVER_MS)
-        live.append(b"a", index=517)
+        live.append(b"a", index=217)
 
-        assert list(session.ready) == [("t", 517)]
-        assert told(await answer) == {("t", 517): [b"a"]}
+        assert list(session.ready) == [("t", 217)]
+        assert told(await answer) == {("t", 217): [b"a"]}
 
     play(story)

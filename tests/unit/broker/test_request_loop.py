@@ -1,0 +1,224 @@
+"""From frame to handler and back: order, damage, slowness, and what is counted."""
+
+import asyncio
+import logging
+
+import pytest
+from tests.unit.broker.live import fetch, play, produce, produced
+
+from odradek.broker.request_loop import Route
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from odradek.wire.messages.list_offsets import ListOffsetsRequest
+from odradek.wire.messages.metadata import MetadataRequest
+
+T0 = ("t", 0)
+
+
+def replace(live, key, handle):
+    live.broker.requests._routes[int(key)] = Route(handle)
+
+
+def test_answers_keep_the_order_of_the_requests_however_long_each_takes():
+    async def story(live):
+        await live.topic("t")
+        delays = iter([3.0, 1.0])
+
+        async def slowly(request):
+            await asyncio.sleep(next(delays))
+            return DescribeClusterResponse(controller_id=request.header.correlation_id)
+
+        replace(live, ApiKey.DESCRIBE_CLUSTER, slowly)
+        peer, started, order = live.peer(), live.loop.time(), []
+        requests = [
+            (DescribeClusterRequest(), 1),
+            (ApiVersionsRequest(), 0),
+            (DescribeClusterRequest(), 1),
+            (produce(live.batch(b"a")), 9),
+            (fetch({T0: 0}), 12),
+        ]
+        answers = [peer.send(request, version) for request, version in requests]
+        for n, answer in enumerate(answers):
+            answer.add_done_callback(lambda _, n=n: order.append(n))
+        assert not any(answer.done() for answer in answers)
+        assert live.log().leo == 1, "handled all the same"
+        await asyncio.gather(*answers)
+
+        assert order == [0, 1, 2, 3, 4]
+        assert live.loop.time() - started == pytest.approx(3.0, abs=0.01)
+
+    play(story)
+
+
+def test_requests_in_pieces_and_many_at_once_are_the_same():
+    async def story(live):
+        await live.topic("t")
+        peer = live.peer()
+        frame = encode_request_header(18, 0, 1, "x")
+        data = (len(frame).to_bytes(4, "big") + frame) * 3
+        answers = [peer.expect_frame() for _ in range(3)]
+        for byte in data:
+            room = peer.connection.get_buffer(1)
+            room[0] = byte
+            peer.connection.buffer_updated(1)
+
+        assert len({bytes(answer.result()) for answer in answers}) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"", id="nothing where a body was due"),
+        pytest.param(b"\xff" * 3, id="too little of it"),
+        pytest.param(b"\x7f" * 40, id="counts that cannot be"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(ApiKey.PRODUCE, 9), (ApiKey.PRODUCE, 3), (ApiKey.FETCH, 12), (ApiKey.METADATA, 12)],
+)
+def test_damaged_requests_end_the_connection_with_one_line_and_a_count(
+    key, version, damage, caplog
+):
+    async def story(live):
+        await live.topic("t")
+        peer, other = live.peer(), live.peer()
+        before = peer.send(ApiVersionsRequest(), 0)
+        with caplog.at_level(logging.WARNING):
+            peer.send_frame(encode_request_header(key, version, 1, "x") + damage)
+        assert before.result().error_code == ErrorCode.NONE, "what came before is answered"
+        assert peer.closed
+        said = [r.getMessage() for r in caplog.records if "closed 10.0.0.7" in r.getMessage()]
+        assert len(said) == 1
+        assert live.broker.metrics.requests.malformed == 1
+        assert produced(await other.ask(produce(live.batch(b"a")))) == {T0: 0}
+
+    play(story)
+
+
+def test_a_frame_that_is_too_long_ends_the_connection_before_it_has_come():
+    async def story(live):
+        peer = live.peer()
+        peer._to_send += (1001).to_bytes(4, "big")
+        peer.pump()
+
+        assert peer.closed
+        assert live.broker.metrics.requests.malformed == 1
+
+    play(story, socket_request_max_bytes=1000)
+
+
+def test_an_error_that_a_handler_raises_is_told_where_there_is_room_for_it():
+    async def story(live):
+        def refuse(request):
+            raise ApiError(ErrorCode.POLICY_VIOLATION, "because")
+
+        async def refuse_later(request):
+            await asyncio.sleep(1)
+            refuse(request)
+
+        peer = live.peer()
+        for handle in (refuse, refuse_later):
+            replace(live, ApiKey.DESCRIBE_CLUSTER, handle)
+            answer = await peer.ask(DescribeClusterRequest())
+            assert answer.error_code == ErrorCode.POLICY_VIOLATION
+            assert answer.error_message == "because"
+        assert live.broker.metrics.requests.failed == 0, "refusing is no failure"
+
+    play(story)
+
+
+def test_an_answer_that_cannot_be_told_ends_the_connection_after_those_before_it():
+    async def story(live):
+        await live.order()
+
+        def fail(request):
+            raise RuntimeError("nobody thought of this")
+
+        replace(live, ApiKey.LIST_OFFSETS, fail)
+        peer = live.peer()
+        before = peer.send(ApiVersionsRequest(), 0)
+        peer.send(ListOffsetsRequest())
+
+        assert before.result().error_code == ErrorCode.NONE
+        assert peer.closed
+
+    play(story)
+
+
+def test_an_answer_that_cannot_be_encoded_is_a_failure_of_ours():
+    async def story(live):
+        async def nonsense(request):
+            return DescribeClusterResponse(controller_id=1 << 40)
+
+        replace(live, ApiKey.DESCRIBE_CLUSTER, nonsense)
+        answer = await live.peer().ask(DescribeClusterRequest())
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert live.broker.metrics.requests.failed == 1
+
+    play(story)
+
+
+def test_what_takes_long_is_said(caplog):
+    async def story(live):
+        async def slowly(request):
+            await asyncio.sleep(1.5)
+            return DescribeClusterResponse()
+
+        peer = live.peer()
+        peer.client_id = "sleepy"
+        with caplog.at_level(logging.WARNING):
+            await peer.ask(DescribeClusterRequest())
+            assert "slow request" not in caplog.text
+            replace(live, ApiKey.DESCRIBE_CLUSTER, slowly)
+            await peer.ask(DescribeClusterRequest())
+        assert "slow request: DescribeCluster version 1 from 10.0.0.7" in caplog.text
+        assert "'sleepy' took 15" in caplog.text
+
+    play(story)
+
+
+def test_every_connection_has_a_session_of_its_own():
+    async def story(live):
+        first, second = live.peer(host="10.0.0.1"), live.peer(9093, host="10.0.0.2")
+        first.client_id, second.client_id = "one", None
+        await first.ask(MetadataRequest(topics=[]))
+        await second.ask(MetadataRequest(topics=[]))
+        sessions = [peer.connection.session for peer in (first, second)]
+
+        assert [s.client_host for s in sessions] == ["10.0.0.1", "10.0.0.2"]
+        assert [s.client_id for s in sessions] == ["one", None]
+        assert [s.listener for s in sessions] == ["IN", "OUT"]
+        assert {s.principal for s in sessions} == {"User:ANONYMOUS"}
+
+    play(
+        story,
+        listeners="IN://b0:9092,OUT://b0:9093",
+        listener_security_protocol_map="IN:PLAINTEXT,OUT:PLAINTEXT",
+        inter_broker_listener_name="IN",
+    )
+
+
+def test_what_was_answered_is_counted_by_api_and_version():
+    async def story(live):
+        await live.topic("t")
+        peer = live.peer()
+        for _ in range(3):
+            await peer.ask(produce(live.batch(b"a")), 9)
+        peer.send(produce(live.batch(b"a"), acks=0), 9, answered=False)
+        await peer.ask(fetch({T0: 0}), 12)
+        apis = live.broker.metrics.requests.apis
+        topic = live.broker.metrics.topic("t")
+
+        assert apis[ApiKey.PRODUCE].versions == {9: 4}
+        assert apis[ApiKey.FETCH].versions == {12: 1}
+        assert apis[ApiKey.CREATE_TOPICS].versions == {7: 1}
+        assert (topic.messages_in, topic.produces, topic.fetches) == (4, 4, 1)
+        assert topic.bytes_in == topic.bytes_out == live.log().size_bytes
+
+    play(story)
