@@ -305,10 +305,13 @@ class Logs:
 
     def failed(self, error: StorageError) -> None:
         """A disk refused: the log directory around that path goes offline with all its logs."""
-        for path, directory in self.directories.items():
-            if error.path == path or error.path.startswith(f"{path}/"):
-                self._give_up(directory, error)
-                return
+        around = [
+            path
+            for path in self.directories
+            if error.path == path or error.path.startswith(f"{path}/")
+        ]
+        if around:  # the innermost: one directory may lie in another
+            self._give_up(self.directories[max(around, key=len)], error)
 
     def _give_up(self, directory: LogDirectory, error: StorageError) -> None:
         if directory.is_offline:

@@ -7,7 +7,8 @@ the `random.Random` it is given. What a crash leaves:
     POWER     of each file what was flushed, and of the rest any prefix or any subset of its
               512-byte sectors, with zeros or nothing in the gaps and at the end; of each
               directory what was flushed, and of the later creations, renames and removals
-              the first few
+              the first few. A truncation that is lost takes with it what was written behind
+              the cut, for journalling filesystems do not mix the two
 
 A flush makes durable what was written before it was asked for. A flush that failed has lost
 its pages: they read as written, yet nothing will ever write them. Completions come through
@@ -67,8 +68,16 @@ class _Content:
     data: bytearray = field(default_factory=bytearray)
     stable: bytearray = field(default_factory=bytearray)
     dirty: dict[int, int] = field(default_factory=dict)  # sector -> the write that touched it
+    cuts: list[tuple[int, int]] = field(default_factory=list)  # write and size, not yet flushed
     writes: int = 0
     mtime_ms: int = 0
+
+    def resize(self, size: int) -> None:
+        before = len(self.data)
+        _resize(self.data, size)
+        self.touch(min(before, size), max(before, size))
+        if size < before:
+            self.cuts.append((self.writes, size))
 
     def touch(self, start: int, end: int) -> None:
         self.writes += 1
@@ -78,6 +87,7 @@ class _Content:
     def keep(self, sectors: Sequence[int], size: int, *, up_to_write: int) -> None:
         """The device has these sectors, and knows of that size."""
         size = min(size, len(self.data))
+        self.cuts = [cut for cut in self.cuts if cut[0] > up_to_write]
         _resize(self.stable, size)
         for sector in sectors:
             start = sector * SECTOR_BYTES
@@ -98,6 +108,14 @@ class _Content:
                 kept = dirty[: rng.randint(0, len(dirty))]
             case _:
                 kept = [sector for sector in dirty if rng.random() < 0.5]
+        if self.cuts:
+            cut = min(size for _, size in self.cuts)
+            if rng.random() < 0.5:
+                _resize(self.stable, min(cut, len(self.stable)))
+            else:
+                kept = [sector for sector in kept if (sector + 1) * SECTOR_BYTES <= cut]
+                self.data = self.data[:cut] + self.stable[cut:]
+        self.cuts = []
         for sector in kept:
             start = sector * SECTOR_BYTES
             chunk = self.data[start : start + SECTOR_BYTES]
@@ -197,9 +215,7 @@ class SimulatedFile:
         """See `File`."""
         content = self._use("truncate")
         self._disk.mutate(self.path)
-        before = len(content.data)
-        _resize(content.data, size)
-        content.touch(min(before, size), max(before, size))
+        content.resize(size)
         content.mtime_ms = self._disk.wall_ms()
 
     def pin(self) -> int:
@@ -299,9 +315,7 @@ class SimulatedDisk:
         if content is None:
             directory.change((name, _Content(mtime_ms=self.wall_ms())))
         else:
-            before = len(content.data)
-            content.data.clear()
-            content.touch(0, before)
+            content.resize(0)
         return SimulatedFile(self, path)
 
     def read_file(self, path: str) -> bytes | None:

@@ -96,6 +96,32 @@ def test_a_truncation_that_was_not_flushed_may_be_undone():
     assert {len(data) for data in found} == {10, 2000}
 
 
+def test_what_is_written_behind_a_lost_cut_is_lost_with_it():
+    def rewrite(stage):
+        file = stage.put("a", OLD * 4096)
+        file.truncate(1000)
+        file.write(1000, (NEW * 2000,))
+
+    found = set(after_power_loss(rewrite, 200))
+    assert OLD * 4096 in found
+    assert OLD * 1000 + NEW * 2000 in found
+    assert all(data[:1000] == OLD * 1000 for data in found)
+    assert not any(NEW in data and OLD in data[1000:] for data in found)
+
+
+def test_a_flush_makes_a_cut_durable_and_what_was_written_behind_it():
+    def rewrite(stage):
+        file = stage.put("a", OLD * 4096)
+        file.truncate(1000)
+        file.write(1000, (NEW * 2000,))
+        stage.disk.flush_now([file])
+        file.write(3000, (NEW * 2000,))
+
+    found = after_power_loss(rewrite)
+    assert all(data.startswith(OLD * 1000 + NEW * 2000) for data in found)
+    assert {len(data) for data in found} >= {3000, 5000}
+
+
 def test_a_new_name_is_lost_without_a_flush_of_its_directory():
     def create(stage):
         file = stage.disk.create("/d/a")
