@@ -124,10 +124,18 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
         store=_store(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
-            send_bytes=config.socket_send_buffer_bytes,
-            receive_bytes=config.socket_receive_buffer_bytes,
+            # Kafka's defaults of 100 KiB come from a time before kernels found the right sizes
+            # themselves; to set them is to switch that off. Whoever sets them gets them.
+            send_bytes=_if_set(config, "socket.send.buffer.bytes"),
+            receive_bytes=_if_set(config, "socket.receive.buffer.bytes"),
         ),
     )
+
+
+def _if_set(config: BrokerConfig, name: str) -> int:
+    size = config.values[name] if name in config.static else -1
+    assert isinstance(size, int)
+    return size
 
 
 def _store(

@@ -116,13 +116,13 @@ OPTIONS: Final = (
     ),
     Option(
         "socket.send.buffer.bytes", INT, 102_400,
-        doc="The size of the kernel's send buffer of each connection (SO_SNDBUF); -1 leaves it "
-            "to the kernel.",
+        doc="The size of the kernel's send buffer of each connection (SO_SNDBUF); -1, or not to "
+            "set it at all, leaves it to the kernel.",
     ),
     Option(
         "socket.receive.buffer.bytes", INT, 102_400,
-        doc="The size of the kernel's receive buffer of each connection (SO_RCVBUF); -1 leaves "
-            "it to the kernel.",
+        doc="The size of the kernel's receive buffer of each connection (SO_RCVBUF); -1, or not "
+            "to set it at all, leaves it to the kernel.",
     ),
     Option(
         "socket.request.max.bytes", INT, 104_857_600, rule=at_least(1),

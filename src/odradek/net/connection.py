@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         ready = self._ready
         if not ready or self._transport is None:
             return
-        if len(ready) == 1:
+        if len(ready) == 1 and len(ready[0]) <= _JOIN_BYTES:
             self._transport.write(ready[0])
         else:
             write_joined(self._transport, ready)
@@ -287,7 +287,8 @@ def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> 
             if small:
                 transport.write(b"".join(small))
                 small = []
-            transport.write(chunk)
+            # What the socket does not take at once is cut off: of a view, without a copy.
+            transport.write(memoryview(chunk))
         else:
             small.append(chunk)
     if small:
