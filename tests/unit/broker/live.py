@@ -411,6 +411,12 @@ class Live:
         assert self.failures == []
 
 
+async def soon(answer):
+    """What was woken, not what timed out: the answer, if it comes within a moment."""
+    async with asyncio.timeout(0.1):
+        return await answer
+
+
 def produce(batch, name="t", index=0, *, acks=1, timeout_ms=1_000, transactional_id=None):
     """A produce request of one batch, or of several: `{(topic, partition): batch}`."""
     batches = batch if isinstance(batch, dict) else {(name, index): batch}

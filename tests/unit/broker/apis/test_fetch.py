@@ -8,6 +8,7 @@ from tests.unit.broker.live import (
     part_of,
     play,
     produce,
+    soon,
     told,
     values,
 )
@@ -71,7 +72,7 @@ def test_an_append_wakes_who_waits():
         assert not answer.done()
         await live.peer().ask(produce(live.batch(b"a")))
 
-        assert told(await answer) == {T0: [b"a"]}
+        assert told(await soon(answer)) == {T0: [b"a"]}
         assert live.broker.purgatory.size == 0
 
     play(story)
@@ -83,7 +84,7 @@ def test_one_waits_for_all_its_partitions_and_the_first_to_come_answers():
         answer = live.peer().send(fetch({T0: 0, T1: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         live.append(b"b", index=1)
 
-        assert told(await answer) == {T0: [], T1: [b"b"]}
+        assert told(await soon(answer)) == {T0: [], T1: [b"b"]}
 
     play(story)
 
@@ -100,7 +101,10 @@ def test_min_bytes_are_waited_for_over_many_appends():
             assert not answer.done()
         live.append(b"x" * 100)
 
-        assert {name: len(found) for name, found in told(await answer).items()} == {T0: 2, T1: 1}
+        assert {name: len(found) for name, found in told(await soon(answer)).items()} == {
+            T0: 2,
+            T1: 1,
+        }
 
     play(story)
 
@@ -145,7 +149,7 @@ def test_consumers_read_what_is_committed_and_are_woken_by_the_high_watermark():
         assert not answer.done()
         await followed(live, 3, 1)
 
-        assert told(await answer) == {T0: [b"a"]}
+        assert told(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 
@@ -335,11 +339,11 @@ def test_deletion_answers_who_waits():
             DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
         )
 
-        assert told(await by_name)[T0] in (
+        assert told(await soon(by_name))[T0] in (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
-        assert told(await by_id)[topic_id, 0] in (
+        assert told(await soon(by_id))[topic_id, 0] in (
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
@@ -436,7 +440,7 @@ def test_the_end_of_a_transaction_wakes_read_committed(how):
         await asyncio.sleep(0.01)
         assert not answer.done()
         live.mark(how, 5)
-        part = part_of(await answer)
+        part = part_of(await soon(answer))
 
         assert values(part.records) == [b"a", b"b"]
         assert part.last_stable_offset == 3
@@ -518,7 +522,7 @@ def test_a_follower_that_waits_is_told_a_newer_high_watermark_at_once():
         assert not answer.done()
         await followed(live, 3, 1)
 
-        part = part_of(await answer)
+        part = part_of(await soon(answer))
         assert (part.high_watermark, bytes(part.records)) == (1, b"")
 
     play(story)
@@ -530,7 +534,7 @@ def test_a_follower_that_waits_is_woken_by_an_append():
         answer = live.peer().send(fetch({T0: 0}, replica_id=2, max_wait_ms=NEVER_MS), BY_NAME)
         live.append(b"a")
 
-        assert told(await answer) == {T0: [b"a"]}
+        assert told(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 
@@ -585,8 +589,10 @@ def test_a_log_that_diverges_is_told_where_and_acknowledges_nothing():
         assert live.log().high_watermark == 0
 
         # Of an epoch that the leader never saw: the one before it.
-        part = part_of(await followed(live, 2, 5, last_fetched_epoch=3))
-        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
+        for offset in (2, 5):
+            part = part_of(await followed(live, 2, offset, last_fetched_epoch=3))
+            assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 3)
+        assert live.log().high_watermark == 0
 
         part = part_of(await followed(live, 2, 3, last_fetched_epoch=1))
         assert part.diverging_epoch is None
@@ -617,11 +623,61 @@ def test_below_the_log_start_it_does_not_matter_whether_the_log_diverges():
         await live.order(replicas=(0, 2), leader_epoch=4, isr=(0,))
         live.append(b"b")
         live.log().advance_log_start(3)
-        part = part_of(await followed(live, 2, 1, last_fetched_epoch=1))
-
+        part = part_of(await followed(live, 2, 1, last_fetched_epoch=2))
         assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
+        part = part_of(await followed(live, 2, 3, last_fetched_epoch=4))
+        assert (part.error_code, values(part.records)) == (ErrorCode.NONE, [b"b"])
+
     play(story)
+
+
+def test_epoch_0_and_broker_0_are_an_epoch_and_a_broker():
+    async def story(live):
+        await live.order(leader=1, replicas=(1, 0))
+        for _ in range(2):
+            live.append(b"a")
+        await live.order(leader=1, replicas=(1, 0), leader_epoch=3)
+        live.append(b"b")
+        part = part_of(await followed(live, 0, 5, last_fetched_epoch=0))
+        assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 2)
+
+        part = part_of(await followed(live, 0, 2, last_fetched_epoch=0))
+        assert values(part.records) == [b"b"], "to the end of the log, as a follower"
+        await followed(live, 0, 3, last_fetched_epoch=3)
+        assert live.log().high_watermark == 3
+        part = part_of(await followed(live, 9, 0))
+        assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story, broker_id=1)
+
+
+def test_broker_0_is_not_served_as_a_consumer_is():
+    async def story(live):
+        await live.order(leader=1, replicas=(1, 0, 2))
+        live.append(b"a")
+        session = await live.peer().ask(
+            fetch({T0: 1}, replica_id=0, max_wait_ms=0, session_epoch=0), BY_NAME
+        )
+        answer = live.peer().send(
+            fetch(
+                {},
+                replica_id=0,
+                max_wait_ms=NEVER_MS,
+                session_id=session.session_id,
+                session_epoch=1,
+            ),
+            BY_NAME,
+        )
+        await followed(live, 2, 1)
+        assert part_of(await soon(answer)).high_watermark == 1, "told at once"
+        await live.order("v", leader=1, replicas=(1, 2))
+        part = part_of(
+            await live.peer().ask(fetch({("v", 0): 0}, replica_id=0, max_wait_ms=0), BY_NAME), "v"
+        )
+        assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story, broker_id=1)
 
 
 # ------------------------------------------------------------------------------- the disk
@@ -635,7 +691,7 @@ def test_what_is_not_in_memory_is_loaded_and_then_answered():
         answer = live.peer().send(fetch({T0: 0}, max_wait_ms=NEVER_MS), BY_NAME)
         assert not answer.done(), "the disk is asked, and the loop goes on"
 
-        assert told(await answer) == {T0: [b"a"]}
+        assert told(await soon(answer)) == {T0: [b"a"]}
 
     play(story)
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play, produce, produced, told
+from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play, produce, produced, soon, told
 
 from odradek.broker.session import AllowAll
 from odradek.model.acl import AclOperation, ResourceType
@@ -87,7 +87,7 @@ def test_acks_all_waits_until_every_replica_in_sync_has_it():
             request = fetch({T0: 1}, replica_id=replica, max_wait_ms=0)
             await follower.ask(request, 12)
 
-        assert produced(await answer) == {T0: 0}
+        assert produced(await soon(answer)) == {T0: 0}
 
     play(story)
 
@@ -115,8 +115,8 @@ def test_a_waiting_produce_does_not_hold_up_the_next_ones_and_answers_keep_their
         for replica in (2, 3):
             request = fetch({T0: 1}, replica_id=replica, max_wait_ms=0)
             await live.peer().ask(request, 12)
-        assert produced(await waiting) == {T0: 0}
-        assert produced(await behind) == {T0: 1}
+        assert produced(await soon(waiting)) == {T0: 0}
+        assert produced(await soon(behind)) == {T0: 1}
 
     play(story)
 
@@ -130,7 +130,7 @@ def test_a_produce_waits_for_all_its_partitions():
         assert not answer.done()
 
         await live.peer().ask(fetch({T0: 1}, replica_id=2, max_wait_ms=0), 12)
-        assert produced(await answer) == {T0: 0, ("t", 1): 0}
+        assert produced(await soon(answer)) == {T0: 0, ("t", 1): 0}
 
     play(story)
 
@@ -164,7 +164,7 @@ def test_leadership_lost_while_waiting():
         answer = await waiting_produce(live)
         await live.order(leader=2, leader_epoch=1)
 
-        assert produced(await answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert produced(await soon(answer)) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert live.broker.purgatory.size == 0
 
     play(story)
@@ -177,7 +177,7 @@ def test_a_newer_epoch_of_the_same_leader_does_not_end_the_waiting():
         assert not answer.done()
         await live.order(leader_epoch=2, isr=(0,))
 
-        assert produced(await answer) == {T0: 0}, "the others are not in sync any longer"
+        assert produced(await soon(answer)) == {T0: 0}, "the others are not in sync any longer"
 
     play(story)
 
@@ -190,7 +190,7 @@ def test_the_isr_shrank_below_what_is_needed_while_waiting():
         assert not answer.done(), "the high watermark does not move with too few in sync"
 
         live.broker.settings.set_topic("t", {"min.insync.replicas": "1"})
-        assert produced(await answer) == {T0: 0}
+        assert produced(await soon(answer)) == {T0: 0}
 
     play(story)
 
@@ -216,7 +216,7 @@ def test_the_topic_deleted_while_waiting():
             )
         )
 
-        assert produced(await answer) == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert produced(await soon(answer)) == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     play(story)
 
@@ -242,7 +242,7 @@ def test_the_directory_fails_while_waiting():
             request = fetch({("t", 1): 1}, replica_id=replica, max_wait_ms=0)
             await live.peer().ask(request, 12)
 
-        assert produced(await answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, ("t", 1): 0}
+        assert produced(await soon(answer)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, ("t", 1): 0}
 
     play(story)
 
@@ -577,7 +577,7 @@ def test_a_duplicate_waits_for_its_own_commit():
         for replica in (2, 3):
             await live.peer().ask(fetch({T0: 1}, replica_id=replica, max_wait_ms=0), 12)
 
-        assert produced(await again) == {T0: 0}
+        assert produced(await soon(again)) == {T0: 0}
         assert live.log().leo == 1
 
     play(story)
