@@ -132,7 +132,8 @@ class Lifecycle:
             self.on_lost()
             log.warning("the session with the coordination store is over; opening another")
             try:
-                await self._store.open()
+                if not self._store.session_id:  # else an answer was lost, and the session lives
+                    await self._store.open()
                 epoch = await self.register(broker)
             except (SessionExpiredError, ConnectionLostError):
                 self._lost.set()

@@ -211,9 +211,11 @@ class ReplicaManager:
             if any(order.delete for order in orders):
                 # The controller forgets the topic when it hears of it: should the directories
                 # come back after a power loss, they would stand in the way of the next of its name.
-                flushed = asyncio.Event()
-                self._logs.flush_deletions(flushed.set)
-                await flushed.wait()
+                flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+                self._logs.flush_deletions(flushed.set_result)
+                if not await flushed:
+                    deleted = (order.topic_partition for order in orders if order.delete)
+                    outcome.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
         return outcome
 
     def _take_role(self, order: RoleOrder) -> ErrorCode:

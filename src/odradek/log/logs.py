@@ -27,7 +27,6 @@ from odradek.log.directories import (
     Identity,
     LogDirectory,
     Mark,
-    PartitionDirectory,
     marked_name,
     partition_directories,
 )
@@ -188,7 +187,8 @@ class Logs:
                 remove_later(self._host, [path], delay_ms=delay_ms)
             if mark not in (Mark.NONE, Mark.FUTURE):
                 continue
-            self._refuse_double(found, path)
+            if mark is Mark.FUTURE:
+                self._refuse_double(self._futures.get(partition), path)
             checkpointed = Checkpointed(
                 recovery_points.get(partition, 0),
                 log_starts.get(partition, 0),
@@ -205,14 +205,25 @@ class Logs:
             if mark is Mark.FUTURE:
                 self._futures[partition] = log
             else:
-                self._add(log)
+                self._add_one_of(log, self._logs.get(partition))
 
-    def _refuse_double(self, found: PartitionDirectory, path: str) -> None:
-        known = self._logs if found.mark is Mark.NONE else self._futures
-        if found.partition in known:
+    def _add_one_of(self, log: Log, other: Log | None) -> None:
+        """Add a log, unless it is only what was left when its directory failed at its making."""
+        if other is not None and log.leo:
+            if other.leo:
+                self._refuse_double(other, log.directory)
+            del self._held[self.directory_of(other)][other.partition]
+            self._remove(other)
+        if other is None or log.leo:
+            self._add(log)
+        else:
+            self._remove(log)
+
+    def _refuse_double(self, known: Log | None, path: str) -> None:
+        if known is not None:
             raise StartupError(
-                f"{found.partition} is there twice, in {known[found.partition].directory} and in "
-                f"{path}. Move away the one that holds less"
+                f"{known.partition} is there twice, in {known.directory} and in {path}. Move away "
+                f"the one that holds less"
             )
 
     def _add(self, log: Log) -> None:
@@ -277,15 +288,15 @@ class Logs:
         remove_later(self._host, [log.directory], delay_ms=delay_ms)
         self._soon(path)
 
-    def flush_deletions(self, done: Callable[[], None]) -> None:
-        """Make durable what was deleted: whoever hears of it may forget the topic for good."""
+    def flush_deletions(self, done: Callable[[bool], None]) -> None:
+        """Make durable what was deleted: whoever hears that it is may forget the topic for good."""
         paths = [path for path in self._deleted_in if not self.is_offline(path)]
         self._deleted_in.clear()
 
         def flushed(error: StorageError | None) -> None:
             if error is not None:
                 self.failed(error)
-            done()
+            done(error is None)
 
         self._host.disk.flush(paths, flushed)
 

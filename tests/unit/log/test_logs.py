@@ -161,15 +161,34 @@ def test_a_kraft_directory_is_refused(world):
         Broker(world).start()
 
 
-def test_a_partition_that_is_there_twice_is_refused(world, broker):
-    broker.create(directory="/a")
-    broker.stop()
-    world.disk.mkdir("/b/t-0")
+def test_a_partition_that_is_there_twice_is_refused(world):
+    for path in ("/a", "/b"):
+        broker = Broker(world, path).start()
+        broker.create()
+        broker.append()
+        broker.stop()
     with pytest.raises(StartupError, match=r"t-0 is there twice, in /a/t-0 and in /b/t-0"):
         Broker(world).start()
     world.disk.rename("/b/t-0", "/b/elsewhere")
 
     assert Broker(world).start().logs.directories["/a"].was_clean
+
+
+@pytest.mark.parametrize("half_made", ["/a", "/b"])
+def test_a_log_whose_directory_failed_at_its_making_gives_way_to_the_one_made_elsewhere(
+    world, half_made
+):
+    (made,) = {"/a", "/b"} - {half_made}
+    broker = Broker(world, made).start()
+    broker.create()
+    broker.append()
+    broker.stop()
+    world.disk.mkdir(f"{half_made}/t-0")
+    again = Broker(world).start()
+
+    assert again.directory_of(T0) == made
+    assert again.logs.get(T0).leo == 1
+    assert not world.disk.exists(f"{half_made}/t-0")
 
 
 def test_what_is_no_partition_is_left_alone(world, broker):
