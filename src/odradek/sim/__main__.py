@@ -13,6 +13,7 @@ from collections import Counter
 
 import click
 
+from odradek.sim.faults import Kind
 from odradek.sim.shrink import shrink
 from odradek.sim.simulation import Options, Outcome, simulate
 
@@ -39,6 +40,17 @@ def _numbers(
     raise click.BadParameter(f"{text!r}: must be `none` or numbers with commas")
 
 
+def _kinds(context: click.Context, option: click.Parameter, text: str | None) -> tuple[Kind, ...]:
+    del context, option
+    if text is None:
+        return tuple(Kind)
+    try:
+        return tuple(Kind[word] for word in text.upper().split(","))
+    except KeyError as error:
+        names = ", ".join(kind.name for kind in Kind)
+        raise click.BadParameter(f"{error.args[0]}: must be one of {names}") from None
+
+
 @click.command(help=__doc__)
 @click.option("--seed", type=click.IntRange(min=0), help="One seed.")
 @click.option("--seeds", callback=_seeds, metavar="A..B", help="All seeds from A to B.")
@@ -47,6 +59,7 @@ def _numbers(
 @click.option(
     "--only", callback=_numbers, metavar="N,N,...", help="Play these faults of the schedule only."
 )
+@click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
 def main(  # noqa: PLR0913, PLR0917 - one for each option
@@ -55,13 +68,14 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     minutes: float,
     brokers: int,
     only: frozenset[int] | None,
+    kinds: tuple[Kind, ...],
     smaller: bool,
     trace: bool,
 ) -> None:
     """Run."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("say --seed N or --seeds A..B")
-    options = Options(seconds=minutes * 60, brokers=brokers, only=only)
+    options = Options(seconds=minutes * 60, brokers=brokers, only=only, kinds=kinds)
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     began_s = time.process_time()
     totals: Counter[str] = Counter()

@@ -78,7 +78,7 @@ class Administrator:
         for number in range(steady):
             await self._create(f"steady-{number}", retention=number == 1)
         while not self._workload.is_over:
-            await asyncio.sleep(self._random.expovariate(1 / 3))
+            await asyncio.sleep(self._random.expovariate(1 / 2))
             topics = self._workload.topics
             fleeting = [topic for topic in topics if topic.name.startswith("fleeting")]
             match self._random.randrange(8):
@@ -110,6 +110,7 @@ class Administrator:
             if error not in RETRIABLE or error in definite:
                 if error is ErrorCode.UNKNOWN_SERVER_ERROR:
                     self._workload.unexpected(f"{what}: {error.name}: {message}")
+                self._workload.cluster.promised()
                 return error
             await self._client.pause()
         return None
@@ -119,6 +120,7 @@ class Administrator:
     async def _create(self, name: str, *, retention: bool) -> None:
         if name in self._workload.history.topics:
             return
+        self._workload.history.being_made.add(name)
         partitions = self._random.randint(1, 3)
         configs = {
             "segment.bytes": self._random.choice(("2500", "6000", "30000")),

@@ -180,6 +180,7 @@ class SimulatedBroker:
         if self.is_up:
             self._end(Crash.POWER)
         else:
+            self._cluster.network.host_died(self.name, power=True)
             self.disk.crash(Crash.POWER)
             self._cluster.witness.died(self, Crash.POWER)
 
@@ -263,6 +264,7 @@ class SimulatedCluster:
         self.store_clock = SimulatedClock(loop.time)
         self.tree = MemoryTree(self.store_clock.wall_ms)
         self._store_random = self.randomness("store")
+        self._waiting_for_promise: list[asyncio.Future[None]] = []
         self.draw_fate: Callable[[random.Random], Fate] = usual_fate
         self.brokers = [SimulatedBroker(self, broker_id) for broker_id in range(brokers)]
 
@@ -290,6 +292,19 @@ class SimulatedCluster:
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         }
         return BrokerConfig({**self._properties, **own}, host_name=broker.name)
+
+    def promised(self) -> None:
+        """A client was just told that something is done."""
+        waiting, self._waiting_for_promise = self._waiting_for_promise, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def next_promise(self, timeout_s: float) -> None:
+        """Wait for the worst moment: right after a promise was made."""
+        future = self.loop.create_future()
+        self._waiting_for_promise.append(future)
+        await asyncio.wait([future], timeout=timeout_s)
 
     @property
     def bootstrap(self) -> str:

@@ -516,7 +516,7 @@ class SimulatedDisk:
         """How much of a write takes place."""
         self.operations += 1
         if self._crash_at is not None and self.operations > self._crash_at:
-            return self._rng.randint(0, len(data))
+            return self._rng.choice((0, self._rng.randint(0, len(data)), len(data)))
         growth = position + len(data) - len(content.data)
         if growth > 0 and self.capacity_bytes < UNLIMITED:
             left = self.capacity_bytes - _used(self._root)

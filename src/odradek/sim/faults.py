@@ -66,7 +66,7 @@ class Fault:
 
 
 def draw_schedule(
-    chance: random.Random, *, seconds: float, brokers: int, kinds: Sequence[Kind] = tuple(Kind)
+    chance: random.Random, *, seconds: float, brokers: int, kinds: Sequence[Kind]
 ) -> list[Fault]:
     """What will go wrong in so many seconds."""
     faults: list[Fault] = []
@@ -166,8 +166,13 @@ async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
             broker.start()
 
 
+async def _worst_moment(cluster: SimulatedCluster, fault: Fault) -> None:
+    if fault.detail > 0.4:
+        await cluster.next_promise(timeout_s=5.0)
+
+
 async def _kill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    del cluster
+    await _worst_moment(cluster, fault)
     broker.kill()
     await _start_again(broker, fault)
 
@@ -184,7 +189,7 @@ async def _crash(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
 
 
 async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-    del cluster
+    await _worst_moment(cluster, fault)
     broker.lose_power()
     await _start_again(broker, fault)
 

@@ -95,6 +95,9 @@ class History:
     def __init__(self, violated: Callable[[str], None]) -> None:
         self.topics: dict[str, Topic] = {}  # the present incarnations
         self.by_id: dict[bytes, Topic] = {}
+        self.being_made: set[str] = (
+            set()
+        )  # names that were asked for, nobody knows with what result
         self.facts: dict[PartitionKey, Facts] = {}
         self.sent = 0
         self.acknowledged = 0
@@ -106,6 +109,7 @@ class History:
 
     def topic_made(self, name: str, topic_id: bytes, partitions: int, *, retention: bool) -> Topic:
         """A topic exists."""
+        self.being_made.discard(name)
         topic = Topic(name, topic_id, partitions, has_retention=retention)
         self.topics[name] = self.by_id[topic_id] = topic
         return topic

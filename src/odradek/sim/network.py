@@ -4,7 +4,7 @@ It speaks asyncio's transports and protocols, so the real `net/` and `client/` r
 A connection is two `_End`s, each on the host of a process. What one writes arrives at the other
 after the link's delay, in order, in pieces of any size, as TCP may have it. What can happen:
 
-    a process is killed    what it has sent arrives, and then a reset
+    a process is killed    a reset, which may overtake what it has sent
     a host loses power     its peers hear nothing more, until it is up again and resets them
     a link is cut          bytes are lost in one direction or both until it is healed
     a connection is reset  both ends lose it, wherever the bytes were
@@ -87,6 +87,8 @@ class SimulatedNetwork:
         for end in list(self._ends):
             if end.name == name:
                 end.vanish(silently=power)
+            elif power and end.peer_name == name and end.other.is_gone:
+                end.other.lost_bytes += 1  # its process was dead already; now its host is, too
 
     # ----------------------------------------------------------------------- inside
 
@@ -316,10 +318,12 @@ class _End(asyncio.Transport):
         if network.is_cut(self.name, self.peer_name):
             self.lost_bytes += 1
             return
-        # Strictly after what was sent before: a loop keeps no order among equal times.
-        soonest_s = self._arrives_at_s + _TICK_S
-        self._arrives_at_s = max(soonest_s, network.now_s() + network.draw_delay_s())
-        self.other.expect(self._arrives_at_s, what)
+        arrives_at_s = network.now_s() + network.draw_delay_s()
+        if not isinstance(what, Exception):  # a reset may overtake, and what it overtakes is lost
+            # Strictly after what was sent before: a loop keeps no order among equal times.
+            arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
+            self._arrives_at_s = arrives_at_s
+        self.other.expect(arrives_at_s, what)
 
     def expect(self, when_s: float, what: Parcel) -> None:
         """Something will arrive."""

@@ -13,6 +13,7 @@ disk crashed it (`SimulatedCrash`), and where tasks that it starts behind its lo
 
 import asyncio
 import contextvars
+import warnings
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, Final
@@ -64,10 +65,12 @@ class MortalLoop:
     def bury(self) -> None:
         """The simulation is over: let go of what the dead was doing."""
         self.kill()
-        for task in self._tasks:
-            # Its `finally` runs now, in a world that is gone: whatever comes of it is no news.
-            with suppress(Exception):
-                task.work.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it never began to do what it was just about to do
+            for task in self._tasks:
+                # Its `finally` runs now, in a world that is gone: whatever comes of it is no news.
+                with suppress(Exception):
+                    task.work.close()
         self._tasks.clear()
 
     # -------------------------------------------------------- what the process may call

@@ -22,7 +22,7 @@ from odradek.sim.checkers import LogChecker
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.disk import Crash
-from odradek.sim.faults import Fault, FaultPlayer, draw_schedule
+from odradek.sim.faults import Fault, FaultPlayer, Kind, draw_schedule
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.workload import Workload
@@ -49,6 +49,7 @@ class Options:
     seconds: float = 60.0
     brokers: int = 1
     only: frozenset[int] | None = None  # of the faults, by number; None: all
+    kinds: tuple[Kind, ...] = tuple(Kind)  # from which faults are drawn
 
 
 @dataclass(slots=True)
@@ -77,6 +78,8 @@ class Outcome:
             words.append(f"--minutes {self.options.seconds / 60:g}")
         if self.options.brokers != usual.brokers:
             words.append(f"--brokers {self.options.brokers}")
+        if self.options.kinds != usual.kinds:
+            words.append(f"--kinds {','.join(kind.name for kind in self.options.kinds)}")
         if self.options.only is not None:
             words.append(f"--only {','.join(map(str, sorted(self.options.only))) or 'none'}")
         return " ".join(words)
@@ -120,7 +123,10 @@ class Simulation:
             properties=BROKER_PROPERTIES,
         )
         drawn = draw_schedule(
-            cluster.randomness("faults"), seconds=options.seconds, brokers=options.brokers
+            cluster.randomness("faults"),
+            seconds=options.seconds,
+            brokers=options.brokers,
+            kinds=options.kinds,
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)

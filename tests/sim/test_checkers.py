@@ -1,0 +1,128 @@
+"""Brokers that are broken on purpose.
+
+Whatever lies, loses or forgets is caught by the simulator.
+"""
+
+import pytest
+
+from odradek.log import recovery
+from odradek.log.directories import LogDirectory
+from odradek.log.flushing import Flusher
+from odradek.log.log import Log
+from odradek.log.logs import Logs
+from odradek.log.offset_index import OffsetIndex
+from odradek.log.producer_state import ProducerState
+from odradek.log.slices import Appended
+from odradek.sim.disk import SimulatedDisk
+from odradek.sim.faults import Kind
+from odradek.sim.simulation import Options, simulate
+
+CRASHES = Kind.KILL, Kind.CRASH
+POWER_LOSSES = (Kind.POWER,)
+
+
+def found(*kinds: Kind, seeds: int = 20) -> str:
+    """The first violation that any seed finds."""
+    for seed in range(seeds):
+        outcome = simulate(seed, Options(seconds=30, kinds=kinds or tuple(Kind)))
+        if outcome.violations:
+            return outcome.violations[0]
+    pytest.fail(f"{seeds} seeds have found nothing")
+
+
+def test_without_anything_broken_nothing_is_found():
+    with pytest.raises(pytest.fail.Exception):
+        found(seeds=3)
+
+
+def test_an_acknowledgement_without_an_append(monkeypatch):
+    append, count = Log.append_as_leader, 0
+
+    def lie(self, batch, header, **arguments):
+        nonlocal count
+        count += 1
+        if count % 40:
+            return append(self, batch, header, **arguments)
+        return Appended(self.leo, self.leo + header.last_offset_delta, -1)
+
+    monkeypatch.setattr(Log, "append_as_leader", lie)
+    assert "it was" in found()
+
+
+def test_a_recovery_that_believes_every_batch(monkeypatch):
+    monkeypatch.setattr(recovery, "has_valid_crc", lambda *_: True)
+    assert "after the start" in found()
+
+
+def test_no_recovery_at_all(monkeypatch):
+    opened = LogDirectory.open
+
+    def trust(self):
+        entries = opened(self)
+        self.was_clean = True
+        return entries
+
+    monkeypatch.setattr(LogDirectory, "open", trust)
+    assert found(*CRASHES)
+
+
+def test_a_high_watermark_above_the_log(monkeypatch):
+    monkeypatch.setattr(
+        Log, "set_high_watermark", lambda self, offset: setattr(self, "high_watermark", offset)
+    )
+    assert found(*POWER_LOSSES)
+
+
+def test_a_recovery_point_that_does_not_wait_for_the_disk(monkeypatch):
+    request = Flusher.request
+
+    def hasty(self, done):
+        self._log.recovery_point = self._log.leo
+        request(self, done)
+
+    monkeypatch.setattr(Flusher, "request", hasty)
+    assert "recovery_point" in found(*POWER_LOSSES)
+
+
+def test_a_disk_that_flushes_nothing(monkeypatch):
+    monkeypatch.setattr(
+        SimulatedDisk, "flush", lambda self, targets, done: self.complete_later(lambda: done(None))
+    )
+    assert "power loss" in found(*POWER_LOSSES)
+
+
+def test_a_clean_stop_that_leaves_everything_in_the_page_cache(monkeypatch):
+    def close(self, done):
+        self.recovery_point = self.leo
+        done(None)
+
+    monkeypatch.setattr(Log, "close", close)
+    assert found()
+
+
+def test_sequences_that_nobody_checks(monkeypatch):
+    monkeypatch.setattr(ProducerState, "check", lambda self, header: None)
+    assert "idempotent" in found(Kind.RESET, Kind.CUT)
+
+
+def test_producers_that_are_forgotten_by_a_restart(monkeypatch):
+    monkeypatch.setattr(recovery, "note_producer", lambda *_: None)
+    monkeypatch.setattr(recovery, "replay", lambda *_: None)
+    monkeypatch.setattr(recovery, "load_snapshot", lambda log, offset: 0)
+    assert "idempotent" in found(Kind.CRASH, seeds=60)
+
+
+def test_an_index_that_points_too_far(monkeypatch):
+    lookup = OffsetIndex.lookup
+    monkeypatch.setattr(OffsetIndex, "lookup", lambda self, relative: lookup(self, relative + 3))
+    assert found()
+
+
+def test_a_deletion_that_deletes_nothing(monkeypatch):
+    monkeypatch.setattr(Logs, "delete", lambda self, partition: True)
+    assert found()
+
+
+def test_a_deletion_that_the_power_undoes(monkeypatch):
+    monkeypatch.setattr(Logs, "flush_deletions", lambda self, done: done(True))
+    assert found(*POWER_LOSSES, seeds=60)
