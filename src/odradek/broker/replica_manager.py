@@ -12,7 +12,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 from odradek.broker.partition import Partition
 from odradek.log.disk import StorageError
@@ -26,6 +27,7 @@ from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.record.validate import ValidationRules
 from odradek.replica.transitions import refuse_role, refuse_stop
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 SLICE_MS = 5
 _NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
@@ -145,7 +147,7 @@ class ReplicaManager:
             ApiError: KAFKA_STORAGE_ERROR; the directory is offline now.
         """
         future: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-        cold.load(future.set_result)
+        cold.load(partial(_settle, future))
         error = await future
         if error is not None:
             self.storage_failed(error)
@@ -212,7 +214,7 @@ class ReplicaManager:
                 # The controller forgets the topic when it hears of it: should the directories
                 # come back after a power loss, they would stand in the way of the next of its name.
                 flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-                self._logs.flush_deletions(flushed.set_result)
+                self._logs.flush_deletions(partial(_settle, flushed))
                 if not await flushed:
                     deleted = (order.topic_partition for order in orders if order.delete)
                     outcome.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
@@ -381,3 +383,8 @@ class _Pause:
         if self._clock.monotonic_ms() >= self._until_ms:
             await asyncio.sleep(0)
             self._until_ms = self._clock.monotonic_ms() + SLICE_MS
+
+
+def _settle(future: asyncio.Future[T], outcome: T) -> None:
+    if not future.done():  # else who waited was cancelled
+        future.set_result(outcome)
