@@ -29,11 +29,14 @@ NEVER_MS = 600_000
 
 
 class Denying(AllowAll):
-    def __init__(self, *denied):
-        self.denied = denied
+    """Denies what is named; or all but what is allowed."""
+
+    def __init__(self, *denied, allowed=None):
+        self.denied, self.allowed = denied, allowed
 
     def authorize(self, session, operation, resource_type, name):
-        return (operation, resource_type, name) not in self.denied
+        acl = (operation, resource_type, name)
+        return acl not in self.denied if self.allowed is None else acl == self.allowed
 
 
 def asked(offset, *, max_bytes=1 << 20, **more):
@@ -105,6 +108,21 @@ def test_min_bytes_are_waited_for_over_many_appends():
             T0: 2,
             T1: 1,
         }
+
+    play(story)
+
+
+def test_what_is_there_already_counts_towards_min_bytes():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"x" * 100)
+        size = live.log().size_bytes
+        request = fetch({T0: 0}, min_bytes=2 * size, max_wait_ms=NEVER_MS)
+        answer = live.peer().send(request, BY_NAME)
+        assert not answer.done()
+        live.append(b"y" * 100)
+
+        assert told(await soon(answer)) == {T0: [b"x" * 100, b"y" * 100]}
 
     play(story)
 
@@ -528,6 +546,24 @@ def test_a_follower_that_waits_is_told_a_newer_high_watermark_at_once():
     play(story)
 
 
+def test_what_followers_read_is_counted_as_replication():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        size = live.log().size_bytes
+        await followed(live, 2, 0)
+        metrics = live.broker.metrics
+        assert metrics.topic("t").bytes_out == 0
+        assert metrics.replication_bytes_out == size
+        await followed(live, 2, 1)
+        await live.peer().ask(fetch({T0: 0}), BY_NAME)
+
+        assert metrics.topic("t").bytes_out == size
+        assert metrics.replication_bytes_out == size
+
+    play(story)
+
+
 def test_a_follower_that_waits_is_woken_by_an_append():
     async def story(live):
         await live.order()
@@ -611,6 +647,7 @@ def test_an_epoch_that_the_leader_cannot_place_is_out_of_range():
 
         assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert part.diverging_epoch is None
+        assert live.log().high_watermark == 0, "and acknowledges nothing"
 
     play(story)
 
@@ -671,6 +708,10 @@ def test_broker_0_is_not_served_as_a_consumer_is():
         )
         await followed(live, 2, 1)
         assert part_of(await soon(answer)).high_watermark == 1, "told at once"
+        may_act = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+        live.broker.requests._authorizer = Denying(allowed=may_act)
+        part = part_of(await followed(live, 0, 0))
+        assert values(part.records) == [b"a"], "it needs no right to each topic"
         await live.order("v", leader=1, replicas=(1, 2))
         part = part_of(
             await live.peer().ask(fetch({("v", 0): 0}, replica_id=0, max_wait_ms=0), BY_NAME), "v"

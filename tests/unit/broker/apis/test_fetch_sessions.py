@@ -200,6 +200,15 @@ def test_a_session_that_forgot_everything_is_none_and_does_not_wait():
     play(story)
 
 
+def test_a_session_of_nothing_is_not_begun():
+    async def story(live):
+        response = await live.peer().ask(fetch({}, session_epoch=0, max_wait_ms=NEVER_MS), 12)
+        assert (response.session_id, told(response)) == (0, {})
+        assert len(sessions(live)) == 0
+
+    play(story)
+
+
 def test_epochs_have_to_follow_each_other():
     async def story(live):
         await live.topic("t")
