@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final
 from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.sim.client import TROUBLE, Client
+from odradek.sim.cluster import LOG_DIRS
 from odradek.sim.history import Topic
+from odradek.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -88,7 +95,9 @@ class Administrator:
                     await self._delete(self._random.choice(fleeting))
                 case 3:
                     await self._grow(self._random.choice(topics))
-                case 4 | 5:
+                case 4:
+                    await self._move(self._random.choice(topics))
+                case 5:
                     await self._delete_records(self._random.choice(topics))
                 case _:
                     await self._alter(self._random.choice(topics))
@@ -241,6 +250,27 @@ class Administrator:
         # What the power took cannot be deleted.
         if error not in allowed and not (error is ErrorCode.OFFSET_OUT_OF_RANGE and facts.cuts):
             self._workload.unexpected(f"DeleteRecords {facts} to {offset}: {error}")
+
+    async def _move(self, topic: Topic) -> None:
+        """Move a replica to a log directory, be it the one where it is."""
+        index = self._random.randrange(topic.partitions)
+        path = self._random.choice(LOG_DIRS)
+        moved = AlterReplicaLogDirTopic(name=topic.name, partitions=[index])
+
+        async def attempt() -> tuple[int, str | None]:
+            leader = await self._client.leader(TopicPartition(topic.name, index))
+            answer = await leader.request(
+                AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[moved])]),
+                AlterReplicaLogDirsResponse,
+            )
+            error = answer.results[0].partitions[0].error_code
+            if error:
+                await self._client.refresh([topic.name])
+            return error, None
+
+        error = await self._insist(f"AlterReplicaLogDirs {topic.name}-{index}", attempt)
+        if error not in (ErrorCode.NONE, None):
+            self._workload.unexpected(f"AlterReplicaLogDirs {topic.name}-{index}: {error.name}")
 
     # ------------------------------------------------------------------------- configs
 
