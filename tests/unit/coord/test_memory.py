@@ -181,6 +181,58 @@ def test_a_restarted_process_finds_its_former_lifes_nodes_until_they_expire():
     run(scenario())
 
 
+@pytest.mark.parametrize(("pause_s", "survives"), [(17, True), (19, False)])
+def test_a_paused_process_hears_of_everything_when_it_goes_on(pause_s, survives):
+    async def scenario():
+        tree = MemoryTree()
+        store, other = await connect(tree), await connect(tree)
+        heard = []
+        store.on_session_lost = lambda: heard.append("lost")
+        await store.exists("/a", watch=lambda: heard.append("event"))
+        store.pause()
+        await other.create("/a")
+        await asyncio.sleep(pause_s)
+        assert heard == []
+        store.resume()
+        await asyncio.sleep(60)
+        assert heard == (["event"] if survives else ["event", "lost"])
+
+    run(scenario())
+
+
+def test_a_pause_does_not_mend_a_cut():
+    async def scenario():
+        tree = MemoryTree()
+        store = await connect(tree)
+        lost = asyncio.Event()
+        store.on_session_lost = lost.set
+        store.cut()
+        store.pause()
+        store.resume()
+        with pytest.raises(ConnectionLostError):
+            await store.create("/a")
+        await asyncio.sleep(20)
+        store.restore()
+        await lost.wait()
+
+    run(scenario())
+
+
+def test_a_process_that_dies_after_its_session_ends_nobody_elses():
+    async def scenario():
+        tree = MemoryTree()
+        store, other = await connect(tree), await connect(tree)
+        store.cut()
+        await store.close()
+        store.crash(0)
+        await other.create("/a")
+        await asyncio.sleep(60)
+        assert not tree.lives(1)
+        assert tree.lives(2)
+
+    run(scenario())
+
+
 def test_a_request_under_way_when_the_session_expires_is_refused():
     async def scenario():
         tree, fates = MemoryTree(), Fates()

@@ -1,0 +1,85 @@
+"""The simulator's command line, and how it makes schedules smaller."""
+
+import pytest
+from click.testing import CliRunner
+
+from odradek.log.log import Log
+from odradek.sim import shrink as shrinking
+from odradek.sim.__main__ import main
+from odradek.sim.faults import Fault, Kind
+from odradek.sim.simulation import Options, Outcome, simulate
+
+SHORT = ("--minutes", "0.1")
+
+
+def run(*words):
+    return CliRunner().invoke(main, words)
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """A broker whose clean stop leaves everything in the page cache."""
+
+    def close(self, done):
+        self.recovery_point = self.leo
+        done(None)
+
+    monkeypatch.setattr(Log, "close", close)
+
+
+def test_a_good_seed():
+    done = run("--seed", "1", *SHORT)
+    assert done.exit_code == 0
+    assert done.output.startswith("seed 1: ok, digest ")
+    assert "1 seeds, 0 failed" in done.output
+
+
+def test_a_failing_seed_says_what_was_violated_and_how_to_see_it_again(forgetful):
+    done = run("--seeds", "1..2", *SHORT, "--kinds", "stop_and_power")
+    assert done.exit_code == 1
+    assert "VIOLATED" in done.output
+    assert (
+        "again: python -m odradek.sim --seed 1 --minutes 0.1 --kinds STOP_AND_POWER" in done.output
+    )
+    assert "2 seeds, 2 failed" in done.output
+
+
+def test_a_trace():
+    done = run("--seed", "1", "--trace", *SHORT)
+    assert "0.000000 broker-0 starts life 1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "say --seed N or --seeds A..B"),
+        (("--seed", "1", "--seeds", "1..2"), "say --seed N or --seeds A..B"),
+        (("--seeds", "2..1"), "'2..1': must be A..B with numbers A <= B"),
+        (("--seed", "1", "--only", "x"), "'x': must be `none` or numbers with commas"),
+        (("--seed", "1", "--kinds", "rain"), "RAIN: must be one of KILL, "),
+    ],
+)
+def test_what_it_does_not_take(words, problem):
+    done = run(*words)
+    assert done.exit_code == 2
+    assert problem in " ".join(done.output.split())
+
+
+def test_faults_can_be_left_out():
+    all_of_them = simulate(3, Options(seconds=20))
+    assert len(all_of_them.schedule) > 2
+    some = simulate(3, Options(seconds=20, only=frozenset({1})))
+    assert some.schedule == [all_of_them.schedule[1]]
+
+
+@pytest.mark.parametrize("needed", [{3}, {3, 7}, {0, 5, 11}, set(range(12))])
+def test_a_schedule_is_made_as_small_as_still_fails(monkeypatch, needed):
+    def pretend(seed, options):
+        left = options.only if options.only is not None else frozenset(range(12))
+        schedule = [Fault(n, Kind.KILL, n, 1, 0, 0.5) for n in sorted(left)]
+        return Outcome(seed, options, schedule, ["bad"] if needed <= left else [])
+
+    monkeypatch.setattr(shrinking, "simulate", pretend)
+    smallest = shrinking.shrink(pretend(1, Options()))
+    assert {fault.number for fault in smallest.schedule} == needed
+    assert smallest.violations
