@@ -181,7 +181,7 @@ def test_a_restarted_process_finds_its_former_lifes_nodes_until_they_expire():
     run(scenario())
 
 
-@pytest.mark.parametrize(("pause_s", "survives"), [(17, True), (19, False)])
+@pytest.mark.parametrize(("pause_s", "survives"), [(9, True), (11, False)])
 def test_a_paused_process_hears_of_everything_when_it_goes_on(pause_s, survives):
     async def scenario():
         tree = MemoryTree()
