@@ -6,7 +6,8 @@ Behaviour:
     * acks=1: answered when the leader has it. acks=-1 (all): when the high watermark has passed
       it, that is when every replica in sync has it.
     * acks=-1 with fewer in sync than `min.insync.replicas`: NOT_ENOUGH_REPLICAS, not appended;
-      where they became too few after the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+      where they become too few after the append the high watermark stands still, and the time
+      runs out: REQUEST_TIMED_OUT.
     * Each partition succeeds or fails on its own. What is wrong with a batch is in
       `odradek.record.validate`, what is wrong with its sequence in `odradek.log.producer_state`.
     * A batch sent again by an idempotent producer is answered with the offset it got then.
@@ -220,7 +221,7 @@ class ProduceApi:
         call.size_bytes += size_bytes
         self._metrics.topic(topic).produced(header.record_count, size_bytes)
         if flush is not None and appended.flushes:
-            flush.slot = call.wait_for_flush(partition)
+            flush.slot = call.wait_for_flush()
         if acks == ALL:
             required = appended.last_offset + 1
             if leader.high_watermark < required:
@@ -267,28 +268,22 @@ class ProduceCall(Waiting):
         self.failed = False
         self.pending = 0
         self.place: Place | None = None
-        # Of each partition that is waited for: the partition, and where its answer stands.
-        self._waiting_for: list[tuple[Partition, int, int] | None] = []
+        # Of each partition that is waited for: where its answer stands.
+        self._waiting_for: list[tuple[int, int] | None] = []
 
     def wait_for(self, partition: Partition, required_offset: int) -> None:
         """The partition whose answer is being made now is not committed yet."""
-        partition.wait_for_commit(required_offset, self, self.wait_for_flush(partition))
+        partition.wait_for_commit(required_offset, self, self.wait_for_flush())
 
-    def wait_for_flush(self, partition: Partition) -> int:
+    def wait_for_flush(self) -> int:
         """The partition whose answer is being made now is not durable yet. Returns its slot."""
-        self._waiting_for.append((partition, len(self.topics) - 1, len(self.topics[-1][1])))
+        self._waiting_for.append((len(self.topics) - 1, len(self.topics[-1][1])))
         self.pending += 1
         return len(self._waiting_for) - 1
 
     def committed(self, slot: int) -> None:
         """The high watermark has passed what was written there."""
-        entry = self._waiting_for[slot]
-        if self.done or entry is None:
-            return
-        leader = entry[0].leader
-        if leader is not None and leader.is_under_min_isr:
-            self._settle(slot, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        else:
+        if not self.done and self._waiting_for[slot] is not None:
             self._settle(slot, ErrorCode.NONE)
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
@@ -310,7 +305,7 @@ class ProduceCall(Waiting):
     def _settle(self, slot: int, error: ErrorCode) -> None:
         entry, self._waiting_for[slot] = self._waiting_for[slot], None
         assert entry is not None
-        _, topic, index = entry
+        topic, index = entry
         if error is not ErrorCode.NONE:
             answer = self.topics[topic][1][index]
             self.topics[topic][1][index] = _failure(answer.partition, error)

@@ -148,6 +148,16 @@ def test_the_time_is_up():
     play(story)
 
 
+def test_who_timed_out_is_not_kept():
+    async def story(live):
+        await live.order()
+        for _ in range(20):
+            await live.peer().ask(produce(live.batch(b"a"), acks=-1, timeout_ms=10))
+        assert len(live.partition()._produces) == 1
+
+    play(story)
+
+
 # ------------------------------------------------------------- what befalls who is waiting
 
 
@@ -532,6 +542,19 @@ def test_a_transactional_id_that_may_not_be_used_fails_the_whole_request():
     play(story)
 
 
+def test_a_transactional_batch_gets_in_with_its_id():
+    async def story(live):
+        await live.topic("t")
+        batch = live.batch(
+            b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        answer = await live.peer().ask(produce(batch, transactional_id="x"))
+        assert produced(answer) == {T0: 0}
+        assert live.log().last_stable_offset == 0
+
+    play(story)
+
+
 def test_a_transactional_batch_does_not_get_in_without_its_id():
     async def story(live):
         await live.topic("t")
@@ -621,6 +644,22 @@ def test_a_disk_that_fails_takes_its_partitions_and_no_others():
         assert produced(await peer.ask(produce(live.batch(b"a")))) == {T0: storage}
         assert not peer.closed
         assert not live.fatal
+
+    play(story)
+
+
+def test_a_disk_that_fails_the_second_partition_of_a_request_that_waits_for_the_first():
+    async def story(live):
+        await live.order(partitions=3, replicas=(0, 2))
+        lost = live.broker.logs.directory_of(live.log())
+        assert lost == live.broker.logs.directory_of(live.log(index=2))
+        live.disk.faults.append(Fault("write", f"{lost}/t-2/"))
+        batches = {("t", n): live.batch(b"a") for n in (0, 2)}
+        answer = live.peer().send(produce(batches, acks=-1, timeout_ms=NEVER_MS))
+
+        storage = ErrorCode.KAFKA_STORAGE_ERROR
+        assert produced(answer.result()) == {T0: storage, ("t", 2): storage}
+        assert live.broker.purgatory.size == 0
 
     play(story)
 
