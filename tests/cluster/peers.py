@@ -200,7 +200,8 @@ class Peer:
         """Every batch between two offsets: its base offset, and all of it."""
         batches = []
         while offset < end:
-            part = self.fetch(topic, partition, offset)
+            # Without time to wait it may get nothing: what the disk has yet to bring.
+            part = self.fetch(topic, partition, offset, max_wait_ms=10_000)
             assert part.error_code == 0, (topic, partition, offset, part.error_code)
             data = bytes(part.records or b"")
             got = len(batches)
@@ -208,7 +209,7 @@ class Peer:
             for position, header in iter_batches(data):
                 batches.append((header.base_offset, data[position : position + header.size_bytes]))
                 offset = header.next_offset
-            assert len(batches) > got, f"nothing at {offset} of {topic}-{partition}, end {end}"
+            assert len(batches) > got, f"nothing at {offset} of {topic}-{partition}: {part}"
         return batches
 
     def delete_records(self, topic: str, partition: int, offset: int) -> int:

@@ -9,14 +9,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from attack import Witness, attack, failures, read_kept, target_options, write_kept
 from peers import FETCH_BY_NAME, HungUpError, Peer, framed
 
 from odradek.record.records import Record, build_batch
-from odradek.wire.api_keys import APIS
+from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -207,3 +208,48 @@ def test_who_is_silent_or_never_reads_is_sent_away(make_broker):
         with Peer(broker.port) as producer:
             producer.produce("t", 0, build_batch([Record(None, b"at last")]))
         patient.frame()
+
+
+def names(count):
+    """So many topics that there are not."""
+    return b"".join(struct.pack(">h", 7) + b"%07d" % n for n in range(count))
+
+
+def partitions_of_t(count, form, *fields):
+    """One topic, with so many partitions."""
+    head = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", count)
+    return head + b"".join(struct.pack(form, n, *fields) for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (ApiKey.METADATA, 1, struct.pack(">i", 1_000_000) + bytes(2_000_000)),
+        (ApiKey.METADATA, 1, struct.pack(">i", 100_000) + names(100_000)),
+        (ApiKey.FETCH, 4, struct.pack(">iiiib", -1, 0, 0, 1_000, 0)
+         + partitions_of_t(1_000_000, ">iqi", 0, 100)),
+        (ApiKey.PRODUCE, 3, struct.pack(">hhi", -1, 1, 1_000)
+         + partitions_of_t(1_000_000, ">ii", -1)),
+        (ApiKey.LIST_OFFSETS, 2, struct.pack(">ib", -1, 0)
+         + partitions_of_t(1_000_000, ">iq", -1)),
+        (ApiKey.DESCRIBE_CONFIGS, 1, struct.pack(">i", 100_000)
+         + (b"\2" + struct.pack(">h", 1) + b"t" + struct.pack(">i", -1)) * 100_000 + b"\0"),
+    ],
+    ids=["Metadata-empty", "Metadata-new", "Fetch", "Produce", "ListOffsets", "DescribeConfigs"],
+)  # fmt: skip
+def test_a_request_for_a_million_things_costs_neither_memory_nor_the_others_their_time(
+    make_broker, api_key, version, body
+):
+    broker = make_broker().start()
+    with Peer(broker.port) as peer, Peer(broker.port) as other:
+        peer.create_topic("t")
+        before = broker.rss_bytes
+        request = encode_request_header(api_key, version, 1, "test") + body
+        peer.send(struct.pack(">i", len(request)) + request)
+        for _ in range(100):
+            assert other.request(HELLO, ApiVersionsResponse).error_code == 0
+        with suppress(HungUpError):
+            peer.frame()
+        assert broker.rss_max_bytes - before < 256 * MIB
+        assert served(broker)
+    assert broker.traces() == []

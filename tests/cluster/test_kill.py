@@ -192,6 +192,9 @@ class Admin:
             assert name.encode() in batch
         for name in self.deleted:
             assert not list(data.glob(f"{name}-[0-9]")), name
+        for name in sorted(there):
+            if name.startswith(self._prefix):
+                peer.delete_topic(name)
 
 
 # --------------------------------------------------------------------------------- the tests

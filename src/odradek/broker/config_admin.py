@@ -36,6 +36,7 @@ from odradek.model.names import topic_name_problem
 
 _ATTEMPTS: Final = 5
 _EFFECT_MS_MAX: Final = 5_000
+DESCRIBED_MAX: Final = 256
 
 # From what is set to what is to be set.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -78,6 +79,9 @@ class ConfigAdmin:
         self.loggers = loggers
         self._clock = clock
         self._wait_handled = wait_handled
+        # Most topics have the same options: described once, told for each. Of one configuration.
+        self._described: dict[object, list[ConfigEntry]] = {}
+        self._described_for: BrokerConfig | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -99,7 +103,11 @@ class ConfigAdmin:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         with store_errors_told():
             overrides, _ = await self._read(topic_entity(topic))
-        return describe_topic(self.config.topic(overrides), self.config, names)
+        return self._once(
+            tuple(overrides.items()),
+            names,
+            lambda: describe_topic(self.config.topic(overrides), self.config, names),
+        )
 
     def describe_broker(self, resource: str, names: Sequence[str] | None) -> list[ConfigEntry]:
         """The options of this broker, or (no resource) what is set for all brokers.
@@ -108,8 +116,23 @@ class ConfigAdmin:
             ApiError: another broker has to be asked.
         """
         if is_per_broker(resource, self.config):
-            return describe_broker(self.config, names)
+            return self._once("own", names, lambda: describe_broker(self.config, names))
         return describe_broker_default(self.config, names)
+
+    def _once(
+        self, what: object, names: Sequence[str] | None, describe: Callable[[], list[ConfigEntry]]
+    ) -> list[ConfigEntry]:
+        if names is not None:
+            return describe()
+        if self._described_for is not self.config:
+            self._described_for = self.config
+            self._described.clear()
+        known = self._described.get(what)
+        if known is None:
+            known = describe()
+            if len(self._described) < DESCRIBED_MAX:
+                self._described[what] = known
+        return known
 
     # ----------------------------------------------------------------------------- alter
 

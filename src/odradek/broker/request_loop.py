@@ -24,7 +24,7 @@ from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.connection import Connection, Place
 from odradek.obs.metrics import RequestMetrics
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
-from odradek.wire.codec import decoder, encoder
+from odradek.wire.codec import CLIENT_ELEMENTS_MAX, ELEMENTS_MAX, decoder, encoder
 from odradek.wire.header import RequestHeader, decode_request_header, encode_response_header
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema import Message
@@ -157,7 +157,9 @@ class RequestLoop:
         # A copy: what waits, or is kept, must not look into the connection's buffer.
         own = memoryview(bytes(frame))
         message_class = request_class(header.api_key)
-        body, _ = decoder(message_class, header.api_version)(own, position)
+        decode = decoder(message_class, header.api_version)
+        inter_broker = APIS[header.api_key].inter_broker
+        body, _ = decode(own, position, ELEMENTS_MAX if inter_broker else CLIENT_ELEMENTS_MAX)
         request = Request(header, connection.session, body)
         started_ms = connection.active_ms
         try:

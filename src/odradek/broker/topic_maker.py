@@ -4,7 +4,8 @@
     InternalTopics   Kafka's own two, with their own options (FindCoordinator)
 
 Who asked is answered at once and asks again; what goes wrong is logged, for there is nobody else
-to be told.
+to be told. So a request may name a hundred thousand topics: some are begun, the others when they
+are asked for again.
 """
 
 import logging
@@ -15,6 +16,8 @@ from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
+
+MADE_AT_ONCE: Final = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +54,8 @@ class TopicMaker:
             self.begin(NewTopic(name))
 
     def begin(self, topic: NewTopic) -> None:
-        """Begin to make one."""
-        if topic.name not in self._being_made:
+        """Begin to make one, if not too many are being made."""
+        if topic.name not in self._being_made and len(self._being_made) < MADE_AT_ONCE:
             self._being_made.add(topic.name)
             self._tasks.start(self._make(topic), f"make topic {topic.name}")
 

@@ -10,8 +10,12 @@ do is in `odradek.wire.decoder_source` and `odradek.wire.encoder_source`.
 
 A decoder raises `MalformedRequestError` and nothing else, whatever the bytes are. Besides
 the bounds of the frame it minds a budget of array elements, for a byte of an array can
-become a hundred bytes of objects. A part or a string counts one, a number an eighth: the
-picture of a cluster of 500,000 partitions stays within the default.
+become hundreds of bytes of objects, and cost tens of microseconds to handle. A part or a string
+counts one, a number an eighth.
+
+    ELEMENTS_MAX           between brokers: the picture of a cluster of 500,000 partitions
+    CLIENT_ELEMENTS_MAX    what a client may ask for at once
+    DATA_ELEMENTS_MAX      the partitions of a Produce or Fetch
 """
 
 from typing import Final, Protocol, TypeVar
@@ -21,6 +25,8 @@ from odradek.wire.encoder_source import EncoderSource
 from odradek.wire.schema import Message
 
 ELEMENTS_MAX: Final = 1 << 20
+CLIENT_ELEMENTS_MAX: Final = 1 << 17
+DATA_ELEMENTS_MAX: Final = 1 << 15
 
 M = TypeVar("M", bound=Message)
 M_co = TypeVar("M_co", bound=Message, covariant=True)

@@ -6,7 +6,7 @@ import logging
 from tests.unit.broker.live import play
 
 from odradek.broker.tasks import Tasks
-from odradek.broker.topic_maker import NewTopic, TopicMaker
+from odradek.broker.topic_maker import MADE_AT_ONCE, NewTopic, TopicMaker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.sim.loop import run
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -139,3 +139,18 @@ def test_many_names_in_one_request():
         assert live.broker.internal_topics._maker._being_made == set()
 
     play(story)
+
+
+def test_no_more_than_so_many_are_made_at_once():
+    async def scenario():
+        made = Maker()
+        names = [f"t{n}" for n in range(MADE_AT_ONCE + 500)]
+        for expected in (MADE_AT_ONCE, MADE_AT_ONCE + 500):
+            made.maker.make(names)
+            await asyncio.sleep(0.5)
+            made.maker.make(names)
+            assert len(made.created) == expected
+            await asyncio.sleep(1)
+            names = names[MADE_AT_ONCE:]
+
+    run(scenario())

@@ -7,12 +7,13 @@ Behaviour:
       is set for all brokers.
     * Broker loggers (levels): as brokers, by id.
     * Secrets, and what is set and not known, are told without their value.
-    * Each resource fails on its own.
+    * Each resource fails on its own; one that is named twice fails the second time.
 
 Versions:
     v1  sources, synonyms    v3  types, documentation    v4  flexible
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,6 +36,7 @@ from odradek.wire.messages.describe_configs import (
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+SLICE: Final = 10  # resources described before others may run
 
 
 async def describe_configs(
@@ -42,7 +44,11 @@ async def describe_configs(
 ) -> DescribeConfigsResponse:
     """Answer for every resource."""
     response = DescribeConfigsResponse(throttle_time_ms=0)
-    for resource in request.resources:
+    seen: set[tuple[int, str]] = set()
+    told: dict[int, tuple[Sequence[ConfigEntry], list[DescribeConfigsResourceResult]]] = {}
+    for number, resource in enumerate(request.resources):
+        if number % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
         result = DescribeConfigsResult(
             error_message=None,
             resource_type=resource.resource_type,
@@ -50,21 +56,37 @@ async def describe_configs(
         )
         try:
             check_may(session, resource.resource_type, resource.resource_name, describe=True)
+            _check_new(seen, resource)
             entries = await _entries(admin, resource)
         except ApiError as error:
             result.error_code = error.code
             result.error_message = error.message
         else:
-            result.configs = [
-                _told(
-                    entry,
-                    synonyms=request.include_synonyms,
-                    documentation=request.include_documentation,
+            # What was described once is told once: most topics have the same options.
+            known = told.get(id(entries))
+            if known is None:
+                known = told[id(entries)] = (
+                    entries,
+                    [
+                        _told(
+                            entry,
+                            synonyms=request.include_synonyms,
+                            documentation=request.include_documentation,
+                        )
+                        for entry in entries
+                    ],
                 )
-                for entry in entries
-            ]
+            result.configs = known[1]
         response.results.append(result)
     return response
+
+
+def _check_new(seen: set[tuple[int, str]], resource: DescribeConfigsResource) -> None:
+    """Describe each resource once: eight bytes ask for kilobytes."""
+    key = resource.resource_type, resource.resource_name
+    if key in seen:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    seen.add(key)
 
 
 def check_may(session: Session, resource_type: int, name: str, *, describe: bool) -> None:

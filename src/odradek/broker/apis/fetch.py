@@ -42,7 +42,7 @@ from odradek.replica.fetch_session import (
     Wanted,
 )
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.codec import decoder
+from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
 from odradek.wire.header import RequestHeader
 from odradek.wire.messages.fetch import FetchRequest, PartitionData, encode_fetch_response
 
@@ -83,7 +83,8 @@ class FetchApi:
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> None:
         """Answer now, or take a place in the line and wait."""
-        request, _ = decoder(FetchRequest, header.api_version)(frame, position)
+        decode = decoder(FetchRequest, header.api_version)
+        request, _ = decode(frame, position, DATA_ELEMENTS_MAX)
         follower_id = follower_of(request)
         session: Session = connection.session
         if follower_id >= 0 and not session.authorize(

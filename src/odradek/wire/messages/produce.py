@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from odradek.model.errors import MalformedRequestError
-from odradek.wire.codec import decoder, encoder
+from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, encoder
 from odradek.wire.header import encode_request_header, encode_response_header
 from odradek.wire.primitives import STUMBLES, encode_unsigned_varint, unsigned_varint
 from odradek.wire.schema import (
@@ -150,7 +150,7 @@ def decode_produce(view: memoryview, position: int, version: int) -> Produce:
 
 
 def _decode_unusual(view: memoryview, position: int, version: int) -> Produce:
-    request, _ = decoder(ProduceRequest, version)(view, position)
+    request, _ = decoder(ProduceRequest, version)(view, position, DATA_ELEMENTS_MAX)
     topics: Topics = [
         (topic.name, [(partition.index, partition.records) for partition in topic.partition_data])
         for topic in request.topic_data
