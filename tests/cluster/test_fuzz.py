@@ -111,7 +111,7 @@ def test_who_sends_byte_by_byte_is_answered_and_keeps_nobody_waiting(make_broker
     broker = make_broker().start()
     request = framed(MetadataRequest(topics=[]), 12)
     with ExitStack() as stack, Witness(broker.port) as witness:
-        dawdlers = [stack.enter_context(Peer(broker.port)) for _ in range(300)]
+        dawdlers = [stack.enter_context(Peer(broker.port)) for _ in range(100)]
         for at in range(len(request)):
             for dawdler in dawdlers:
                 dawdler.send(request[at : at + 1])
