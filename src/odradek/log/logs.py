@@ -378,6 +378,8 @@ class Logs:
         future = self._futures.pop(partition)
         current = self._logs[partition]
         assert future.leo == current.leo, (partition, future.leo, current.leo)
+        if future.topic_id is None and current.topic_id is not None:
+            future.assign_topic_id(current.topic_id)  # a crash has taken the file that named it
         future.set_high_watermark(current.high_watermark)
         future.advance_log_start(current.log_start_offset)
         self.rename(future, Mark.NONE)

@@ -532,6 +532,21 @@ def test_a_copy_under_way_goes_on_after_a_crash(world, broker):
     assert move(world, again)[0][1].leo == 20
 
 
+def test_a_copy_that_has_lost_its_topic_id_has_it_when_it_takes_the_logs_place(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    future = broker.logs.create_future(T0, "/b")
+    world.pass_time()
+    world.disk.unlink(f"{future.directory}/partition.metadata")
+    world.disk.crash(Crash.PROCESS)
+    again = Broker(world).start()
+    assert again.logs.future(T0).topic_id is None
+    ((_, now),) = move(world, again)
+
+    assert now.topic_id == TOPIC_ID
+    assert world.disk.exists("/b/t-0/partition.metadata")
+
+
 def test_space_is_told(world, broker):
     total, usable = broker.logs.space("/a")
 
