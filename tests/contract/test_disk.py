@@ -54,6 +54,23 @@ def test_what_is_written_is_read(stage):
     assert bytes(file.read(0, 12)) == b"headtailmore"
 
 
+def test_a_read_that_was_begun_ends_well_though_the_file_is_removed(stage):
+    file = stage.disk.create(stage.path("a"))
+    file.write(0, (b"abc",))
+
+    def start(done):
+        file.read_later(0, 3, done)
+        file.rest()
+        stage.disk.unlink(stage.path("a"))
+
+    assert bytes(stage.wait_for(start)) == b"abc"
+
+
+def test_what_is_removed_from_a_directory_that_is_gone_is_gone(stage):
+    stage.disk.unlink(stage.path("nowhere/a"))
+    assert stage.wait_for(lambda done: stage.disk.remove([stage.path("nowhere/a")], done)) is None
+
+
 def test_a_read_beyond_the_end_is_short(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"abc",))

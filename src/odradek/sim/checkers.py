@@ -3,8 +3,8 @@
     a process died          its logs hold at least what it had appended; what was under way may be
                             torn. Everything that was acknowledged is there
     the power failed        they hold at least what was flushed, and are whole up to where they end
-    a broker started        each log ends where its whole batches end; nothing torn is left. After a
-                            clean stop nothing needed recovery
+    a broker started        each log ends where its whole batches end, and knows the leader epochs
+                            of all; nothing torn is left. After a clean stop nothing needed recovery
     while it runs           log start <= HW <= LEO, recovery point <= LEO
     at the end              store and broker agree; every record that was acknowledged can be
                             read; what is on disk is the same after another clean start
@@ -42,6 +42,14 @@ class Look(NamedTuple):
     recovery_point: int
 
 
+class Batch(NamedTuple):
+    """One batch as it stands on disk."""
+
+    base_offset: int
+    leader_epoch: int
+    keys: tuple[bytes | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One log as it stands on disk."""
@@ -50,7 +58,7 @@ class Picture:
     topic_id: bytes | None
     start: int
     end: int  # where whole batches with good checksums, without a gap, end
-    batches: tuple[tuple[int, tuple[bytes | None, ...]], ...]  # base offset, keys
+    batches: tuple[Batch, ...]
     is_whole: bool  # nothing else stands in its segments
 
     def __str__(self) -> str:
@@ -125,8 +133,8 @@ class LogChecker:
             # Whole up to where it ends; what stood beyond may be another's place from now on.
             self._history.cut(facts, picture.end)
         where = f"{broker.name}'s disk, after {how.value}, in {path},"
-        for base_offset, keys in picture.batches:
-            for offset, key in enumerate(keys, base_offset):
+        for batch in picture.batches:
+            for offset, key in enumerate(batch.keys, batch.base_offset):
                 self._history.seen(facts, offset, key, where)
         lost = [offset for offset in facts.acked if offset >= picture.end]
         if lost and not facts.topic.is_doomed:
@@ -158,7 +166,9 @@ class LogChecker:
                 continue
             log = running.logs.get(picture.partition)
             if log is None or log.directory != path:
-                self._violated(f"{broker.name}: {path} was not loaded")
+                # What was left of a log that could not be made gives way to the one made elsewhere.
+                if log is None or picture.end:
+                    self._violated(f"{broker.name}: {path} was not loaded")
             else:
                 self._compare_log(broker, log, picture, now.get(path))
 
@@ -173,6 +183,15 @@ class LogChecker:
             )
         elif after is None or not after.is_whole or after.end != log.leo:
             self._violated(f"{broker.name}: {log.directory} is not whole after the start")
+        for batch in before.batches:
+            known = log.epochs.epoch_at(batch.base_offset)
+            # -1: it is below a log start that was not written before the crash; epochs were.
+            if known not in (batch.leader_epoch, -1):
+                self._violated(
+                    f"{broker.name}: {log.directory} has a batch of leader epoch "
+                    f"{batch.leader_epoch} at {batch.base_offset}, where it knows of {known}"
+                )
+                break
 
     # ------------------------------------------------------------------- while it runs
 
@@ -242,7 +261,7 @@ def _same(before: Picture | None, after: Picture | None) -> bool:
     """Whether a log is what it was; segments that nobody may read any more may be gone."""
     if before is None or after is None:
         return False
-    kept = tuple(batch for batch in before.batches if batch[0] >= after.start)
+    kept = tuple(batch for batch in before.batches if batch.base_offset >= after.start)
     return (before.end, kept) == (after.end, after.batches) and before.topic_id == after.topic_id
 
 
@@ -315,7 +334,7 @@ def _read_log(disk: SimulatedDisk, path: str, partition: TopicPartition) -> Pict
         for entry in disk.list(path)
         if entry.name.endswith(".log") and len(entry.name) == _STEM_DIGITS + len(".log")
     ]
-    batches: list[tuple[int, tuple[bytes | None, ...]]] = []
+    batches: list[Batch] = []
     start = end = int(names[0][:_STEM_DIGITS]) if names else _log_start(disk, path, partition)
     is_whole = True
     for name in names:
@@ -327,7 +346,7 @@ def _read_log(disk: SimulatedDisk, path: str, partition: TopicPartition) -> Pict
         for header, keys in read_batches(memoryview(data)):
             if header.base_offset != end:
                 break
-            batches.append((end, keys))
+            batches.append(Batch(end, header.leader_epoch, keys))
             end = header.next_offset
             read += header.size_bytes
         is_whole = read == len(data)

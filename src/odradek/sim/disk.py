@@ -191,17 +191,22 @@ class SimulatedFile:
         return bytes(self._use("read").data[position : position + length])
 
     def read_later(self, position: int, length: int, done: ReadDone) -> None:
-        """See `File`."""
+        """See `File`. Whatever becomes of the name meanwhile, it is this file that is read."""
 
         def finish() -> None:
             try:
-                data = self.read_now(position, length)
+                self._disk.strike("read", self.path)
             except StorageError as error:
                 done(error)
             else:
-                done(data)
+                done(bytes(content.data[position : position + length]))
 
-        self._disk.complete_later(finish)
+        try:
+            content = self.content()
+        except StorageError as error:
+            self._disk.complete_later(lambda error=error: done(error))  # type: ignore[misc]
+        else:
+            self._disk.complete_later(finish)
 
     def size(self) -> int:
         """See `File`."""

@@ -92,7 +92,7 @@ class FaultPlayer:
         self._owned = [asyncio.Lock() for _ in cluster.brokers]  # by a fault, for its time
         self._network_troubles = 0
         self._healed_s = 0.0
-        self._keeping = True
+        self._keepers: list[asyncio.Task[None]] = []
 
     @property
     def healed_for_s(self) -> float:
@@ -102,19 +102,19 @@ class FaultPlayer:
 
     async def play(self) -> None:
         """All of it; returns when everything is healed."""
-        keepers = [asyncio.create_task(self._keep(broker)) for broker in self._cluster.brokers]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for fault in self._schedule:
-                    group.create_task(self._play(fault))
-        finally:
-            for keeper in keepers:
-                keeper.cancel()
-            await asyncio.gather(*keepers, return_exceptions=True)
+        self._keepers = [asyncio.create_task(self._keep(b)) for b in self._cluster.brokers]
+        async with asyncio.TaskGroup() as group:
+            for fault in self._schedule:
+                group.create_task(self._play(fault))
         for broker in self._cluster.brokers:
             broker.spare()
             if not broker.is_up:
                 broker.start()
+
+    def stop(self) -> None:
+        """Start nobody any more."""
+        for keeper in self._keepers:
+            keeper.cancel()
 
     async def _keep(self, broker: SimulatedBroker) -> None:
         """What systemd does: start again what has given up."""

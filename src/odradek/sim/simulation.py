@@ -159,6 +159,7 @@ class Simulation:
         for broker in self.cluster.brokers:
             self._checker.end(broker, self.cluster.tree)
         self._workload.stop()
+        self._player.stop()
         for broker in self.cluster.brokers:
             await self._checker.second_look(broker)
 
