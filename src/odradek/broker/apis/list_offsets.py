@@ -14,8 +14,8 @@ Versions:
     v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
 """
 
-from collections import Counter
 import asyncio
+from collections import Counter
 from typing import Final
 
 from odradek.broker.partition import Partition
