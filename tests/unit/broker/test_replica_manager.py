@@ -248,6 +248,14 @@ def test_a_lost_directory_takes_its_partitions_and_only_these():
     play(story)
 
 
+def test_a_replica_whose_log_is_missing_begins_anew_while_all_directories_work():
+    async def story(live):
+        assert await take(live, role(is_new=False)) == ErrorCode.NONE
+        assert live.log().leo == 0
+
+    play(story)
+
+
 def test_with_a_lost_directory_only_a_new_replica_is_made():
     async def story(live):
         await take(live, role())
