@@ -175,13 +175,17 @@ class Reading:
     def told(self) -> list[tuple[SessionPartition, PartitionData]]:
         """The answers, remembered as told: they are on their way now.
 
-        What was read stays ready: if the fetcher does not go on to the next offset, it wants it
-        again. So does what did not fit.
+        What was read stays ready, behind the others: if the fetcher does not go on to the next
+        offset, it wants it again. What did not fit stays ready, too.
         """
+        ready = self._fetcher.ready
         for wanted, answer in self.answers:
             if answer.error_code == ErrorCode.NONE:
                 wanted.told_high_watermark = answer.high_watermark
                 wanted.told_log_start_offset = answer.log_start_offset
+                if answer.records:
+                    ready.pop(wanted.key, None)
+                    ready[wanted.key] = wanted
         for wanted in self._drained:
             self._fetcher.answered(wanted)
         return self.answers

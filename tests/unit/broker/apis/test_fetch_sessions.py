@@ -168,6 +168,20 @@ def test_who_does_not_move_on_gets_the_same_again():
     play(story)
 
 
+def test_who_does_not_move_on_does_not_hold_up_the_others():
+    async def story(live):
+        await live.topic("t", 3)
+        for index in (1, 2):
+            live.append(b"x" * 1000, index=index)
+        fetcher = Fetcher(live, max_bytes=500)
+        await fetcher.ask({T0: 0, T1: 0, T2: 0})
+        served = [list(told(await fetcher.ask())) for _ in range(4)]
+
+        assert served == [[T2], [T1], [T2], [T1]]
+
+    play(story)
+
+
 def test_what_is_forgotten_is_not_told_of():
     async def story(live):
         await live.topic("t", 2)
