@@ -15,11 +15,17 @@ import pytest
 from attack import Witness, attack, failures, read_kept, target_options, write_kept
 from peers import FETCH_BY_NAME, HungUpError, Peer, framed
 
+from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 FRAMES = 30_000
@@ -253,3 +259,43 @@ def test_a_request_for_a_million_things_costs_neither_memory_nor_the_others_thei
         assert broker.rss_max_bytes - before < 256 * MIB
         assert served(broker)
     assert broker.traces() == []
+
+
+def many_partitions(first, count, *, session_id=0, session_epoch=0):
+    """A fetch that begins a session, or goes on with one, with so many partitions of nothing."""
+    partitions = [
+        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100)
+        for n in range(first, first + count)
+    ]
+    return FetchRequest(
+        max_bytes=MIB,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic="absent", partitions=partitions)],
+    )
+
+
+def test_fetch_sessions_have_an_end_however_many_and_however_large(make_broker):
+    broker = make_broker().start()
+    before = broker.rss_bytes
+    with Peer(broker.port) as peer:
+        admitted = 0
+        for n in range(16):
+            answer = peer.request(many_partitions(n, 20_000), FetchResponse, FETCH_BY_NAME)
+            admitted += answer.session_id != 0
+        assert admitted == 13
+
+        # The last ones stay small, and may grow: until they have outgrown their room.
+        answer = peer.request(many_partitions(0, 1), FetchResponse, FETCH_BY_NAME)
+        session_id, epoch = answer.session_id, 1
+        assert session_id
+        while answer.session_id:
+            growing = many_partitions(500 * epoch, 500, session_id=session_id, session_epoch=epoch)
+            answer = peer.request(growing, FetchResponse, FETCH_BY_NAME)
+            epoch += 1
+            assert epoch < 10
+        assert answer.error_code == 0
+        gone = many_partitions(0, 1, session_id=session_id, session_epoch=epoch)
+        answer = peer.request(gone, FetchResponse, FETCH_BY_NAME)
+        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert broker.rss_max_bytes - before < 256 * MIB

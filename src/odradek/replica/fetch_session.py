@@ -25,6 +25,10 @@ _EPOCH_MAX: Final = 2**31 - 1
 # A session used or made more recently than this is not thrown out for another (KIP-227).
 EVICTION_MS_MIN: Final = 120_000
 
+# All sessions together, when one is admitted; afterwards it may double (and more if it is small).
+PARTITIONS_MAX: Final = 1 << 18
+_GROWTH_MIN: Final = 1_000
+
 # A partition as its fetcher names it: by topic id since version 13, by name before.
 TopicKey = bytes | str
 PartitionKey = tuple[TopicKey, int]
@@ -73,8 +77,8 @@ class FetchSession:
     """The partitions of one fetcher. Without an id it lives for one request only."""
 
     __slots__ = (
-        "by_topic_id", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged",
-        "ready",
+        "by_topic_id", "created_ms", "epoch", "id", "last_used_ms", "partitions",
+        "partitions_max", "privileged", "ready",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +91,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = 1  # expected next
         self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.partitions_max = 0  # with more of them it cannot be kept; set when it is admitted
         self.ready: dict[PartitionKey, SessionPartition] = {}
 
     def want(self, wanted: Sequence[Wanted]) -> list[SessionPartition]:
@@ -120,7 +125,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most `slots`."""
+    """All sessions of a broker, at most `slots`, and not too large all together."""
 
     def __init__(self, *, slots: int) -> None:
         self.slots = slots
@@ -155,6 +160,9 @@ class FetchSessionCache:
         there was no room. `session_id` is a number drawn by the caller, above zero.
         """
         thrown_out = None
+        size = len(session.partitions)
+        if sum(len(known.partitions) for known in self) + size > PARTITIONS_MAX:
+            return None
         if len(self._sessions) >= self.slots:
             thrown_out = self._evictable(session, now_ms)
             if thrown_out is None:
@@ -164,6 +172,7 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = session_id % _EPOCH_MAX + 1
         session.id = session_id
+        session.partitions_max = 2 * size + _GROWTH_MIN
         self._sessions[session_id] = session
         return thrown_out
 

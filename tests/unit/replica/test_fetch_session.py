@@ -1,7 +1,13 @@
 """Fetch sessions: what is named once is remembered, what changed is ready, epochs fence."""
 
 from odradek.model.errors import ErrorCode
-from odradek.replica.fetch_session import FetchSession, FetchSessionCache, Wanted
+from odradek.replica.fetch_session import (
+    NO_SESSION,
+    PARTITIONS_MAX,
+    FetchSession,
+    FetchSessionCache,
+    Wanted,
+)
 
 HOUR_MS = 3_600_000
 
@@ -99,3 +105,14 @@ def test_an_id_that_is_taken_is_not_given_twice():
     cache.admit(second, session_id=7, now_ms=0)
 
     assert {first.id, second.id} == {7, 8}
+
+
+def test_sessions_have_room_for_so_many_partitions_all_together_and_each_for_its_growth():
+    cache = FetchSessionCache(slots=10)
+    half = session(*range(PARTITIONS_MAX // 2))
+    small, another, too_large = session("a"), session("a"), session(*range(PARTITIONS_MAX // 2))
+    for number, each in enumerate((half, small, too_large, another), 1):
+        assert cache.admit(each, session_id=number, now_ms=0) is None
+
+    assert [each.id for each in (half, small, too_large, another)] == [1, 2, NO_SESSION, 4]
+    assert (half.partitions_max, small.partitions_max) == (PARTITIONS_MAX + 1_000, 1_002)

@@ -119,7 +119,9 @@ class FetchApi:
                 # Its fetcher has given up on it, and moves on to other offsets now.
                 resumed.waiting.expire()
             self._wants(resumed, request, follower_id, now_ms)
-            if not resumed.partitions:  # as Kafka: a session of nothing is none
+            if not 0 < len(resumed.partitions) <= resumed.partitions_max:
+                # As in Kafka a session of nothing is none; nor is one that has outgrown its room.
+                # Its fetcher will ask for another.
                 self.sessions.close(resumed.id)
                 resumed.id = NO_SESSION
             return resumed
