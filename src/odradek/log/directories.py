@@ -8,7 +8,7 @@
     <topic>-<n>/              a partition
     <topic>-<n>.<32 hex>-delete/   is being deleted
     <topic>-<n>.<32 hex>-future/   is being copied here from another directory
-    <topic>-<n>.<32 hex>-stray/    was found without anybody wanting it; left alone
+    <topic>-<n>.<32 hex>-stray/    held less than another of the same name; left alone
 
 What is named otherwise is left alone.
 """

@@ -208,16 +208,28 @@ class Logs:
                 self._add_one_of(log, self._logs.get(partition))
 
     def _add_one_of(self, log: Log, other: Log | None) -> None:
-        """Add a log, unless it is only what was left when its directory failed at its making."""
-        if other is not None and log.leo:
-            if other.leo:
-                self._refuse_double(other, log.directory)
-            del self._held[self.directory_of(other)][other.partition]
-            self._remove(other)
-        if other is None or log.leo:
+        """Add a log; of two of a partition, the one that holds more.
+
+        One may be empty: its directory failed at its making, and it was made elsewhere. Or the
+        power failed while a move put one in the other's place: then they hold the same up to
+        where the shorter one ends, which is put aside.
+        """
+        if other is None:
             self._add(log)
+            return
+        ids = {log.topic_id, other.topic_id} - {None}
+        if log.leo and other.leo and len(ids) > 1:
+            self._refuse_double(other, log.directory)
+        less, more = sorted((log, other), key=lambda found: (found.epochs.latest_epoch, found.leo))
+        if less is other:
+            del self._held[self.directory_of(other)][other.partition]
+            self._add(more)
+        if less.leo:
+            less.gone = True
+            less.rest()
+            self.rename(less, Mark.STRAY)
         else:
-            self._remove(log)
+            self._remove(less)
 
     def _refuse_double(self, known: Log | None, path: str) -> None:
         if known is not None:

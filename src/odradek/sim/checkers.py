@@ -166,8 +166,8 @@ class LogChecker:
                 continue
             log = running.logs.get(picture.partition)
             if log is None or log.directory != path:
-                # What was left of a log that could not be made gives way to the one made elsewhere.
-                if log is None or picture.end:
+                # Of two, left by a failed making or by a move, the one that holds less gives way.
+                if log is None or picture.end > log.leo:
                     self._violated(f"{broker.name}: {path} was not loaded")
             else:
                 self._compare_log(broker, log, picture, now.get(path))

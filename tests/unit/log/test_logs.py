@@ -161,10 +161,10 @@ def test_a_kraft_directory_is_refused(world):
         Broker(world).start()
 
 
-def test_a_partition_that_is_there_twice_is_refused(world):
-    for path in ("/a", "/b"):
+def test_a_name_that_two_topics_have_is_refused(world):
+    for path, topic_id in (("/a", TOPIC_ID), ("/b", TOPIC_ID[::-1])):
         broker = Broker(world, path).start()
-        broker.create()
+        broker.logs.create(T0, topic_id, broker.config)
         broker.append()
         broker.stop()
     with pytest.raises(StartupError, match=r"t-0 is there twice, in /a/t-0 and in /b/t-0"):
@@ -172,6 +172,26 @@ def test_a_partition_that_is_there_twice_is_refused(world):
     world.disk.rename("/b/t-0", "/b/elsewhere")
 
     assert Broker(world).start().logs.directories["/a"].was_clean
+
+
+@pytest.mark.parametrize("longer", ["/a", "/b"])
+def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_aside(
+    world, longer
+):
+    (shorter,) = {"/a", "/b"} - {longer}
+    for path in (longer, shorter, longer):
+        broker = Broker(world, path).start()
+        if broker.logs.get(T0) is None:
+            broker.create()
+        broker.append()
+        broker.stop()
+    again = Broker(world).start()
+
+    assert again.directory_of(T0) == longer
+    assert again.logs.get(T0).leo == 2
+    aside = [entry.name for entry in world.disk.list(shorter) if entry.name.endswith("-stray")]
+    assert len(aside) == 1
+    assert not world.disk.exists(f"{shorter}/t-0")
 
 
 @pytest.mark.parametrize("half_made", ["/a", "/b"])
