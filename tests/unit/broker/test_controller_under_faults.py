@@ -95,7 +95,7 @@ async def is_missing(node) -> bool:
         return False
 
 
-async def has_converged(cluster) -> bool:
+async def has_converged(cluster) -> bool:  # noqa: PLR0911 - each line is one reason why not yet
     if len([node for node in cluster.nodes.values() if node.shell.reign]) != 1:
         return False
     names = await cluster.store.children(layout.TOPICS)
