@@ -9,7 +9,6 @@
 
 import copy
 import heapq
-import itertools
 import random
 
 import pytest
@@ -42,7 +41,7 @@ class Surroundings:
     def __init__(self, seed):
         self.now_ms = 1_000_000
         self._calls = []
-        self._numbers = itertools.count()
+        self._number = 0  # of timers; itertools.count can no longer be copied
         self.rng = random.Random(seed)
         self.disk = SimulatedDisk(self.rng, self.call_later, wall_ms=self.wall_ms)
         self.disk.mkdir("/data")
@@ -54,7 +53,8 @@ class Surroundings:
     monotonic_ms = wall_ms
 
     def call_later(self, delay_s, call):
-        heapq.heappush(self._calls, (self.now_ms + delay_s * 1000, next(self._numbers), call))
+        self._number += 1
+        heapq.heappush(self._calls, (self.now_ms + delay_s * 1000, self._number, call))
 
     def pass_time(self, ms):
         until = self.now_ms + ms
