@@ -53,7 +53,7 @@ def fuzz_clients(
             quiet = witness.end()
         report = attack(broker, seed=seed, frames=frames, connections=connections)
         wrong = failures(broker, report, kept)
-        if broker.is_up:
+        if broker.is_up and not wrong:
             if (exit_code := broker.stop()) != 0:
                 wrong.append(f"it stopped with exit code {exit_code}")
             if read_kept(broker.start().port) != kept:

@@ -103,8 +103,14 @@ def failures(
         found.append(f"resident memory grew by {report.rss_growth_mib:.0f} MiB")
     if "error" in report.witness:
         found.append(f"the other client was not served: {report.witness['error']}")
-    if kept is not None and read_kept(broker.port) != kept:
-        found.append("a topic that nobody attacked is not what was written")
+    if offline := broker.metric("kafka_log_logmanager_offlinelogdirectorycount"):
+        found.append(f"{offline:.0f} log directories are offline")
+    if kept is not None:
+        try:
+            if read_kept(broker.port) != kept:
+                found.append("a topic that nobody attacked is not what was written")
+        except (AssertionError, OSError) as error:
+            found.append(f"a topic that nobody attacked cannot be read: {error}")
     return found
 
 
