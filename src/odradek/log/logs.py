@@ -70,6 +70,7 @@ class Logs:
         self._lost = lost
         self._logs: dict[TopicPartition, Log] = {}
         self._futures: dict[TopicPartition, Log] = {}
+        self._replaced: dict[TopicPartition, Log] = {}  # by a copy whose name is not durable yet
         self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in directories}
         self._checkpoint_soon: set[str] = set()
         self._deleted_in: dict[str, None] = {}  # directories with deletions not known to be durable
@@ -143,6 +144,11 @@ class Logs:
                 if not directory.is_offline:
                     yield from self._load_directory(directory, identity)
             self._refuse_to_start_on_nothing()
+            if not self.has_offline_dir:  # else the log may well be in there
+                try:
+                    self._settle_copies()
+                except StorageError as error:
+                    self.failed(error)
         except StartupError:
             self._leave_directories()
             raise
@@ -220,16 +226,44 @@ class Logs:
         ids = {log.topic_id, other.topic_id} - {None}
         if log.leo and other.leo and len(ids) > 1:
             self._refuse_double(other, log.directory)
-        less, more = sorted((log, other), key=lambda found: (found.epochs.latest_epoch, found.leo))
+        less, more = sorted((log, other), key=_extent)
         if less is other:
             del self._held[self.directory_of(other)][other.partition]
             self._add(more)
-        if less.leo:
-            less.gone = True
-            less.rest()
-            self.rename(less, Mark.STRAY)
+        self._put_aside(less)
+
+    def _put_aside(self, log: Log) -> None:
+        """Another holds all that this one does."""
+        if log.leo:
+            log.gone = True
+            log.rest()
+            self.rename(log, Mark.STRAY)
         else:
-            self._remove(less)
+            self._remove(log)
+
+    def _settle_copies(self) -> None:
+        """After a power loss a copy, as it was flushed, may hold more than its log, or be alone.
+
+        Then it takes the log's place: copied anew, it would lose what was durable; left as it is,
+        it would soon differ from what is appended to the log.
+        """
+        for partition, future in list(self._futures.items()):
+            current = self._logs.get(partition)
+            if current is None:
+                self._take_place(future)
+            elif len({future.topic_id, current.topic_id} - {None}) > 1:
+                self.drop_future(partition)
+            elif _extent(future) > _extent(current):
+                del self._logs[partition], self._held[self.directory_of(current)][partition]
+                self._put_aside(current)
+                future.set_high_watermark(current.high_watermark)
+                future.advance_log_start(min(current.log_start_offset, future.high_watermark))
+                self._take_place(future)
+
+    def _take_place(self, future: Log) -> None:
+        del self._futures[future.partition]
+        self.rename(future, Mark.NONE)
+        self._add(future)
 
     def _refuse_double(self, known: Log | None, path: str) -> None:
         if known is not None:
@@ -282,6 +316,7 @@ class Logs:
         future = self._futures.pop(partition, None)
         if future is not None:
             self._remove(future)
+        self._remove_replaced(partition)
         log = self._logs.pop(partition, None)
         if log is None:
             return False
@@ -350,6 +385,9 @@ class Logs:
                 future.gone = True
                 future.rest()
                 del self._futures[partition]
+        for partition, replaced in list(self._replaced.items()):
+            if self.directory_of(replaced) == directory.path:
+                del self._replaced[partition]
         self._lost(directory.path, list(held), error)
 
     # ------------------------------------------------------------- copies in other directories
@@ -386,20 +424,42 @@ class Logs:
             self._remove(future)
 
     def swap_in(self, partition: TopicPartition) -> Log:
-        """The copy has all that the log has: it takes its place. Returns it."""
-        future = self._futures.pop(partition)
+        """The copy has all that the log has: it takes its place. Returns it.
+
+        The log goes once the copy's new name is durable: a power loss in between must not leave
+        neither of them under its name.
+        """
+        self._remove_replaced(partition)
+        future = self._futures[partition]
         current = self._logs[partition]
         assert future.leo == current.leo, (partition, future.leo, current.leo)
         if future.topic_id is None and current.topic_id is not None:
             future.assign_topic_id(current.topic_id)  # a crash has taken the file that named it
         future.set_high_watermark(current.high_watermark)
         future.advance_log_start(current.log_start_offset)
-        self.rename(future, Mark.NONE)
         del self._held[self.directory_of(current)][partition]
-        self._add(future)
-        self._remove(current)
-        self._soon(self.directory_of(future))
+        self._take_place(future)
+        current.gone = True
+        self._replaced[partition] = current
+        path = self.directory_of(future)
+        self._soon(path)
+
+        def named(error: StorageError | None) -> None:
+            if error is not None:
+                self.failed(error)
+            elif self._replaced.get(partition) is current:
+                try:
+                    self._remove_replaced(partition)
+                except StorageError as failed:
+                    self.failed(failed)
+
+        self._host.disk.flush([path], named)
         return future
+
+    def _remove_replaced(self, partition: TopicPartition) -> None:
+        replaced = self._replaced.pop(partition, None)
+        if replaced is not None:
+            self._remove(replaced)
 
     @property
     def futures(self) -> list[TopicPartition]:
@@ -486,6 +546,11 @@ class Logs:
 
     def close(self, done: Callable[[], None]) -> None:
         """Stop cleanly: all logs flushed, checkpoints written, directories marked. Then `done`."""
+        for partition in list(self._replaced):
+            try:
+                self._remove_replaced(partition)
+            except StorageError as error:
+                self.failed(error)
         waiting = [*self._logs.values(), *self._futures.values()]
         under_way = 0
 
@@ -533,6 +598,11 @@ class Logs:
         directory.write_checkpoint_now(LOG_START_OFFSET_FILE, self._log_starts(directory.path))
         directory.write_checkpoint_now(HIGH_WATERMARK_FILE, high_watermarks)
         directory.mark_clean()
+
+
+def _extent(log: Log) -> tuple[int, int]:
+    """How much a log holds, compared with another of its partition."""
+    return log.epochs.latest_epoch, log.leo
 
 
 def advance(steps: Iterator[None], clock: Clock, *, slice_ms: int = SLICE_MS) -> bool:

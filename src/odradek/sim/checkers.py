@@ -54,8 +54,10 @@ class Batch(NamedTuple):
 class Picture:
     """One log as it stands on disk."""
 
+    path: str
     partition: TopicPartition
     topic_id: bytes | None
+    is_copy: bool  # that is being made, for a move to another directory
     start: int
     end: int  # where whole batches with good checksums, without a gap, end
     batches: tuple[Batch, ...]
@@ -71,8 +73,8 @@ class LogChecker:
     def __init__(self, history: History, violated: Callable[[str], None]) -> None:
         self._history = history
         self._violated = violated
-        self._looks: dict[int, dict[str, Look]] = {}
-        self._expected: dict[int, dict[str, Picture]] = {}
+        self._looks: dict[int, dict[TopicPartition, Look]] = {}
+        self._expected: dict[int, dict[TopicPartition, Picture]] = {}
         self._clean: dict[int, list[str]] = {}  # the directories that were left cleanly
 
     # -------------------------------------------------------------------- births, deaths
@@ -99,23 +101,27 @@ class LogChecker:
         self._compare(broker, how)
 
     def _compare(self, broker: SimulatedBroker, how: Crash) -> None:
-        pictures = self._expected[broker.id] = read_disk(broker.disk)
-        for path, look in self._looks.get(broker.id, {}).items():
-            end = pictures[path].end if path in pictures else 0
+        pictures = read_disk(broker.disk)
+        best = self._expected[broker.id] = fullest(pictures)
+        for partition, look in self._looks.get(broker.id, {}).items():
+            end = best[partition].end if partition in best else 0
             least = look.leo if how is Crash.PROCESS else look.recovery_point
-            if end < least and not self._is_deleted(path):
-                self._violated(f"{broker.name}: {path} ends at {end} after {how.value}; {look}")
+            if end < least and not self._is_deleted(partition):
+                self._violated(
+                    f"{broker.name}: {partition} ends at {end} after {how.value}; {look}"
+                )
             if how is Crash.PROCESS and end > look.leo + BATCH_RECORDS_MAX:
-                self._violated(f"{broker.name}: {path} ends at {end}, far beyond {look}")
-        for path, picture in pictures.items():
-            self._compare_content(broker, path, picture, how)
+                self._violated(f"{broker.name}: {partition} ends at {end}, far beyond {look}")
         if how is Crash.POWER:
-            self._forget_what_is_lost(pictures)
+            self._forget_what_is_lost(best)
+        for path, picture in pictures.items():
+            self._compare_content(f"{broker.name}'s disk, after {how.value}, in {path},", picture)
+        for picture in best.values():
+            self._compare_end(f"{broker.name}'s disk, after {how.value},", picture)
 
-    def _is_deleted(self, path: str) -> bool:
-        # Between the broker's renaming it and the news of it; or a directory swapped away.
-        found = parse_name(path.rpartition("/")[2])
-        topic = self._history.topics.get(found.partition.topic) if found else None
+    def _is_deleted(self, partition: TopicPartition) -> bool:
+        # Between the broker's renaming it and the news of it.
+        topic = self._history.topics.get(partition.topic)
         return topic is None or topic.is_doomed
 
     def _facts(self, picture: Picture) -> Facts | None:
@@ -123,33 +129,31 @@ class LogChecker:
             return None
         return self._history.facts.get((picture.topic_id, picture.partition.partition))
 
-    def _compare_content(
-        self, broker: SimulatedBroker, path: str, picture: Picture, how: Crash
-    ) -> None:
+    def _compare_content(self, where: str, picture: Picture) -> None:
         facts = self._facts(picture)
-        if facts is None:
+        if facts is not None:
+            for batch in picture.batches:
+                for offset, key in enumerate(batch.keys, batch.base_offset):
+                    self._history.seen(facts, offset, key, where)
+
+    def _compare_end(self, where: str, picture: Picture) -> None:
+        facts = self._facts(picture)
+        if facts is None or facts.topic.is_doomed:
             return
-        if how is Crash.POWER:
-            # Whole up to where it ends; what stood beyond may be another's place from now on.
-            self._history.cut(facts, picture.end)
-        where = f"{broker.name}'s disk, after {how.value}, in {path},"
-        for batch in picture.batches:
-            for offset, key in enumerate(batch.keys, batch.base_offset):
-                self._history.seen(facts, offset, key, where)
         lost = [offset for offset in facts.acked if offset >= picture.end]
-        if lost and not facts.topic.is_doomed:
+        if lost:
             self._violated(
                 f"{facts}: {where} ends at {picture.end}; acknowledged up to {max(lost)}"
             )
 
-    def _forget_what_is_lost(self, pictures: dict[str, Picture]) -> None:
-        """Of logs whose very directories are gone nothing is left."""
-        there = {(p.topic_id, p.partition.partition) for p in pictures.values()}
-        unnamed = {p.partition: p for p in pictures.values() if p.topic_id is None}
-        for key, facts in self._history.facts.items():
-            if key not in there and not facts.topic.is_deleted:
-                name = TopicPartition(facts.topic.name, facts.index)
-                self._history.cut(facts, unnamed[name].end if name in unnamed else 0)
+    def _forget_what_is_lost(self, best: dict[TopicPartition, Picture]) -> None:
+        """Logs are whole up to where they end; what stood beyond may be another's place now."""
+        for facts in self._history.facts.values():
+            if facts.topic.is_deleted:
+                continue
+            picture = best.get(TopicPartition(facts.topic.name, facts.index))
+            is_it = picture is not None and picture.topic_id in (None, facts.topic.id)
+            self._history.cut(facts, picture.end if picture is not None and is_it else 0)
 
     def started(self, broker: SimulatedBroker) -> None:
         """It serves: what did it make of what it found?"""
@@ -160,17 +164,15 @@ class LogChecker:
             directory = running.logs.directories[path]
             if not directory.is_offline and not directory.was_clean:
                 self._violated(f"{broker.name}: {path} was left cleanly, and recovered")
-        for path, picture in self._expected.pop(broker.id, {}).items():
-            parent = path.rpartition("/")[0]
-            if running.logs.is_offline(parent):
-                continue
-            log = running.logs.get(picture.partition)
-            if log is None or log.directory != path:
-                # Of two, left by a failed making or by a move, the one that holds less gives way.
-                if log is None or picture.end > log.leo:
-                    self._violated(f"{broker.name}: {path} was not loaded")
-            else:
-                self._compare_log(broker, log, picture, now.get(path))
+        for partition, picture in self._expected.pop(broker.id, {}).items():
+            is_known = not running.logs.is_offline(picture.path.rpartition("/")[0])
+            if picture.is_copy:  # it stays one while its log may be in a directory that failed
+                is_known = not running.logs.has_offline_dir
+            log = running.logs.get(partition)
+            if log is not None and is_known:
+                self._compare_log(broker, log, picture, now.get(log.directory))
+            elif is_known:
+                self._violated(f"{broker.name}: {picture.path} was not loaded")
 
     def _compare_log(
         self, broker: SimulatedBroker, log: Log, before: Picture, after: Picture | None
@@ -237,24 +239,42 @@ class LogChecker:
         stray = [n for n, i in assigned.items() if i not in known and n.topic not in maybe]
         if stray:
             self._violated(f"the store has {_names(stray)}, of which no client knows")
-        for path, picture in read_disk(broker.disk).items():
-            self._compare_content(broker, path, picture, Crash.PROCESS)
+        pictures = read_disk(broker.disk)
+        for picture in pictures.values():
+            self._compare_content(f"{broker.name}'s disk, at the end, in {picture.path},", picture)
+        for picture in fullest(pictures).values():
+            self._compare_end(f"{broker.name}'s disk, at the end,", picture)
 
     async def second_look(self, broker: SimulatedBroker) -> None:
         """Stop cleanly, lose power, start, stop: all is as it was."""
         await broker.stop()
-        before = read_disk(broker.disk)
+        before = fullest(read_disk(broker.disk))
         broker.lose_power()
         broker.start()
         await asyncio.sleep(30)
         await broker.stop()
-        after = read_disk(broker.disk)
-        for path in sorted(before.keys() | after.keys()):
-            if not _same(before.get(path), after.get(path)):
+        after = fullest(read_disk(broker.disk))
+        for name in sorted(before.keys() | after.keys()):
+            if not _same(before.get(name), after.get(name)):
                 self._violated(
-                    f"{broker.name}: {path} is not what it was before a clean stop and start: "
-                    f"{before.get(path)}, now {after.get(path)}"
+                    f"{broker.name}: {name} is not what it was before a clean stop and start: "
+                    f"{before.get(name)}, now {after.get(name)}"
                 )
+
+
+def fullest(pictures: dict[str, Picture]) -> dict[TopicPartition, Picture]:
+    """Of each partition the log that holds most: it may be there twice while it is moved."""
+    best: dict[TopicPartition, Picture] = {}
+    for picture in pictures.values():
+        known = best.get(picture.partition)
+        if known is None or _extent(picture) > _extent(known):
+            best[picture.partition] = picture
+    return best
+
+
+def _extent(picture: Picture) -> tuple[int, int, bool]:
+    epoch = picture.batches[-1].leader_epoch if picture.batches else -1
+    return epoch, picture.end, not picture.is_copy
 
 
 def _same(before: Picture | None, after: Picture | None) -> bool:
@@ -265,12 +285,12 @@ def _same(before: Picture | None, after: Picture | None) -> bool:
     return (before.end, kept) == (after.end, after.batches) and before.topic_id == after.topic_id
 
 
-def looks(broker: SimulatedBroker) -> dict[str, Look]:
-    """The logs of a broker as it has them in memory, by directory."""
+def looks(broker: SimulatedBroker) -> dict[TopicPartition, Look]:
+    """The logs of a broker as it has them in memory."""
     if broker.broker is None:
         return {}
     return {
-        log.directory: Look(log.leo, log.recovery_point)
+        log.partition: Look(log.leo, log.recovery_point)
         for log in broker.broker.logs
         if not log.gone
     }
@@ -301,10 +321,10 @@ def read_disk(disk: SimulatedDisk) -> dict[str, Picture]:
     """Every log on a disk, by its directory."""
     with _mended(disk):
         return {
-            picture_path: picture
+            picture.path: picture
             for log_dir in LOG_DIRS
             if disk.exists(log_dir)
-            for picture_path, picture in _read_log_dir(disk, log_dir)
+            for picture in _read_log_dir(disk, log_dir)
         }
 
 
@@ -318,15 +338,17 @@ def _mended(disk: SimulatedDisk) -> Iterator[None]:
         disk.faults = faults
 
 
-def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[tuple[str, Picture]]:
+def _read_log_dir(disk: SimulatedDisk, log_dir: str) -> Iterator[Picture]:
     for entry in disk.list(log_dir):
         found = parse_name(entry.name)
-        if entry.is_dir and found is not None and found.mark is Mark.NONE:
+        if entry.is_dir and found is not None and found.mark in (Mark.NONE, Mark.FUTURE):
             path = f"{log_dir}/{entry.name}"
-            yield path, _read_log(disk, path, found.partition)
+            yield _read_log(disk, path, found.partition, is_copy=found.mark is Mark.FUTURE)
 
 
-def _read_log(disk: SimulatedDisk, path: str, partition: TopicPartition) -> Picture:
+def _read_log(
+    disk: SimulatedDisk, path: str, partition: TopicPartition, *, is_copy: bool
+) -> Picture:
     metadata = disk.read_file(f"{path}/{PARTITION_METADATA}")
     topic_id = decode_metadata(metadata, path) if metadata else None
     names = [
@@ -350,7 +372,7 @@ def _read_log(disk: SimulatedDisk, path: str, partition: TopicPartition) -> Pict
             end = header.next_offset
             read += header.size_bytes
         is_whole = read == len(data)
-    return Picture(partition, topic_id, start, end, tuple(batches), is_whole)
+    return Picture(path, partition, topic_id, is_copy, start, end, tuple(batches), is_whole)
 
 
 def _log_start(disk: SimulatedDisk, path: str, partition: TopicPartition) -> int:

@@ -567,6 +567,84 @@ def test_a_copy_that_has_lost_its_topic_id_has_it_when_it_takes_the_logs_place(w
     assert world.disk.exists("/b/t-0/partition.metadata")
 
 
+@pytest.fixture
+def copied(world, broker):
+    """A log of ten records in /a, all of them in its copy in /b; and then the broker dies."""
+    log = broker.create(directory="/a")
+    for _ in range(10):
+        broker.append()
+    future = broker.logs.create_future(T0, "/b")
+    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=10).data), now_ms=0)
+    world.pass_time()
+    world.disk.crash(Crash.PROCESS)
+    return Broker(world)
+
+
+def test_a_copy_that_holds_more_than_the_power_has_left_of_its_log_takes_its_place(world, copied):
+    world.disk.file("/a/t-0/00000000000000000000.log").truncate(0)
+    copied.start()
+
+    assert copied.directory_of(T0) == "/b"
+    assert copied.logs.get(T0).leo == 10
+    assert copied.logs.futures == []
+    assert not world.disk.exists("/a/t-0")
+
+
+def test_a_copy_that_is_alone_takes_the_logs_place(world, copied):
+    world.disk.rename("/a/t-0", "/a/elsewhere")
+    copied.start()
+
+    assert copied.directory_of(T0) == "/b"
+    assert copied.logs.get(T0).leo == 10
+
+
+def test_a_copy_whose_log_may_be_in_a_failed_directory_stays_a_copy(world, copied):
+    world.disk.lose("/a")
+    copied.start()
+
+    assert copied.logs.get(T0) is None
+    assert copied.logs.futures == [T0]
+
+
+def test_a_moved_log_leaves_its_old_name_when_the_new_one_is_durable(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    broker.logs.create_future(T0, "/b").append_as_follower(
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+    )
+    broker.logs.swap_in(T0)
+    assert world.disk.exists("/a/t-0")
+    assert world.disk.exists("/b/t-0")
+    world.pass_time()
+
+    assert not world.disk.exists("/a/t-0")
+
+
+@pytest.mark.parametrize("next_step", ["delete", "stop", "move back"])
+def test_a_moved_log_is_gone_before_anybody_else_needs_its_name(world, broker, next_step):
+    broker.create(directory="/a")
+    broker.append()
+    broker.logs.create_future(T0, "/b").append_as_follower(
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+    )
+    broker.logs.swap_in(T0)
+    if next_step == "delete":
+        broker.logs.delete(T0)
+        assert not world.disk.exists("/a/t-0")
+        broker.create(directory="/a")
+        assert broker.logs.get(T0).leo == 0
+    elif next_step == "stop":
+        broker.stop()
+        assert Broker(world).start().directory_of(T0) == "/b"
+    else:
+        broker.logs.create_future(T0, "/a").append_as_follower(
+            memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+        )
+        broker.logs.swap_in(T0)
+        assert broker.directory_of(T0) == "/a"
+        assert broker.logs.get(T0).leo == 1
+
+
 def test_space_is_told(world, broker):
     total, usable = broker.logs.space("/a")
 
