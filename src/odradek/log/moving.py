@@ -115,8 +115,12 @@ class MovingLogs:
         start: Callable[[Callable[[StorageError | None], None]], None],
         reached: set[TopicPartition],
     ) -> None:
+        future = self._logs.future(partition)
+
         def done(error: StorageError | None) -> None:
             self._waiting.discard(partition)
+            if self._logs.future(partition) is not future:
+                return  # given up meanwhile: its files are not where they were
             if error is None:
                 reached.add(partition)
             else:

@@ -649,3 +649,25 @@ def test_space_is_told(world, broker):
     total, usable = broker.logs.space("/a")
 
     assert 0 < usable <= total
+
+
+def test_a_move_that_was_given_up_while_its_copy_was_flushed_takes_nothing_offline(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
+    moving.start(T0, "/b")
+    assert moving.step() > 0
+    world.disk.faults.append(Fault("flush", "-future"))
+    assert moving.step() == 0  # the copy is complete, and is being flushed
+    moving.cancel(T0)
+    moving.start(T0, "/b")
+    world.pass_time()
+    assert broker.lost == []
+    # What was flushed was another copy: this one is flushed before it takes the log's place.
+    assert moving.step() > 0
+    assert broker.logs.futures == [T0]
+    assert moving.step() == 0
+    assert broker.logs.futures == [T0]
+    world.pass_time()
+    assert moving.step() == 0
+    assert broker.directory_of(T0) == "/b"
