@@ -174,7 +174,9 @@ class RealNetwork:
     ) -> ListeningSocket:
         """Accept connections from now on; an empty host means all interfaces."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named, or asyncio takes accepted sockets for no TCP and leaves Nagle's
+        # algorithm on: the end of a large response then waits 40 ms for the peer's delayed ACK.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             for option, size in self._buffers:
