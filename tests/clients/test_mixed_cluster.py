@@ -1,0 +1,91 @@
+"""Brokers of ours and of Apache Kafka 3.9 are one cluster, whoever of them is the controller."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from mixed import Load, MixedCluster, OurBroker, log_bytes, until
+
+pytestmark = pytest.mark.jvm
+
+TOPIC = "mixed"
+# Each broker leads one, and each is once first, once second, once third.
+ASSIGNMENT = "1:2:3,2:3:1,3:1:2"
+ALL = {1, 2, 3}
+PARTITIONS = range(3)
+
+
+@pytest.fixture
+def make(tmp_path: pathlib.Path) -> Iterator[Callable[[dict[int, str]], MixedCluster]]:
+    made: list[MixedCluster] = []
+
+    def make_one(kinds: dict[int, str]) -> MixedCluster:
+        made.append(MixedCluster(tmp_path, kinds))
+        return made[-1]
+
+    yield make_one
+    for cluster in made:
+        cluster.end()
+
+
+def all_in_sync(cluster: MixedCluster) -> None:
+    cluster.wait_for_isr(TOPIC, dict.fromkeys(PARTITIONS, ALL))
+
+
+def must_agree(cluster: MixedCluster, load: Load) -> None:
+    """Nothing acknowledged is lost, and the logs are equal byte by byte."""
+    load.stop()
+    load.must_be_there()
+    all_in_sync(cluster)
+    for broker in cluster.brokers.values():
+        broker.stop()
+    for partition in PARTITIONS:
+        first, *others = (log_bytes(b.data, TOPIC, partition) for b in cluster.brokers.values())
+        assert first
+        assert [other == first for other in others] == [True, True], f"partition {partition}"
+
+
+def leaves_and_comes_back(cluster: MixedCluster, load: Load, number: int, how: str) -> None:
+    """A broker is gone, others lead, it follows when it is back, and leads when asked to."""
+    broker = cluster.brokers[number]
+    rest = ALL - {number}
+    getattr(broker, how)()
+    cluster.wait_for_isr(TOPIC, dict.fromkeys(PARTITIONS, rest))
+    assert set(cluster.leaders(TOPIC, 3)) <= rest
+    load.goes_on()
+    broker.start()
+    all_in_sync(cluster)
+    load.goes_on()
+    cluster.elect_preferred()
+    until("preferred leaders lead", lambda: cluster.leaders(TOPIC, 3) == [1, 2, 3])
+    load.goes_on()
+
+
+def test_ours_is_a_broker_like_any_other_under_apaches_controller(
+    make: Callable[[dict[int, str]], MixedCluster], tmp_path: pathlib.Path
+):
+    cluster = make({1: "theirs", 2: "theirs", 3: "ours"})
+    assert cluster.controller == 1
+    cluster.create(TOPIC, ASSIGNMENT)
+    all_in_sync(cluster)
+    load = Load(cluster.bootstrap, TOPIC, 3)
+    try:
+        load.goes_on()
+        for number, how in ((3, "kill"), (3, "stop"), (2, "kill"), (2, "stop")):
+            leaves_and_comes_back(cluster, load, number, how)
+        assert cluster.controller == 1
+        # It gives its replica of partition 0 back, and gets it again as the first of three.
+        cluster.reassign(tmp_path, TOPIC, {0: [1, 2]})
+        assert cluster.isr(TOPIC, 0) == {1, 2}
+        load.goes_on()
+        ours = cluster.brokers[3]
+        assert isinstance(ours, OurBroker)
+        until("its files are gone", lambda: not (ours.data / f"{TOPIC}-0").exists())
+        cluster.reassign(tmp_path, TOPIC, {0: [3, 1, 2]})
+        all_in_sync(cluster)
+        cluster.elect_preferred()
+        until("ours leads it", lambda: cluster.leaders(TOPIC, 3) == [3, 2, 3])
+        load.goes_on()
+        must_agree(cluster, load)
+    finally:
+        load.stop()
