@@ -98,6 +98,8 @@ class ReplicaManager:
         self._live: frozenset[int] = frozenset()
         self.follow: Callable[[Partition], None] = lambda _partition: None
         self.leave: Callable[[Partition], None] = lambda _partition: None
+        # Told within the turn in which a partition got another leader, or none.
+        self.role_changed: Callable[[Partition], None] = lambda _partition: None
 
     # -------------------------------------------------------------------- questions
 
@@ -296,6 +298,7 @@ class ReplicaManager:
         else:
             partition.become_follower(order.state, order.replicas)
             self.follow(partition)
+        self.role_changed(partition)
 
     def _stop(self, order: StopOrder) -> ErrorCode:
         name = order.topic_partition
@@ -319,6 +322,7 @@ class ReplicaManager:
             elif partition is not None:
                 self.leave(partition)
                 partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self.role_changed(partition)
         except StorageError as error:
             self._logs.failed(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -331,6 +335,7 @@ class ReplicaManager:
         if not self._held[partition.topic_id]:
             del self._held[partition.topic_id], self._topic_names[partition.topic_id]
         partition.removed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.role_changed(partition)
 
     # --------------------------------------------------------------------- changes
 
@@ -346,6 +351,7 @@ class ReplicaManager:
                 self.leave(partition)
                 partition.log = None
                 partition.stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
+                self.role_changed(partition)
 
     def topic_config_changed(self, topic: str) -> None:
         """A topic has other settings now."""
@@ -370,6 +376,7 @@ class ReplicaManager:
         """The broker stops: every waiting request is answered, clients go elsewhere."""
         for partition in self._partitions.values():
             partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.role_changed(partition)
 
 
 class _Pause:

@@ -14,6 +14,7 @@ Versions:
 from collections.abc import Callable
 from typing import Final
 
+from odradek.broker.coordinator_log import coordinator_partition
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import Session
 from odradek.model.acl import AclOperation, ResourceType
@@ -75,21 +76,12 @@ def _find(
     if topic is None:
         make_topic(topic_name)
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
-    partition = topic.partitions.get(java_hash(key) % len(topic.partitions))
+    partition = topic.partitions.get(coordinator_partition(key, len(topic.partitions)))
     leader = cache.brokers.get(partition.leader) if partition else None
     point = leader.end_point(session.listener) if leader else None
     if leader is None or point is None:
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     return Coordinator(key=key, node_id=leader.id, host=point.host, port=point.port)
-
-
-def java_hash(text: str) -> int:
-    """Java's String.hashCode over UTF-16 code units, its sign bit cleared."""
-    value = 0
-    utf16 = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(utf16[::2], utf16[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
 
 
 def _refusal(key: str, error: ErrorCode, message: str | None) -> Coordinator:

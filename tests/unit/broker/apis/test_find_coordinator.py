@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.apis.find_coordinator import java_hash
+from odradek.broker.coordinator_log import java_hash
 from odradek.coord.layout_config import decode_config, topic_entity
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

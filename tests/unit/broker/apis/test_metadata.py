@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.unit.broker.test_metadata_cache import ID_A, told
 
-from odradek.broker.apis.find_coordinator import java_hash
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
+from odradek.broker.coordinator_log import java_hash
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
