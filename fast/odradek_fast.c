@@ -1,0 +1,782 @@
+/* The compiled kernel of Odradek's Arrow client: records to columns, columns to records.
+ *
+ *     decode(body, batches, wanted)                          record bytes to column buffers
+ *     encode(batches, timestamps, key, value, headers)       column buffers to record bytes
+ *     murmur2(offsets, data)                                 Kafka's hash of each key
+ *
+ * It computes what odradek/client/arrow_numpy.py computes, from the same arguments, and property
+ * tests hold the two to each other. It knows nothing of batch headers, checksums, codecs or
+ * Arrow: buffers come in, bytes objects go out. The stable ABI of Python 3.11, so one build
+ * serves every later Python. The interpreter is let go while records are walked and copied.
+ *
+ * Everything that is decoded may come from a peer: every length is held against what is left
+ * before it is believed, and damage is a ValueError with the number of the batch.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY = 1, VALUE = 2, HEADERS = 4, TIMESTAMP = 8, OFFSET = 16 };
+
+/* A record has at least a byte each for length, attributes, two deltas, two lengths, a count. */
+#define RECORD_BYTES_MIN 7
+#define BODY_BYTES_MAX INT32_MAX
+
+/* ------------------------------------------------------------------------------- reading */
+
+/* The number at p, zig-zag undone; where the next thing begins, NULL past the end or if it is
+ * longer than its kind may be. */
+static inline const uint8_t *
+read_varint(const uint8_t *p, const uint8_t *end, int shift_max, int64_t *value)
+{
+    uint64_t raw = 0;
+    for (int shift = 0; shift <= shift_max; shift += 7) {
+        if (p >= end)
+            return NULL;
+        uint8_t byte = *p++;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return p;
+        }
+    }
+    return NULL;
+}
+
+#define INT_SHIFT_MAX 28
+#define LONG_SHIFT_MAX 63
+
+/* A length of at least `least`, with that many bytes left behind it. */
+static inline const uint8_t *
+read_length(const uint8_t *p, const uint8_t *end, int64_t least, int64_t *length)
+{
+    p = read_varint(p, end, INT_SHIFT_MAX, length);
+    if (p == NULL || *length < least || *length > end - p)
+        return NULL;
+    return p;
+}
+
+/* Where the parts of a record lie in the body. A length of -1 is null. */
+typedef struct {
+    int32_t key, key_length, value, value_length, headers, headers_count;
+} Span;
+
+typedef struct {
+    int64_t start, end, count, base_offset, base_timestamp, append_time;
+} Batch;
+
+#define NO_APPEND_TIME INT64_MIN
+
+typedef struct {
+    int64_t key_bytes, value_bytes, headers, header_key_bytes, header_value_bytes;
+    int64_t null_keys, null_values, null_header_values, records_without_headers;
+} Totals;
+
+static const uint8_t *
+walk_headers(const uint8_t *p, const uint8_t *end, int64_t count, Totals *totals)
+{
+    int64_t length;
+    for (int64_t i = 0; i < count; i++) {
+        p = read_length(p, end, 0, &length);
+        if (p == NULL)
+            return NULL;
+        p += length;
+        totals->header_key_bytes += length;
+        p = read_length(p, end, -1, &length);
+        if (p == NULL)
+            return NULL;
+        if (length < 0)
+            totals->null_header_values++;
+        else {
+            p += length;
+            totals->header_value_bytes += length;
+        }
+    }
+    totals->headers += count;
+    return p;
+}
+
+/* One batch; 0 if it is not exactly `count` well-formed records. */
+static int
+walk_batch(const uint8_t *body, const Batch *batch, int wanted, Span *spans, int64_t *offsets,
+           int64_t *timestamps, Totals *totals)
+{
+    const uint8_t *p = body + batch->start, *end = body + batch->end;
+    int spans_wanted = wanted & (KEY | VALUE | HEADERS);
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t length, timestamp_delta, offset_delta, key, value, count;
+        p = read_length(p, end, 0, &length);
+        if (p == NULL || length < RECORD_BYTES_MIN - 1)
+            return 0;
+        const uint8_t *record_end = p + length;
+        p = read_varint(p + 1, record_end, LONG_SHIFT_MAX, &timestamp_delta);
+        if (p == NULL)
+            return 0;
+        p = read_varint(p, record_end, INT_SHIFT_MAX, &offset_delta);
+        if (p == NULL)
+            return 0;
+        if (offsets)
+            offsets[i] = (int64_t)((uint64_t)batch->base_offset + (uint64_t)offset_delta);
+        if (timestamps)
+            timestamps[i] = batch->append_time != NO_APPEND_TIME
+                ? batch->append_time
+                : (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)timestamp_delta);
+        p = read_length(p, record_end, -1, &key);
+        if (p == NULL)
+            return 0;
+        const uint8_t *key_at = p;
+        if (key > 0)
+            p += key;
+        p = read_length(p, record_end, -1, &value);
+        if (p == NULL)
+            return 0;
+        const uint8_t *value_at = p;
+        if (value > 0)
+            p += value;
+        p = read_varint(p, record_end, INT_SHIFT_MAX, &count);
+        if (p == NULL || count < 0)
+            return 0;
+        if (spans_wanted) {
+            spans[i] = (Span){
+                (int32_t)(key_at - body), (int32_t)key, (int32_t)(value_at - body),
+                (int32_t)value, (int32_t)(p - body), (int32_t)count,
+            };
+            if (key < 0)
+                totals->null_keys++;
+            else
+                totals->key_bytes += key;
+            if (value < 0)
+                totals->null_values++;
+            else
+                totals->value_bytes += value;
+        }
+        if (count) {
+            p = walk_headers(p, record_end, count, totals);
+            if (p == NULL)
+                return 0;
+        }
+        else
+            totals->records_without_headers++;
+        if (p != record_end)
+            return 0;
+    }
+    return p == end;
+}
+
+static PyObject *
+new_bytes(int64_t size)
+{
+    return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+}
+
+/* One binary column: (offsets, data, validity bitmap or None, how many nulls). */
+typedef struct {
+    PyObject *offsets, *data, *validity;
+    int64_t nulls;
+} Column;
+
+static int
+column_alloc(Column *column, int64_t count, int64_t bytes, int64_t nulls)
+{
+    column->nulls = nulls;
+    column->offsets = new_bytes((count + 1) * 4);
+    column->data = new_bytes(bytes);
+    column->validity = nulls ? new_bytes((count + 7) / 8) : Py_NewRef(Py_None);
+    if (!column->offsets || !column->data || !column->validity)
+        return 0;
+    if (nulls)
+        memset(PyBytes_AsString(column->validity), 0xFF, (size_t)((count + 7) / 8));
+    return 1;
+}
+
+static void
+column_clear(Column *column)
+{
+    Py_CLEAR(column->offsets);
+    Py_CLEAR(column->data);
+    Py_CLEAR(column->validity);
+}
+
+static PyObject *
+column_tuple(Column *column)
+{
+    return Py_BuildValue("(OOOL)", column->offsets, column->data, column->validity,
+                         (long long)column->nulls);
+}
+
+/* Where a column is written to, without the interpreter. */
+typedef struct {
+    int32_t *offsets;
+    uint8_t *data, *validity;
+    int32_t end;
+} Writer;
+
+static Writer
+writer(Column *column, int nulls)
+{
+    return (Writer){
+        (int32_t *)PyBytes_AsString(column->offsets),
+        (uint8_t *)PyBytes_AsString(column->data),
+        nulls ? (uint8_t *)PyBytes_AsString(column->validity) : NULL,
+        0,
+    };
+}
+
+static inline void
+put(Writer *to, int64_t index, const uint8_t *from, int64_t length)
+{
+    to->offsets[index] = to->end;
+    if (length < 0)
+        to->validity[index >> 3] &= (uint8_t)~(1u << (index & 7));
+    else {
+        memcpy(to->data + to->end, from, (size_t)length);
+        to->end += (int32_t)length;
+    }
+}
+
+static void
+copy_headers(const uint8_t *body, const uint8_t *end, const Span *spans, int64_t count,
+             int32_t *lists, uint8_t *validity, Writer *keys, Writer *values)
+{
+    int64_t header = 0, length;
+    for (int64_t i = 0; i < count; i++) {
+        lists[i] = (int32_t)header;
+        const uint8_t *p = body + spans[i].headers;
+        if (!spans[i].headers_count && validity)
+            validity[i >> 3] &= (uint8_t)~(1u << (i & 7));
+        for (int32_t h = 0; h < spans[i].headers_count; h++, header++) {
+            p = read_varint(p, end, INT_SHIFT_MAX, &length);
+            put(keys, header, p, length);
+            p += length;
+            p = read_varint(p, end, INT_SHIFT_MAX, &length);
+            put(values, header, p, length);
+            p += length > 0 ? length : 0;
+        }
+    }
+    lists[count] = (int32_t)header;
+    keys->offsets[header] = keys->end;
+    values->offsets[header] = values->end;
+}
+
+static PyObject *
+decode_headers(const Py_buffer *body, const Span *spans, int64_t count, const Totals *totals)
+{
+    Column keys = {0}, values = {0};
+    int64_t nulls = totals->records_without_headers;
+    PyObject *result = NULL;
+    PyObject *lists = new_bytes((count + 1) * 4);
+    PyObject *validity = nulls ? new_bytes((count + 7) / 8) : Py_NewRef(Py_None);
+    if (lists && validity &&
+        column_alloc(&keys, totals->headers, totals->header_key_bytes, 0) &&
+        column_alloc(&values, totals->headers, totals->header_value_bytes,
+                     totals->null_header_values)) {
+        int32_t *list_offsets = (int32_t *)PyBytes_AsString(lists);
+        uint8_t *bits = nulls ? (uint8_t *)PyBytes_AsString(validity) : NULL;
+        Writer key_writer = writer(&keys, 0), value_writer = writer(&values, values.nulls != 0);
+        if (bits)
+            memset(bits, 0xFF, (size_t)((count + 7) / 8));
+        Py_BEGIN_ALLOW_THREADS
+        copy_headers(body->buf, (const uint8_t *)body->buf + body->len, spans, count,
+                     list_offsets, bits, &key_writer, &value_writer);
+        Py_END_ALLOW_THREADS
+        PyObject *key_tuple = column_tuple(&keys), *value_tuple = column_tuple(&values);
+        if (key_tuple && value_tuple)
+            result = Py_BuildValue("(OOLOO)", lists, validity, (long long)nulls, key_tuple,
+                                   value_tuple);
+        Py_XDECREF(key_tuple);
+        Py_XDECREF(value_tuple);
+    }
+    column_clear(&keys);
+    column_clear(&values);
+    Py_XDECREF(lists);
+    Py_XDECREF(validity);
+    return result;
+}
+
+static PyObject *
+decode_binary(const Py_buffer *body, const Span *spans, int64_t count, int wanted,
+              const Totals *totals)
+{
+    Column column = {0};
+    int is_key = wanted == KEY;
+    int64_t bytes = is_key ? totals->key_bytes : totals->value_bytes;
+    int64_t nulls = is_key ? totals->null_keys : totals->null_values;
+    PyObject *result = NULL;
+    if (column_alloc(&column, count, bytes, nulls)) {
+        Writer to = writer(&column, nulls != 0);
+        const uint8_t *from = body->buf;
+        Py_BEGIN_ALLOW_THREADS
+        if (is_key)
+            for (int64_t i = 0; i < count; i++)
+                put(&to, i, from + spans[i].key, spans[i].key_length);
+        else
+            for (int64_t i = 0; i < count; i++)
+                put(&to, i, from + spans[i].value, spans[i].value_length);
+        to.offsets[count] = to.end;
+        Py_END_ALLOW_THREADS
+        result = column_tuple(&column);
+    }
+    column_clear(&column);
+    return result;
+}
+
+/* How many records the batches claim; -1 with an exception if a claim cannot be true. */
+static int64_t
+check_batches(const Batch *batches, int64_t batch_count, int64_t body_bytes)
+{
+    int64_t count = 0;
+    for (int64_t b = 0; b < batch_count; b++) {
+        const Batch *batch = &batches[b];
+        if (batch->start < 0 || batch->end < batch->start || batch->end > body_bytes ||
+            batch->count < 0 || batch->count > (batch->end - batch->start) / RECORD_BYTES_MIN) {
+            PyErr_Format(PyExc_ValueError, "batch %lld: %lld records in %lld bytes",
+                         (long long)b, (long long)batch->count,
+                         (long long)(batch->end - batch->start));
+            return -1;
+        }
+        count += batch->count;
+    }
+    if (count > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "batch 0: too many records for one array");
+        return -1;
+    }
+    return count;
+}
+
+static PyObject *
+decode_columns(const Py_buffer *body, const Batch *batches, int64_t batch_count, int wanted)
+{
+    int64_t count = check_batches(batches, batch_count, body->len);
+    if (count < 0)
+        return NULL;
+    PyObject *offsets = wanted & OFFSET ? new_bytes(count * 8) : Py_NewRef(Py_None);
+    PyObject *timestamps = wanted & TIMESTAMP ? new_bytes(count * 8) : Py_NewRef(Py_None);
+    PyObject *key = NULL, *value = NULL, *headers = NULL, *result = NULL;
+    Span *spans = NULL;
+    if (wanted & (KEY | VALUE | HEADERS)) {
+        spans = malloc((size_t)(count ? count : 1) * sizeof(Span));
+        if (spans == NULL)
+            PyErr_NoMemory();
+    }
+    if (!offsets || !timestamps || PyErr_Occurred())
+        goto done;
+
+    int64_t *offset_at = wanted & OFFSET ? (int64_t *)PyBytes_AsString(offsets) : NULL;
+    int64_t *timestamp_at = wanted & TIMESTAMP ? (int64_t *)PyBytes_AsString(timestamps) : NULL;
+    Totals totals = {0};
+    int64_t damaged = -1, done = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t b = 0; b < batch_count; b++) {
+        if (!walk_batch(body->buf, &batches[b], wanted, spans ? spans + done : NULL,
+                        offset_at ? offset_at + done : NULL,
+                        timestamp_at ? timestamp_at + done : NULL, &totals)) {
+            damaged = b;
+            break;
+        }
+        done += batches[b].count;
+    }
+    Py_END_ALLOW_THREADS
+    if (damaged >= 0) {
+        PyErr_Format(PyExc_ValueError, "batch %lld: its records are damaged", (long long)damaged);
+        goto done;
+    }
+    key = wanted & KEY ? decode_binary(body, spans, count, KEY, &totals) : Py_NewRef(Py_None);
+    if (key)
+        value = wanted & VALUE ? decode_binary(body, spans, count, VALUE, &totals)
+                               : Py_NewRef(Py_None);
+    if (value)
+        headers = wanted & HEADERS ? decode_headers(body, spans, count, &totals)
+                                   : Py_NewRef(Py_None);
+    if (headers)
+        result = Py_BuildValue("(LOOOOO)", (long long)count, offsets, timestamps, key, value,
+                               headers);
+done:
+    free(spans);
+    Py_XDECREF(offsets);
+    Py_XDECREF(timestamps);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    Py_XDECREF(headers);
+    return result;
+}
+
+PyDoc_STRVAR(decode_doc,
+"decode(body, batches, wanted)\n--\n\n"
+"The columns of decompressed records. `batches`: six int64 for each batch: start, end, count,\n"
+"base offset, base timestamp, append time (least int64: none). Returns (count, offsets,\n"
+"timestamps, key, value, headers); what is not wanted is None.\n\n"
+"Raises ValueError: a batch is not exactly its count of well-formed records.");
+
+static PyObject *
+decode(PyObject *module, PyObject *args)
+{
+    Py_buffer body, batches;
+    int wanted;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*i:decode", &body, &batches, &wanted))
+        return NULL;
+    PyObject *result = NULL;
+    if (body.len > BODY_BYTES_MAX)
+        PyErr_Format(PyExc_ValueError, "batch 0: body of %zd bytes", body.len);
+    else if (batches.len % (Py_ssize_t)sizeof(Batch) || (uintptr_t)batches.buf % 8)
+        PyErr_SetString(PyExc_TypeError, "batches: six aligned int64 for each");
+    else
+        result = decode_columns(&body, batches.buf, batches.len / (Py_ssize_t)sizeof(Batch),
+                                wanted);
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&batches);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------- writing */
+
+static inline int
+varint_bytes(int64_t value)
+{
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    int bytes = 1;
+    while (raw > 0x7F) {
+        raw >>= 7;
+        bytes++;
+    }
+    return bytes;
+}
+
+static inline uint8_t *
+write_varint(uint8_t *p, int64_t value)
+{
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    while (raw > 0x7F) {
+        *p++ = (uint8_t)(raw & 0x7F) | 0x80;
+        raw >>= 7;
+    }
+    *p++ = (uint8_t)raw;
+    return p;
+}
+
+/* A binary column as it comes in: int32 offsets, data, and a byte for each value or NULL. */
+typedef struct {
+    Py_buffer offsets, data, valid;
+    int has_column, has_nulls;
+} Input;
+
+static int
+input_parse(Input *input, PyObject *tuple, int64_t count, const char *name)
+{
+    memset(input, 0, sizeof(*input));
+    if (tuple == Py_None)
+        return 1;
+    PyObject *offsets, *data, *valid;
+    if (!PyArg_ParseTuple(tuple, "OOO", &offsets, &data, &valid))
+        return 0;
+    if (PyObject_GetBuffer(offsets, &input->offsets, PyBUF_SIMPLE) < 0)
+        return 0;
+    if (PyObject_GetBuffer(data, &input->data, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&input->offsets);
+        return 0;
+    }
+    input->has_column = 1;
+    if (valid != Py_None) {
+        if (PyObject_GetBuffer(valid, &input->valid, PyBUF_SIMPLE) < 0)
+            return 0;
+        input->has_nulls = 1;
+    }
+    const int32_t *at = input->offsets.buf;
+    int is_right = input->offsets.len >= (count + 1) * 4 && at[0] >= 0 &&
+                   (!input->has_nulls || input->valid.len >= count);
+    for (int64_t i = 0; is_right && i < count; i++)
+        is_right = at[i] <= at[i + 1];
+    if (!is_right || at[count] > input->data.len) {
+        PyErr_Format(PyExc_ValueError, "%s: offsets that do not fit its data", name);
+        return 0;
+    }
+    return 1;
+}
+
+static void
+input_release(Input *input)
+{
+    if (input->has_column) {
+        PyBuffer_Release(&input->offsets);
+        PyBuffer_Release(&input->data);
+    }
+    if (input->has_nulls)
+        PyBuffer_Release(&input->valid);
+}
+
+static inline int64_t
+input_length(const Input *input, int64_t index)
+{
+    if (!input->has_column || (input->has_nulls && !((const uint8_t *)input->valid.buf)[index]))
+        return -1;
+    const int32_t *offsets = input->offsets.buf;
+    return offsets[index + 1] - offsets[index];
+}
+
+static inline int64_t
+field_bytes(const Input *input, int64_t index)
+{
+    int64_t length = input_length(input, index);
+    return varint_bytes(length) + (length > 0 ? length : 0);
+}
+
+static inline uint8_t *
+write_field(uint8_t *p, const Input *input, int64_t index)
+{
+    int64_t length = input_length(input, index);
+    p = write_varint(p, length);
+    if (length > 0) {
+        const int32_t *offsets = input->offsets.buf;
+        memcpy(p, (const uint8_t *)input->data.buf + offsets[index], (size_t)length);
+        p += length;
+    }
+    return p;
+}
+
+typedef struct {
+    int64_t count, batch_count;
+    const int64_t *batches, *timestamps;
+    const int32_t *lists;
+    Input key, value, header_key, header_value;
+} Rows;
+
+/* The length of a record's body, without the varint of this length itself. */
+static int64_t
+body_bytes(const Rows *rows, int64_t row, int64_t first)
+{
+    int64_t timestamp_delta =
+        (int64_t)((uint64_t)rows->timestamps[row] - (uint64_t)rows->timestamps[first]);
+    int64_t bytes = 1 + varint_bytes(timestamp_delta) + varint_bytes(row - first) +
+                    field_bytes(&rows->key, row) + field_bytes(&rows->value, row);
+    int64_t from = rows->lists ? rows->lists[row] : 0, to = rows->lists ? rows->lists[row + 1] : 0;
+    bytes += varint_bytes(to - from);
+    for (int64_t h = from; h < to; h++)
+        bytes += field_bytes(&rows->header_key, h) + field_bytes(&rows->header_value, h);
+    return bytes;
+}
+
+static uint8_t *
+write_record(uint8_t *p, const Rows *rows, int64_t row, int64_t first, int64_t length)
+{
+    p = write_varint(p, length);
+    *p++ = 0;
+    p = write_varint(p, (int64_t)((uint64_t)rows->timestamps[row] -
+                                  (uint64_t)rows->timestamps[first]));
+    p = write_varint(p, row - first);
+    p = write_field(p, &rows->key, row);
+    p = write_field(p, &rows->value, row);
+    int64_t from = rows->lists ? rows->lists[row] : 0, to = rows->lists ? rows->lists[row + 1] : 0;
+    p = write_varint(p, to - from);
+    for (int64_t h = from; h < to; h++) {
+        p = write_field(p, &rows->header_key, h);
+        p = write_field(p, &rows->header_value, h);
+    }
+    return p;
+}
+
+static PyObject *
+encode_rows(const Rows *rows)
+{
+    int64_t total = 0;
+    PyObject *ends = new_bytes(rows->batch_count * 8), *body = NULL, *result = NULL;
+    int32_t *lengths = malloc((size_t)(rows->count ? rows->count : 1) * 4);
+    if (ends == NULL || lengths == NULL) {
+        if (ends)
+            PyErr_NoMemory();
+        goto done;
+    }
+    int64_t *end_at = (int64_t *)PyBytes_AsString(ends);
+    int too_long = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t b = 0; b < rows->batch_count; b++) {
+        int64_t first = rows->batches[b];
+        for (int64_t row = first; row < rows->batches[b + 1]; row++) {
+            int64_t length = body_bytes(rows, row, first);
+            too_long |= length > INT32_MAX;
+            lengths[row] = (int32_t)length;
+            total += length + varint_bytes(length);
+        }
+        end_at[b] = total;
+    }
+    Py_END_ALLOW_THREADS
+    if (too_long) {
+        PyErr_SetString(PyExc_ValueError, "a record of more than 2 GiB");
+        goto done;
+    }
+    body = new_bytes(total);
+    if (body == NULL)
+        goto done;
+    uint8_t *p = (uint8_t *)PyBytes_AsString(body);
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t b = 0; b < rows->batch_count; b++)
+        for (int64_t row = rows->batches[b]; row < rows->batches[b + 1]; row++)
+            p = write_record(p, rows, row, rows->batches[b], lengths[row]);
+    Py_END_ALLOW_THREADS
+    result = Py_BuildValue("(OO)", body, ends);
+done:
+    free(lengths);
+    Py_XDECREF(ends);
+    Py_XDECREF(body);
+    return result;
+}
+
+static int
+check_rows(const Rows *rows, Py_ssize_t timestamps_bytes)
+{
+    int is_right = rows->batch_count >= 0 && (rows->batch_count == 0 || rows->batches[0] == 0);
+    for (int64_t b = 0; is_right && b < rows->batch_count; b++)
+        is_right = rows->batches[b] <= rows->batches[b + 1];
+    if (!is_right || timestamps_bytes < rows->count * 8) {
+        PyErr_SetString(PyExc_ValueError, "batches: rising row numbers from 0, a timestamp each");
+        return 0;
+    }
+    return 1;
+}
+
+static int
+parse_headers(Rows *rows, PyObject *headers, Py_buffer *lists)
+{
+    PyObject *list_object, *key, *value;
+    if (headers == Py_None)
+        return 1;
+    if (!PyArg_ParseTuple(headers, "OOO", &list_object, &key, &value) ||
+        PyObject_GetBuffer(list_object, lists, PyBUF_SIMPLE) < 0)
+        return 0;
+    const int32_t *at = lists->buf;
+    int is_right = lists->len >= (rows->count + 1) * 4 && at[0] == 0;
+    for (int64_t i = 0; is_right && i < rows->count; i++)
+        is_right = at[i] <= at[i + 1];
+    if (!is_right) {
+        PyErr_SetString(PyExc_ValueError, "headers: list offsets that do not rise from 0");
+        return 0;
+    }
+    rows->lists = at;
+    return input_parse(&rows->header_key, key, at[rows->count], "header key") &&
+           input_parse(&rows->header_value, value, at[rows->count], "header value");
+}
+
+PyDoc_STRVAR(encode_doc,
+"encode(batches, timestamps, key, value, headers)\n--\n\n"
+"The records of rows. `batches`: int64 row numbers, the first row of each batch and after them\n"
+"the count of rows. key, value: None or (int32 offsets, data, a byte for each value that is 0\n"
+"where it is null, or None). headers: None or (int32 list offsets, key, value).\n"
+"Returns (body, where each batch ends in it, as int64).");
+
+static PyObject *
+encode(PyObject *module, PyObject *args)
+{
+    Py_buffer batches, timestamps, lists = {0};
+    PyObject *key, *value, *headers, *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*OOO:encode", &batches, &timestamps, &key, &value, &headers))
+        return NULL;
+    Rows rows = {0};
+    rows.batches = batches.buf;
+    rows.batch_count = batches.len / 8 - 1;
+    rows.timestamps = timestamps.buf;
+    if (rows.batch_count >= 0)
+        rows.count = rows.batches[rows.batch_count];
+    if (check_rows(&rows, timestamps.len) && input_parse(&rows.key, key, rows.count, "key") &&
+        input_parse(&rows.value, value, rows.count, "value") &&
+        parse_headers(&rows, headers, &lists))
+        result = encode_rows(&rows);
+    input_release(&rows.key);
+    input_release(&rows.value);
+    input_release(&rows.header_key);
+    input_release(&rows.header_value);
+    if (lists.obj)
+        PyBuffer_Release(&lists);
+    PyBuffer_Release(&batches);
+    PyBuffer_Release(&timestamps);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------- hashing */
+
+static uint32_t
+murmur2_of(const uint8_t *data, int32_t length)
+{
+    const uint32_t m = 0x5bd1e995;
+    uint32_t h = 0x9747b28cu ^ (uint32_t)length;
+    for (; length >= 4; length -= 4, data += 4) {
+        uint32_t k = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+                     (uint32_t)data[3] << 24;
+        k *= m;
+        k ^= k >> 24;
+        k *= m;
+        h *= m;
+        h ^= k;
+    }
+    if (length >= 3)
+        h ^= (uint32_t)data[2] << 16;
+    if (length >= 2)
+        h ^= (uint32_t)data[1] << 8;
+    if (length >= 1) {
+        h ^= data[0];
+        h *= m;
+    }
+    h ^= h >> 13;
+    h *= m;
+    h ^= h >> 15;
+    return h;
+}
+
+PyDoc_STRVAR(murmur2_doc,
+"murmur2(offsets, data)\n--\n\n"
+"Kafka's hash of each value of a binary column, as uint32.");
+
+static PyObject *
+murmur2(PyObject *module, PyObject *args)
+{
+    PyObject *offsets, *data, *tuple;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO:murmur2", &offsets, &data))
+        return NULL;
+    Py_ssize_t bytes = PyObject_Size(offsets);
+    if (bytes < 0 || (tuple = PyTuple_Pack(3, offsets, data, Py_None)) == NULL)
+        return NULL;
+    Py_buffer view;
+    PyObject *result = NULL;
+    Input input = {0};
+    if (PyObject_GetBuffer(offsets, &view, PyBUF_SIMPLE) == 0) {
+        int64_t count = view.len / 4 - 1;
+        PyBuffer_Release(&view);
+        if (count < 0)
+            PyErr_SetString(PyExc_ValueError, "offsets: one more than there are values");
+        else if (input_parse(&input, tuple, count, "data") && (result = new_bytes(count * 4))) {
+            uint32_t *hashes = (uint32_t *)PyBytes_AsString(result);
+            const int32_t *at = input.offsets.buf;
+            const uint8_t *from = input.data.buf;
+            Py_BEGIN_ALLOW_THREADS
+            for (int64_t i = 0; i < count; i++)
+                hashes[i] = murmur2_of(from + at[i], at[i + 1] - at[i]);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    input_release(&input);
+    Py_DECREF(tuple);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"decode", decode, METH_VARARGS, decode_doc},
+    {"encode", encode, METH_VARARGS, encode_doc},
+    {"murmur2", murmur2, METH_VARARGS, murmur2_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "odradek_fast",
+    "The compiled kernel of Odradek's Arrow client.", 0, methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit_odradek_fast(void)
+{
+    return PyModuleDef_Init(&definition);
+}
