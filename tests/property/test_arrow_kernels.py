@@ -115,6 +115,27 @@ def test_any_columns_alone_are_those_columns_of_all(using, batches, columns, cou
     assert part.equals(whole.select(columns[:count]))
 
 
+SMALL = build_batch([Record(b"k", b"v", 1, (("h", b"x"),)), Record(None, b"w", 2)])
+
+
+@both
+@pytest.mark.parametrize("where", range(HEADER_BYTES, len(SMALL)))
+def test_any_byte_that_is_another_is_judged_as_the_plain_decoder_judges_it(using, where):
+    for value in (*range(16), 0x7F, 0x80, 0x81, 0xFE, 0xFF):
+        batch = bytearray(SMALL)
+        batch[where] = value
+        sign(batch)
+        try:
+            expected = list(iter_records(bytes(batch)))
+        except ApiError:
+            with pytest.raises(ApiError, match="orders-3 at offset 0"):
+                decoded(bytes(batch), using)
+        else:
+            table, _ = decoded(bytes(batch), using)
+            assert table.column("key").to_pylist() == [each.key for each in expected]
+            assert table.column("value").to_pylist() == [each.value for each in expected]
+
+
 FLIPS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4)
 
 
