@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache
@@ -46,7 +46,13 @@ def until(what: str, reached: Callable[[], Any], *, timeout_s: float = TIMEOUT_S
 class OurBroker:
     """A broker of ours beside Apache Kafka's, with the same options."""
 
-    def __init__(self, home: pathlib.Path, zookeeper: str, broker_id: int) -> None:
+    def __init__(
+        self,
+        home: pathlib.Path,
+        zookeeper: str,
+        broker_id: int,
+        properties: Mapping[str, str] = {},
+    ) -> None:
         self.broker_id = broker_id
         self.port = apache.free_port()
         self.data = home / "data"
@@ -58,6 +64,7 @@ class OurBroker:
             "log.dirs": str(self.data),
             "zookeeper.connect": zookeeper,
             **OPTIONS,
+            **properties,
         }
         self._properties = home / "server.properties"
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in options.items()))

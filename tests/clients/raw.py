@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
+NOT_CONTROLLER = 41
 
 
 class Topic(NamedTuple):
@@ -181,12 +182,17 @@ def delete_topic(address: str, name: str, *, timeout_s: float = 60.0) -> None:
 
 
 def _admin(address: str, request: bytes, *, throttled: bool, timeout_s: float) -> None:
-    # Any broker may be asked, but only the controller may answer.
-    with connect(address, timeout_s=timeout_s) as connection:
-        answer = call(connection, request)
-    if throttled:
-        answer.number("i")
-    for _ in range(answer.number("i")):
-        name = answer.text()
-        if error_code := answer.number("h"):
+    # Any broker may be asked, but only the controller may answer; a new one may need a moment.
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        with connect(address, timeout_s=timeout_s) as connection:
+            answer = call(connection, request)
+        if throttled:
+            answer.number("i")
+        errors = {answer.text(): answer.number("h") for _ in range(answer.number("i"))}
+        if NOT_CONTROLLER not in errors.values() or time.monotonic() > deadline_s:
+            break
+        time.sleep(0.02)
+    for name, error_code in errors.items():
+        if error_code:
             raise RuntimeError(f"topic {name}: the broker answers error {error_code}")

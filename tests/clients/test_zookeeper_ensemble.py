@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import raw
 from apache import free_port
 from ensemble import Ensemble, Server
+from mixed import OurBroker
 
 from odradek.coord.store import ConnectionLostError, Create, NodeExistsError, SessionExpiredError
 from odradek.coord.zookeeper import ZooKeeperStore
@@ -319,4 +321,53 @@ def test_over_tls_both_sides_show_certificates_and_the_brokers_is_its_identity(
     try:
         asyncio.run(main(one.address))
     finally:
+        one.close()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_broker_of_ours_keeps_its_znodes_to_itself_over_tls(tmp_path: pathlib.Path):
+    for name, authority in (("ca", None), ("server", "ca"), ("broker", "ca")):
+        certify(tmp_path, name, authority)
+    port = free_port()
+    options = {
+        "secureClientPort": str(port),
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(tmp_path / "server.pem"),
+        "ssl.trustStore.location": str(tmp_path / "ca.cert"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+    }
+    one = Ensemble(tmp_path / "zookeeper", 1, options)
+    broker = OurBroker(
+        tmp_path / "broker",
+        f"127.0.0.1:{port}/kafka",
+        7,
+        {
+            "min.insync.replicas": "1",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": str(tmp_path / "ca.cert"),
+            "zookeeper.ssl.truststore.type": "PEM",
+            "zookeeper.ssl.keystore.location": str(tmp_path / "broker.pem"),
+            "zookeeper.set.acl": "true",
+        },
+    )
+    try:
+        broker.start()
+        raw.wait_for_brokers(broker.address, 1, timeout_s=30)
+        raw.create_topic(broker.address, "guarded", 2)
+
+        async def main() -> None:
+            stranger = store_at(f"{one.address}/kafka")
+            await stranger.open()
+            assert (await stranger.children("/brokers/topics")) == ["guarded"]
+            for path in ("/brokers/ids/7", "/brokers/topics/guarded", "/controller"):
+                with pytest.raises(Exception, match="its ACL in ZooKeeper"):
+                    await stranger.set_data(path, b"")
+            await stranger.close()
+
+        asyncio.run(main())
+        broker.stop()
+    finally:
+        broker.end()
         one.close()

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.generated_id import with_broker_id
 from odradek.broker.server import Broker
+from odradek.broker.stores import store_of
 from odradek.broker.world import RealClock, World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
-from odradek.coord.sqlite import SqliteStore
-from odradek.coord.store import Store
 from odradek.log.disk import RealDisk
-from odradek.model.clock import Clock
 from odradek.model.errors import OdradekError, StartupError
 from odradek.net.server import RealNetwork
 
@@ -121,7 +119,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
         clock=clock,
         random=drawn,
         disk=RealDisk(call_soon=loop.call_soon_threadsafe),
-        store=_store(config, clock, loop, drawn),
+        store=store_of(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
             # Kafka's defaults of 100 KiB come from a time before kernels found the right sizes
@@ -136,43 +134,6 @@ def _if_set(config: BrokerConfig, name: str) -> int:
     size = config.values[name] if name in config.static else -1
     assert isinstance(size, int)
     return size
-
-
-def _store(
-    config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop, drawn: random.Random
-) -> Store:
-    if config.zookeeper_connect is not None:
-        return _zookeeper(config, config.zookeeper_connect, loop, drawn)
-    path = config.odradek_store_path
-    if path is None:
-        # Beside the data, not in it: Kafka's tools expect nothing but logs in there.
-        path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
-    return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
-
-
-def _zookeeper(
-    config: BrokerConfig, servers: str, loop: asyncio.AbstractEventLoop, drawn: random.Random
-) -> Store:
-    for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
-        if config.values[name]:
-            raise StartupError(
-                f"{name} is set: this version speaks to ZooKeeper in the clear and without ACLs, "
-                "and to start as if it did not would be worse than not to start"
-            )
-    try:
-        from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise StartupError(
-            "zookeeper.connect is set, and kazoo is not installed: pip install odradek[zookeeper]"
-        ) from None
-    return ZooKeeperStore(
-        servers,
-        call_soon=loop.call_soon_threadsafe,
-        randomness=drawn,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-        in_flight_max=config.zookeeper_max_in_flight_requests,
-    )
 
 
 def _give_up(reason: str) -> int:

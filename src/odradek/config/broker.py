@@ -56,6 +56,15 @@ class BrokerOptions:
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
     zookeeper_max_in_flight_requests: int
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_type: str | None
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
 
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
@@ -100,6 +109,7 @@ class BrokerOptions:
     producer_id_expiration_check_interval_ms: int
 
     odradek_store_path: str | None
+    odradek_zookeeper_digest: str | None
     odradek_http_host: str
     odradek_http_port: int
     odradek_http_allowed_hosts: tuple[str, ...]

@@ -7,7 +7,9 @@ from odradek.config.option import (
     CLUSTER_WIDE,
     INT,
     INT_MAX,
+    LIST,
     LONG,
+    PASSWORD,
     PER_BROKER,
     STRING,
     VERSION,
@@ -59,20 +61,43 @@ OPTIONS: Final = (
         doc="How many requests to ZooKeeper may be unanswered at a time.",
     ),
     Option(
-        "zookeeper.set.acl", BOOLEAN, False, effect=False,
-        doc="Whether the znodes are written so that only brokers may change them.",
+        "zookeeper.set.acl", BOOLEAN, False,
+        doc="Whether the znodes are written so that only brokers may change them. A broker is "
+            "known by its certificate or by `odradek.zookeeper.digest`.",
     ),
     Option(
-        "zookeeper.ssl.client.enable", BOOLEAN, False, effect=False,
+        "zookeeper.ssl.client.enable", BOOLEAN, False,
         doc="Whether ZooKeeper is reached by TLS.",
     ),
     Option(
-        "zookeeper.ssl.truststore.location", STRING, None, effect=False,
-        doc="The certificates by which ZooKeeper's servers are recognised.",
+        "zookeeper.ssl.truststore.location", STRING, None,
+        doc="The certificates by which ZooKeeper's servers are recognised: a PEM file. Unset: "
+            "the system's.",
     ),
     Option(
-        "zookeeper.ssl.keystore.location", STRING, None, effect=False,
-        doc="This broker's key and certificate for ZooKeeper.",
+        "zookeeper.ssl.truststore.type", STRING, None,
+        doc="The type of that file: PEM. Unset: by its name.",
+    ),
+    Option(
+        "zookeeper.ssl.keystore.location", STRING, None,
+        doc="This broker's key and certificate for ZooKeeper, in one PEM file.",
+    ),
+    Option(
+        "zookeeper.ssl.keystore.type", STRING, None,
+        doc="The type of that file: PEM. Unset: by its name.",
+    ),
+    Option(
+        "zookeeper.ssl.keystore.password", PASSWORD, None,
+        doc="The password of the key in that file.",
+    ),
+    Option(
+        "zookeeper.ssl.enabled.protocols", LIST, None,
+        doc="The versions of TLS that may be spoken with ZooKeeper: TLSv1.2, TLSv1.3.",
+    ),
+    Option(
+        "zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS",
+        doc="Whether the certificate of a ZooKeeper server has to bear the name by which it was "
+            "reached (HTTPS), or not (empty).",
     ),
     Option(
         "inter.broker.protocol.version", STRING, "3.9-IV0", rule=VERSION,

@@ -14,6 +14,7 @@ from odradek.config.option import (
     LIST,
     LONG,
     LONG_MAX,
+    PASSWORD,
     STRING,
     Option,
     at_least,
@@ -55,6 +56,11 @@ OPTIONS: Final = (
         "odradek.store.path", STRING, None,
         doc="The file of the coordination store that the brokers of one machine share, where "
             "`zookeeper.connect` is not set.",
+    ),
+    Option(
+        "odradek.zookeeper.digest", PASSWORD, None,
+        doc="Who this broker is to ZooKeeper, as `user:password`, for its `digest` scheme. For "
+            "`zookeeper.set.acl` where no certificate says it.",
     ),
     Option(
         "odradek.http.host", STRING, "127.0.0.1",

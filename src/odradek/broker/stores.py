@@ -1,0 +1,127 @@
+"""Which coordination store a broker's configuration asks for, and how it is reached.
+
+Without `zookeeper.connect` the brokers of one machine share a file (`coord.sqlite`); with it
+ZooKeeper, in the clear or over TLS. Who a broker is to ZooKeeper is said by its certificate
+or by `odradek.zookeeper.digest`; `zookeeper.set.acl` makes what it writes its own.
+
+Kafka's options for key and trust stores are taken where they name PEM files.
+"""
+
+import asyncio
+import pathlib
+import random
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from odradek.config.broker import BrokerConfig
+from odradek.coord.sqlite import SqliteStore
+from odradek.coord.store import Store
+from odradek.model.clock import Clock
+from odradek.model.errors import StartupError
+
+if TYPE_CHECKING:
+    from odradek.coord.zookeeper import ZooKeeperStore
+
+_PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_TO_PEM: Final = (
+    "; only PEM files are read here: turn it into one with `openssl pkcs12 -in STORE -nodes -out "
+    "STORE.pem` (a .jks first with `keytool -importkeystore ... -deststoretype PKCS12`)"
+)
+
+
+def store_of(
+    config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop, drawn: random.Random
+) -> Store:
+    """The store, not yet opened.
+
+    Raises:
+        StartupError: it cannot be reached as the configuration says.
+    """
+    if config.zookeeper_connect is not None:
+        return _zookeeper(config, config.zookeeper_connect, loop, drawn)
+    path = config.odradek_store_path
+    if path is None:
+        # Beside the data, not in it: Kafka's tools expect nothing but logs in there.
+        path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
+    return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
+
+
+def _zookeeper(
+    config: BrokerConfig, servers: str, loop: asyncio.AbstractEventLoop, drawn: random.Random
+) -> "ZooKeeperStore":
+    try:
+        from odradek.coord.zookeeper import ZooKeeperStore  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise StartupError(
+            "zookeeper.connect is set, and kazoo is not installed: pip install odradek[zookeeper]"
+        ) from None
+    tls = _tls(config) if config.zookeeper_ssl_client_enable else None
+    digest = config.odradek_zookeeper_digest
+    if digest is not None and not all(digest.partition(":")):
+        raise StartupError("odradek.zookeeper.digest is not `user:password`")
+    shows_certificate = tls is not None and config.zookeeper_ssl_keystore_location is not None
+    if config.zookeeper_set_acl and not (shows_certificate or digest):
+        raise StartupError(
+            "zookeeper.set.acl=true, but this broker is nobody to ZooKeeper, and what it writes "
+            "could be written by nobody again: give it a certificate "
+            "(zookeeper.ssl.keystore.location) or a name (odradek.zookeeper.digest)"
+        )
+    return ZooKeeperStore(
+        servers,
+        call_soon=loop.call_soon_threadsafe,
+        randomness=drawn,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        in_flight_max=config.zookeeper_max_in_flight_requests,
+        tls=tls,
+        auth=[("digest", digest)] if digest else [],
+        is_secured=config.zookeeper_set_acl,
+    )
+
+
+def _tls(config: BrokerConfig) -> ssl.SSLContext:
+    trusted = _pem(
+        "truststore", config.zookeeper_ssl_truststore_location, config.zookeeper_ssl_truststore_type
+    )
+    try:
+        context = ssl.create_default_context(cafile=trusted)
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(f"zookeeper.ssl.truststore.location={trusted}: {error}") from None
+    if not config.zookeeper_ssl_endpoint_identification_algorithm:
+        context.check_hostname = False
+    if config.zookeeper_ssl_enabled_protocols:
+        _restrict(context, config.zookeeper_ssl_enabled_protocols)
+    own = _pem(
+        "keystore", config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_keystore_type
+    )
+    if own is not None:
+        try:
+            # Without a password given, none is asked for at the terminal.
+            context.load_cert_chain(own, password=config.zookeeper_ssl_keystore_password or "")
+        except (OSError, ssl.SSLError) as error:
+            raise StartupError(
+                f"zookeeper.ssl.keystore.location={own}: {error}; it must hold this broker's "
+                "private key and its certificate"
+            ) from None
+    return context
+
+
+def _restrict(context: ssl.SSLContext, wanted: tuple[str, ...]) -> None:
+    unknown = sorted(set(wanted) - set(_PROTOCOLS))
+    if unknown:
+        raise StartupError(
+            f"zookeeper.ssl.enabled.protocols names {', '.join(unknown)}; "
+            f"spoken here are {', '.join(_PROTOCOLS)}"
+        )
+    versions = sorted(_PROTOCOLS[name] for name in wanted)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+
+
+def _pem(which: str, location: str | None, kind: str | None) -> str | None:
+    """The PEM file that is the key store or the trust store; None if there is none."""
+    if location is None:
+        return None
+    kind = (kind or pathlib.PurePath(location).suffix[1:] or "unknown").upper()
+    if kind != "PEM":
+        raise StartupError(f"zookeeper.ssl.{which}.location={location} is of type {kind}{_TO_PEM}")
+    return location
