@@ -3,32 +3,47 @@
     async with await Connection.open("127.0.0.1", 9092) as connection:
         metadata = await connection.request(MetadataRequest(topics=None), MetadataResponse)
 
-A new connection asks for the broker's versions first; every request then goes in the highest
-version that both sides know, unless the caller asks for a lower one. Requests may overlap: they
-are sent in the order of the calls, the broker answers in the same order, and at most
-`in_flight_max` are under way. A request that is not answered in time ends the connection, for
-nobody could tell whose answer comes next.
+A new connection asks for the broker's versions first, and then says who it is where that is
+asked for (`Security`); every request then goes in the highest version that both sides know, unless
+the caller asks for a lower one. Requests may overlap: they are sent in the order of the calls, the
+broker answers in the same order, and at most `in_flight_max` are under way. A request that is not
+answered in time ends the connection, for nobody could tell whose answer comes next.
 """
 
 import asyncio
+import socket
 from collections import deque
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar, cast
 
 from odradek import __version__
+from odradek.client.settings import Security
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.frame import LENGTH_BYTES, FrameBuffer
 from odradek.wire.header import decode_response_header, encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.wire.schema import Message, Versions
+from odradek.wire.schema import Buffer, Message, Versions
+
+if TYPE_CHECKING:
+    import ssl
 
 SOFTWARE_NAME: Final = "odradek"
 RESPONSE_BYTES_MAX: Final = 128 << 20
+PLAINTEXT: Final = Security()
 _CORRELATION_IDS: Final = 1 << 31
+# A session that the broker limits is given up for a new one when this much of it is over.
+_SESSION_SHARE: Final = 0.9
 
 R = TypeVar("R", bound=Message)
+# From version, correlation id and client id to a frame in pieces.
+Encode = Callable[[int, int, str | None], Sequence[Buffer]]
+
+
+class UnresolvedError(ConnectionError):
+    """The name of a host has no address."""
 
 
 class _Awaited(NamedTuple):
@@ -44,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, name: str, *, client_id: str, timeout_ms: int, in_flight_max: int) -> None:
         self.name = name  # host:port, for messages
         self.versions: dict[int, Versions] = {}
+        self.features: dict[str, int] = {}  # finalized: name and level
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._in_flight = asyncio.Semaphore(in_flight_max)
@@ -51,43 +67,61 @@ class Connection(asyncio.BufferedProtocol):
         self._awaited: deque[_Awaited] = deque()
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
+        self._expires_s: float | None = None  # when the broker wants to be told anew who we are
         self._ended = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - what a connection may be told
         cls,
         host: str,
         port: int,
         *,
         client_id: str = SOFTWARE_NAME,
         timeout_ms: int = 30_000,
+        setup_timeout_ms: int | None = None,
         in_flight_max: int = 5,
+        security: Security = PLAINTEXT,
+        tls: "ssl.SSLContext | None" = None,
     ) -> Self:
-        """Connect, and ask what the broker speaks.
+        """Connect, ask what the broker speaks, and say who we are.
+
+        `tls` is the context of `security.tls_context`, where the settings ask for encryption.
+        `timeout_ms` is that of each request; all of this has `setup_timeout_ms`, or the same.
 
         Raises:
             ConnectionError: nobody there, no answer in time, or the other side hung up.
+            AuthenticationError: the broker does not take who we are, or we it.
         """
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        setup_timeout_ms = timeout_ms if setup_timeout_ms is None else setup_timeout_ms
         connection = cls(
             name, client_id=client_id, timeout_ms=timeout_ms, in_flight_max=in_flight_max
         )
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await connection._connect(host, port)
+            async with asyncio.timeout(setup_timeout_ms / 1000):
+                await connection._connect(host, port, tls)
                 await connection._negotiate()
+                if security.uses_sasl:
+                    await connection._authenticate(security)
         except TimeoutError:
             await connection.close()
-            raise ConnectionError(f"{name}: no answer within {timeout_ms} ms") from None
-        except ConnectionError:
+            raise ConnectionError(f"{name}: no answer within {setup_timeout_ms} ms") from None
+        except BaseException:
             await connection.close()
             raise
         return connection
 
     async def request(
-        self, message: Message, answer: type[R], *, version_max: int | None = None
+        self,
+        message: Message,
+        answer: type[R],
+        *,
+        version_max: int | None = None,
+        timeout_ms: int | None = None,
     ) -> R:
         """Send a request and wait for its response, in the highest version both sides know.
+
+        `timeout_ms` is this request's own, for those that the broker holds on purpose.
 
         Raises:
             ApiError: UNSUPPORTED_VERSION, there is no such version.
@@ -97,7 +131,31 @@ class Connection(asyncio.BufferedProtocol):
         assert api_key is not None, message
         version = self.version_of(api_key, version_max=version_max)
         async with self._in_flight:
-            return await self._exchange(api_key, version, message, answer)
+            body = self._send(api_key, version, message)
+            return await self._answered(api_key, version, body, answer, timeout_ms)
+
+    async def exchange(
+        self,
+        api_key: int,
+        encode: Encode,
+        answer: type[R] | None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> R | None:
+        """`request` for who encodes the frame himself; None for one that is not answered.
+
+        Raises:
+            ApiError: UNSUPPORTED_VERSION, there is no such version.
+            ConnectionError: the connection is or was lost, or there was no answer in time.
+        """
+        version = self.version_of(api_key)
+        async with self._in_flight:
+            pieces = encode(version, self._next_correlation_id(), self._client_id)
+            if answer is None:
+                self._write(pieces)
+                return None
+            body = self._await_answer(api_key, version, pieces)
+            return await self._answered(api_key, version, body, answer, timeout_ms)
 
     def version_of(self, api_key: int, *, version_max: int | None = None) -> int:
         """The highest version of an API that both sides know, and the caller allows.
@@ -124,7 +182,21 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
-        return self._transport is not None and not self._ended.done()
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and not self._ended.done()
+        )
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the session that the broker granted is about to end (KIP-368)."""
+        return self._expires_s is not None and asyncio.get_running_loop().time() >= self._expires_s
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is awaited."""
+        return not self._awaited
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,8 +213,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The broker took the connection."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted by isinstance: other loops have transports of their own making.
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  a hint
         """Where the socket writes to."""
@@ -160,15 +232,70 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection ended: nobody who waits will get an answer."""
         self._fail(str(exc) if exc else "the connection was closed")
-        self._ended.set_result(None)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     # ----------------------------------------------------------------------------- the parts
 
-    async def _connect(self, host: str, port: int) -> None:
+    async def _connect(self, host: str, port: int, tls: "ssl.SSLContext | None") -> None:
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+            if tls is None:
+                await loop.create_connection(lambda: self, host, port)
+            else:
+                await loop.create_connection(lambda: self, host, port, ssl=tls)
+        except socket.gaierror as error:
+            raise UnresolvedError(f"{self.name}: {error.strerror}") from None
         except OSError as error:
+            if tls is not None:
+                self._blame_tls(error)
             raise ConnectionError(f"{self.name}: {error.strerror or error}") from None
+
+    def _blame_tls(self, error: OSError) -> None:
+        """A certificate that is not trusted stays so: it is no reason to try again."""
+        import ssl  # noqa: PLC0415  only who encrypts needs it
+
+        from odradek.client.security import AuthenticationError  # noqa: PLC0415
+
+        if isinstance(error, ssl.SSLError):
+            why = getattr(error, "verify_message", "") or error.reason or str(error)
+            raise AuthenticationError(f"{self.name}: TLS: {why}") from None
+
+    async def _authenticate(self, security: Security) -> None:
+        from odradek.client.security import AuthenticationError, authenticate  # noqa: PLC0415
+        from odradek.wire.messages.sasl_authenticate import (  # noqa: PLC0415
+            SaslAuthenticateRequest,
+            SaslAuthenticateResponse,
+        )
+        from odradek.wire.messages.sasl_handshake import (  # noqa: PLC0415
+            SaslHandshakeRequest,
+            SaslHandshakeResponse,
+        )
+
+        lifetime_ms = 0
+
+        async def send(token: bytes) -> bytes:
+            nonlocal lifetime_ms
+            answer = await self.request(
+                SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse
+            )
+            if answer.error_code:
+                why = answer.error_message or _name_of(answer.error_code)
+                raise AuthenticationError(f"{self.name}: {why}")
+            lifetime_ms = answer.session_lifetime_ms
+            return bytes(answer.auth_bytes)
+
+        begun_s = asyncio.get_running_loop().time()
+        shake = SaslHandshakeRequest(mechanism=security.mechanism)
+        offered = await self.request(shake, SaslHandshakeResponse)
+        if offered.error_code:
+            raise AuthenticationError(
+                f"{self.name}: {_name_of(offered.error_code)}: {security.mechanism}; "
+                f"the broker has {', '.join(offered.mechanisms) or 'none'}"
+            )
+        await authenticate(security, send)
+        if lifetime_ms:
+            self._expires_s = begun_s + lifetime_ms / 1000 * _SESSION_SHARE
 
     async def _negotiate(self) -> None:
         """Learn the broker's versions. One that does not know ours says so in version 0."""
@@ -186,22 +313,33 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {
             api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys
         }
+        self.features = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }
 
     def _read_versions(self, body: memoryview, version: int) -> ApiVersionsResponse:
         error = int.from_bytes(body[:2], "big", signed=True)
         layout = 0 if error == ErrorCode.UNSUPPORTED_VERSION else version
         return self._decode(ApiVersionsResponse, layout, body)
 
-    async def _exchange(self, api_key: int, version: int, message: Message, answer: type[R]) -> R:
+    async def _answered(
+        self,
+        api_key: int,
+        version: int,
+        body: asyncio.Future[memoryview],
+        answer: type[R],
+        timeout_ms: int | None,
+    ) -> R:
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
-                body = await self._send(api_key, version, message)
+            async with asyncio.timeout(timeout_ms / 1000):
+                data = await body
         except TimeoutError:
             await self.close()
             raise ConnectionError(
-                f"{self.name}: {APIS[api_key].name} was not answered within {self._timeout_ms} ms"
+                f"{self.name}: {APIS[api_key].name} was not answered within {timeout_ms} ms"
             ) from None
-        return self._decode(answer, version, body)
+        return self._decode(answer, version, data)
 
     def _decode(self, answer: type[R], version: int, body: memoryview) -> R:
         try:
@@ -212,17 +350,31 @@ class Connection(asyncio.BufferedProtocol):
         return decoded
 
     def _send(self, api_key: int, version: int, message: Message) -> asyncio.Future[memoryview]:
+        header = encode_request_header(
+            api_key, version, self._next_correlation_id(), self._client_id
+        )
+        body = encoder(type(message), version)(message)
+        length = (len(header) + len(body)).to_bytes(LENGTH_BYTES, "big")
+        return self._await_answer(api_key, version, (length, header, body))
+
+    def _await_answer(
+        self, api_key: int, version: int, pieces: Sequence[Buffer]
+    ) -> asyncio.Future[memoryview]:
+        """Send a frame that has the correlation id drawn last."""
+        self._write(pieces)
+        future = asyncio.get_running_loop().create_future()
+        self._awaited.append(_Awaited(api_key, version, self._correlation_id, future))
+        return future
+
+    def _write(self, pieces: Sequence[Buffer]) -> None:
         if not self.is_open:
             raise ConnectionError(f"{self.name}: the connection is closed")
         assert self._transport is not None
+        self._transport.write(b"".join(pieces))
+
+    def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
-        body = encoder(type(message), version)(message)
-        length = (len(header) + len(body)).to_bytes(LENGTH_BYTES, "big")
-        future = asyncio.get_running_loop().create_future()
-        self._awaited.append(_Awaited(api_key, version, self._correlation_id, future))
-        self._transport.write(b"".join((length, header, body)))
-        return future
+        return self._correlation_id
 
     def _response(self, frame: memoryview) -> None:
         if not self._awaited:
@@ -244,3 +396,10 @@ class Connection(asyncio.BufferedProtocol):
                 body.set_exception(ConnectionError(f"{self.name}: {reason}"))
         if self._transport is not None:
             self._transport.abort()
+
+
+def _name_of(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -59,7 +59,10 @@ class Client:
         async with self._finding:
             if self._cluster is None:
                 self._cluster = await Cluster.bootstrap(
-                    self._servers, client_id=self.process.name, timeout_ms=self._timeout_ms
+                    self._servers,
+                    client_id=self.process.name,
+                    timeout_ms=self._timeout_ms,
+                    draw=self.random.random,
                 )
             return self._cluster
 

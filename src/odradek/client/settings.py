@@ -1,0 +1,193 @@
+"""Java's property names, turned into what a connection to a cluster needs.
+
+    settings = ClientSettings.from_properties({"bootstrap.servers": "a:9092,b:9092", ...})
+
+The files of `--command-config` and its like, `--producer-property key=value` and the rest all end
+here. Names, defaults and refusals are those of kafka-clients 3.9 (`CommonClientConfigs`,
+`SslConfigs`, `SaslConfigs`). What a client of ours has no use for (metrics reporters, interceptors,
+buffer sizes of the kernel) is passed over, as Java passes over what it does not know.
+
+What only producers and consumers need stands in their own tables, beside them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.config.option import (
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    PASSWORD,
+    STRING,
+    Option,
+    Value,
+    at_least,
+    one_of,
+    table,
+)
+from odradek.model.errors import OdradekError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class SettingsError(OdradekError):
+    """A property that cannot be used: names it, the value and the rule."""
+
+
+COMMON: Final = table(
+    [
+        Option("bootstrap.servers", LIST, ()),
+        Option("client.id", STRING, ""),
+        Option("request.timeout.ms", INT, 30_000, rule=at_least(0)),
+        Option("default.api.timeout.ms", INT, 60_000, rule=at_least(0)),
+        Option("retries", INT, INT_MAX, rule=at_least(0)),
+        Option("retry.backoff.ms", LONG, 100, rule=at_least(0)),
+        Option("retry.backoff.max.ms", LONG, 1_000, rule=at_least(0)),
+        Option("reconnect.backoff.ms", LONG, 50, rule=at_least(0)),
+        Option("reconnect.backoff.max.ms", LONG, 1_000, rule=at_least(0)),
+        Option("socket.connection.setup.timeout.ms", LONG, 10_000, rule=at_least(0)),
+        Option("metadata.max.age.ms", LONG, 300_000, rule=at_least(0)),
+        Option("security.protocol", STRING, "PLAINTEXT", rule=one_of(*PROTOCOLS)),
+        Option("sasl.mechanism", STRING, "GSSAPI"),
+        Option("sasl.jaas.config", PASSWORD, None),
+        Option("ssl.truststore.type", STRING, "JKS"),
+        Option("ssl.truststore.location", STRING, None),
+        Option("ssl.truststore.password", PASSWORD, None),
+        Option("ssl.truststore.certificates", PASSWORD, None),
+        Option("ssl.keystore.type", STRING, "JKS"),
+        Option("ssl.keystore.location", STRING, None),
+        Option("ssl.keystore.password", PASSWORD, None),
+        Option("ssl.keystore.key", PASSWORD, None),
+        Option("ssl.keystore.certificate.chain", PASSWORD, None),
+        Option("ssl.key.password", PASSWORD, None),
+        Option("ssl.endpoint.identification.algorithm", STRING, "https"),
+        Option("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3")),
+        Option("ssl.cipher.suites", LIST, None),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One key store or trust store: a file, or PEM text in the properties themselves."""
+
+    type: str = "JKS"  # JKS, PKCS12 or PEM
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificates: str | None = None  # PEM text: the chain, or the certificates to trust
+    key: str | None = field(default=None, repr=False)  # PEM text
+    key_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How connections are encrypted, and who we are."""
+
+    protocol: str = "PLAINTEXT"
+    trust_store: Store = Store()
+    key_store: Store = Store()
+    checks_host_name: bool = True
+    tls_versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: tuple[str, ...] = ()
+    mechanism: str = "GSSAPI"
+    jaas_config: str | None = field(default=None, repr=False)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether we say who we are by SASL."""
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What every client of a cluster needs. Times in milliseconds."""
+
+    bootstrap_servers: tuple[str, ...] = ()
+    client_id: str = "odradek"
+    security: Security = Security()
+    request_timeout_ms: int = 30_000
+    # Of a whole operation, with all its attempts.
+    api_timeout_ms: int = 60_000
+    retries: int = INT_MAX
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connection_setup_timeout_ms: int = 10_000
+    metadata_age_ms_max: int = 300_000
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], *, client_id: str = "odradek"
+    ) -> "ClientSettings":
+        """Settings from properties; `client_id` is taken where they name none.
+
+        Raises:
+            InvalidConfigError: a value that its option does not take, in Kafka's words.
+            SettingsError: options that do not go together.
+        """
+        values = read(COMMON, properties)
+        return cls(
+            bootstrap_servers=values["bootstrap.servers"],
+            client_id=values["client.id"] or client_id,
+            security=_security(values),
+            request_timeout_ms=values["request.timeout.ms"],
+            api_timeout_ms=values["default.api.timeout.ms"],
+            retries=values["retries"],
+            retry_backoff_ms=values["retry.backoff.ms"],
+            retry_backoff_max_ms=values["retry.backoff.max.ms"],
+            reconnect_backoff_ms=values["reconnect.backoff.ms"],
+            reconnect_backoff_max_ms=values["reconnect.backoff.max.ms"],
+            connection_setup_timeout_ms=values["socket.connection.setup.timeout.ms"],
+            metadata_age_ms_max=values["metadata.max.age.ms"],
+        )
+
+
+def read(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
+    """The values of all options of a table; the default where a property is not there.
+
+    Raises:
+        InvalidConfigError: a value that its option does not take.
+    """
+    values: dict[str, Value] = {}
+    for name, option in options.items():
+        text = properties.get(name)
+        values[name] = option.default if text is None else option.parse(text)
+    return values
+
+
+def _security(values: Mapping[str, Any]) -> Security:
+    protocol: str = values["security.protocol"]
+    mechanism: str = values["sasl.mechanism"]
+    if protocol.startswith("SASL_") and mechanism not in MECHANISMS:
+        raise SettingsError(f"sasl.mechanism={mechanism}: this client has {', '.join(MECHANISMS)}")
+    return Security(
+        protocol=protocol,
+        trust_store=Store(
+            type=values["ssl.truststore.type"].upper(),
+            location=values["ssl.truststore.location"],
+            password=values["ssl.truststore.password"],
+            certificates=values["ssl.truststore.certificates"],
+        ),
+        key_store=Store(
+            type=values["ssl.keystore.type"].upper(),
+            location=values["ssl.keystore.location"],
+            password=values["ssl.keystore.password"],
+            certificates=values["ssl.keystore.certificate.chain"],
+            key=values["ssl.keystore.key"],
+            key_password=values["ssl.key.password"],
+        ),
+        checks_host_name=bool(values["ssl.endpoint.identification.algorithm"]),
+        tls_versions=values["ssl.enabled.protocols"],
+        ciphers=values["ssl.cipher.suites"] or (),
+        mechanism=mechanism,
+        jaas_config=values["sasl.jaas.config"],
+    )

@@ -1,0 +1,42 @@
+"""User and password in Java's way of saying them."""
+
+import pytest
+
+from odradek.client.jaas import LoginModule, credentials, parse_jaas
+from odradek.client.settings import SettingsError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_options_in_quotes_and_bare():
+    line = f"""{PLAIN} required\n username="al\\"ice" password='s e;c=ret' other=x ;"""
+
+    assert parse_jaas(line) == LoginModule(
+        PLAIN, {"username": 'al"ice', "password": "s e;c=ret", "other": "x"}
+    )
+
+
+def test_user_and_password():
+    assert credentials(f'{PLAIN} required username="alice" password="";') == ("alice", "")
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    assert credentials(f"{scram} REQUIRED username=a password=b;") == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (None, "sasl.jaas.config must be set"),
+        ("", "must be a login module, a flag"),
+        (f"{PLAIN} always username=a password=b;", "must be a login module, a flag"),
+        (f"{PLAIN} required username=a password=hunter2", "the semicolon that ends it"),
+        (f"{PLAIN} required username=a password=hunter2; more", "the semicolon"),
+        (f"{PLAIN} required username a;", "after 0 options"),
+        (f'{PLAIN} required username="a password=hunter2;', "a quote is not closed"),
+        (f"{PLAIN} required username=a;", "option password is missing"),
+        ("com.sun.Krb5LoginModule required username=a password=hunter2;", "this client has Plain"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_without_showing_the_password(line, complaint):
+    with pytest.raises(SettingsError, match=complaint) as raised:
+        credentials(line)
+    assert "hunter2" not in str(raised.value)

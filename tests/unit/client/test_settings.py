@@ -1,0 +1,83 @@
+"""Java's property names, as a client of ours understands them."""
+
+import pytest
+
+from odradek.client.settings import ClientSettings, SettingsError
+from odradek.config.option import InvalidConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS = f'{PLAIN} required username="a" password="s3";'
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="s3";'
+)
+
+
+def test_what_is_not_said_is_as_in_kafka():
+    settings = ClientSettings.from_properties({}, client_id="tool")
+
+    assert settings.client_id == "tool"
+    assert (settings.request_timeout_ms, settings.api_timeout_ms) == (30_000, 60_000)
+    assert (settings.retry_backoff_ms, settings.retry_backoff_max_ms) == (100, 1_000)
+    assert not settings.security.uses_tls
+    assert not settings.security.uses_sasl
+
+
+def test_what_is_said_is_taken():
+    settings = ClientSettings.from_properties(
+        {
+            "bootstrap.servers": "a:1, b:2",
+            "client.id": "mine",
+            "request.timeout.ms": "5",
+            "default.api.timeout.ms": "6",
+            "retries": "7",
+            "retry.backoff.ms": "8",
+            "reconnect.backoff.ms": "9",
+            "reconnect.backoff.max.ms": "10",
+            "socket.connection.setup.timeout.ms": "11",
+            "metadata.max.age.ms": "12",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": JAAS,
+            "ssl.truststore.location": "/trust.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.keystore.password": "hidden",
+            "ssl.endpoint.identification.algorithm": "",
+            "nobody.knows.this": "x",
+        }
+    )
+
+    assert settings.bootstrap_servers == ("a:1", "b:2")
+    assert settings.client_id == "mine"
+    assert (settings.request_timeout_ms, settings.api_timeout_ms, settings.retries) == (5, 6, 7)
+    assert (settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms) == (9, 10)
+    assert (settings.connection_setup_timeout_ms, settings.metadata_age_ms_max) == (11, 12)
+    security = settings.security
+    assert security.uses_tls
+    assert security.uses_sasl
+    assert not security.checks_host_name
+    assert (security.trust_store.type, security.trust_store.location) == ("PEM", "/trust.pem")
+
+
+def test_no_secret_is_shown():
+    settings = ClientSettings.from_properties(
+        {"sasl.jaas.config": JAAS, "ssl.keystore.password": "s3", "ssl.key.password": "s3"}
+    )
+
+    assert "s3" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("request.timeout.ms", "abc", "Invalid value abc .* request.timeout.ms: Not a number"),
+        ("retries", "-1", "Invalid value -1 for configuration retries: Value must be at least 0"),
+        ("security.protocol", "TLS", "String must be one of: PLAINTEXT, SSL"),
+    ],
+)
+def test_a_value_that_its_option_does_not_take_is_refused_in_kafkas_words(name, value, complaint):
+    with pytest.raises(InvalidConfigError, match=complaint):
+        ClientSettings.from_properties({name: value})
+
+
+def test_a_mechanism_that_we_do_not_have_is_named():
+    with pytest.raises(SettingsError, match="sasl.mechanism=GSSAPI: this client has PLAIN"):
+        ClientSettings.from_properties({"security.protocol": "SASL_PLAINTEXT"})
