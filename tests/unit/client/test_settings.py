@@ -7,8 +7,6 @@ from odradek.config.option import InvalidConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="a" password="s3";'
-    'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="s3";'
-)
 
 
 def test_what_is_not_said_is_as_in_kafka():
