@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import ssl
 
 _RETRY_MS: Final = 20
-_RETRY_MS_MAX: Final = 1_000
 
 # Lanes of connections to one broker.
 USUAL: Final = ""
@@ -164,14 +163,12 @@ class Cluster:
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
-        failures = 0
         while self.picture.leader(partition) == NO_LEADER:
             if loop.time() >= deadline_s:
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
             await self.refresh([partition.topic])
             if self.picture.leader(partition) == NO_LEADER:
-                failures += 1
-                await asyncio.sleep(self._short_pause_s(failures))
+                await asyncio.sleep(_RETRY_MS / 1000)
         return await self.broker(self.picture.leader(partition), lane)
 
     async def controller(self) -> Connection:
@@ -262,7 +259,8 @@ class Cluster:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
             failures, not_before_s = self._failures.get(broker_id, (0, 0.0))
             loop = asyncio.get_running_loop()
-            await asyncio.sleep(max(0.0, not_before_s - loop.time()))
+            if not_before_s > loop.time():
+                await asyncio.sleep(not_before_s - loop.time())
             try:
                 connection = await self._open(node.host, node.port)
             except ConnectionError:
@@ -292,12 +290,6 @@ class Cluster:
             drawn=self._draw(),
         )
         return pause_ms / 1000
-
-    def _short_pause_s(self, failures: int) -> float:
-        return (
-            backoff_ms(failures, first_ms=_RETRY_MS, max_ms=_RETRY_MS_MAX, drawn=self._draw())
-            / 1000
-        )
 
     async def close(self) -> None:
         """Hang up everywhere."""
