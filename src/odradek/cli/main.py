@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import click
 
 from odradek import __version__
+from odradek.cli.tool import TOOLS, run_tool
 from odradek.model.errors import OdradekError
 
 
@@ -59,6 +60,8 @@ class LazyGroup(click.Group):
         """The list of subcommands, from the table alone."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+        with formatter.section("Kafka's tools, with Kafka's flags (also as kafka-...)"):
+            formatter.write_dl([(name, tool.summary) for name, tool in TOOLS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,6 +72,8 @@ def odradek() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
+    if arguments and arguments[0] in TOOLS:
+        return run_tool(arguments[0], arguments[1:])
     try:
         code = odradek.main(list(arguments), prog_name="odradek", standalone_mode=False)
     except click.ClickException as error:

@@ -11,6 +11,7 @@ answered in time ends the connection, for nobody could tell whose answer comes n
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -249,7 +250,9 @@ class Connection(asyncio.BufferedProtocol):
         except OSError as error:
             if tls is not None:
                 self._blame_tls(error)
-            raise ConnectionError(f"{self.name}: {error.strerror or error}") from None
+            # asyncio says "Connect call failed", whatever the reason is.
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ConnectionError(f"{self.name}: {why}") from None
 
     def _blame_tls(self, error: OSError) -> None:
         """A certificate that is not trusted stays so: it is no reason to try again."""

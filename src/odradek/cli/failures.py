@@ -1,0 +1,88 @@
+"""What goes wrong in a tool, in the words of Kafka's.
+
+Scripts look for the names of Java's exceptions in what the tools print, so these stand where
+Kafka's tools print them; Java's stack traces do not.
+"""
+
+import time
+from typing import Final
+
+from odradek.client.kafka_errors import exception_of
+from odradek.model.errors import ApiError, OdradekError
+
+_SERVER: Final = "org.apache.kafka.server.common"
+
+
+class ToolError(OdradekError):
+    """A tool refuses something; `exception` is what Java's tool would have thrown."""
+
+    exception = "java.lang.RuntimeException"
+
+
+class IllegalArgumentError(ToolError):
+    """What was asked for makes no sense."""
+
+    exception = "java.lang.IllegalArgumentException"
+
+
+class NumberFormatError(ToolError):
+    """What should be a number is none."""
+
+    exception = "java.lang.NumberFormatException"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f'For input string: "{text}"')
+
+
+class CommandFailedError(ToolError):
+    """What was asked for cannot be done."""
+
+    exception = f"{_SERVER}.AdminCommandFailedException"
+
+
+class OperationError(ToolError):
+    """What was asked for cannot be understood."""
+
+    exception = f"{_SERVER}.AdminOperationException"
+
+
+class FileError(ToolError):
+    """A file cannot be read."""
+
+    exception = "java.io.IOException"
+
+
+def message_of(error: Exception) -> str:
+    """What is wrong."""
+    if isinstance(error, ApiError):
+        return exception_of(error)[1]
+    return str(error)
+
+
+def java_text(error: Exception) -> str:
+    """Java's exception, and what is wrong: `org...InvalidTopicException: Topic name ...`."""
+    if isinstance(error, ApiError):
+        name, message = exception_of(error)
+        return f"{name}: {message}"
+    if isinstance(error, ToolError):
+        return f"{error.exception}: {error}"
+    return str(error)
+
+
+def log_line(level: str, text: str, logger: str) -> str:
+    """A line as Kafka's tools log it to stderr."""
+    now = time.time()
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+    return f"[{moment},{int(now * 1000) % 1000:03}] {level} {text} ({logger})"
+
+
+def to_int(text: str) -> int:
+    """A number as Java's `Integer.parseInt` takes it.
+
+    Raises:
+        NumberFormatError: it is none.
+    """
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits.isascii() and digits.isdecimal() and -(1 << 31) <= int(text) < 1 << 31:
+        return int(text)
+    raise NumberFormatError(text)

@@ -1,0 +1,78 @@
+"""Kafka's command-line tools: where each lives, and how one is run.
+
+A tool is a module of this package with `main(arguments) -> exit code`. It is found here by name,
+and imported only when it is used: as `odradek topics ...`, and as a console script that is called
+as Kafka's is, without the suffix: `kafka-topics ...`. How flags are read is in `odradek.cli.flags`.
+
+Rules for all of them, which are Kafka's: results go to stdout; what is wrong with the command line
+goes to stderr, with the help if it is a matter of which options go together; the exit code is 1
+for whatever went wrong. Nothing is imported before it is needed, for a tool that takes as long
+to start as to work is not used.
+
+To add one: write `odradek/cli/NAME.py` with `main`, add its line to `TOOLS`, and its console
+script to `pyproject.toml` (they all point at `script` here).
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from odradek.cli.flags import FlagError, UsageError
+from odradek.model.errors import OdradekError
+
+
+class Tool(NamedTuple):
+    """The module of a tool, and what a list of tools says of it."""
+
+    module: str
+    summary: str
+
+
+# By the name below `odradek`; the console script is `kafka-` + name, unless it is in _BARE.
+TOOLS: Final[Mapping[str, Tool]] = {
+    "topics": Tool("odradek.cli.topics", "Create, list, describe, alter and delete topics."),
+    "configs": Tool("odradek.cli.configs", "Describe and alter configurations and quotas."),
+}
+_BARE: Final = frozenset({"zookeeper-shell"})
+
+
+def script_name(tool: str) -> str:
+    """How the console script of a tool is called."""
+    return tool if tool in _BARE else f"kafka-{tool}"
+
+
+def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Run one tool. Returns the exit code."""
+    from importlib import import_module  # noqa: PLC0415 - the other tools stay on the disk
+
+    main = import_module(TOOLS[name].module).main
+    try:
+        code = main(arguments)
+        sys.stdout.flush()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        print(error.parser.usage(), file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Who reads has seen enough (`| head`); nothing more is to be said, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (FlagError, OdradekError, OSError) as error:
+        sys.stdout.flush()
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    assert isinstance(code, int), name
+    return code
+
+
+def script() -> NoReturn:
+    """The console script of any tool: which one, its own name says."""
+    called = os.path.basename(sys.argv[0]).removesuffix(".sh").removesuffix(".exe")
+    name = called.removeprefix("kafka-")
+    if name not in TOOLS:
+        print(f"{called}: no tool of this name; there are {', '.join(TOOLS)}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(run_tool(name, sys.argv[1:]))

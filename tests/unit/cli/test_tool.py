@@ -1,0 +1,105 @@
+"""Kafka's tools: found by name, fast to start, one door for all."""
+
+import importlib
+import pathlib
+import socket
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from odradek.cli import tool
+from odradek.cli.main import run
+from odradek.cli.tool import TOOLS, run_tool, script_name
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_tool_of_the_table_is_there(name):
+    module = importlib.import_module(TOOLS[name].module)
+
+    assert callable(module.main)
+    assert module.__doc__
+
+
+def test_every_tool_has_its_console_script():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+    mine = {name for name, target in scripts.items() if target == "odradek.cli.tool:script"}
+    assert mine == {script_name(name) for name in TOOLS}
+
+
+def test_a_tool_loads_nothing_that_it_does_not_need():
+    program = (
+        "import sys; from odradek.cli.tool import run_tool; code = run_tool('topics', ['--list']);"
+        "heavy = {'click', 'rich', 'sqlite3', 'argparse', 'odradek.broker.server', 'kazoo'};"
+        "sys.exit(f'{code} {heavy & sys.modules.keys()}')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.stderr.endswith("1 set()\n")
+
+
+def test_a_console_script_goes_by_the_name_it_is_called_by(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/kafka-topics.sh", "--list"])
+    with pytest.raises(SystemExit) as ended:
+        tool.script()
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "--bootstrap-server must be specified\n"
+
+
+def test_a_name_that_no_tool_has_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kafka-frobnicate"])
+    with pytest.raises(SystemExit) as ended:
+        tool.script()
+
+    assert ended.value.code == 1
+    assert "kafka-frobnicate: no tool of this name" in capsys.readouterr().err
+
+
+def test_a_tool_is_a_subcommand_too(capsys):
+    assert run(["topics", "--list", "--frobnicate"]) == 1
+    assert capsys.readouterr().err == "frobnicate is not a recognized option\n"
+
+
+def test_conflicting_options_are_named_and_the_help_follows(capsys):
+    assert run_tool("topics", ["--bootstrap-server", "a:1", "--create", "--delete"]) == 1
+    said = capsys.readouterr()
+
+    assert said.out == ""
+    first, *rest = said.err.splitlines()
+    assert first.startswith("Command must include exactly one action: --list, --describe")
+    assert any("--bootstrap-server" in line for line in rest)
+
+
+def test_a_server_that_nobody_reaches_is_named_with_the_reason(capsys, free_port):
+    servers = f"127.0.0.1:{free_port},127.0.0.2:{free_port}"
+
+    assert run_tool("topics", ["--bootstrap-server", servers, "--list"]) == 1
+    said = capsys.readouterr()
+    for server in servers.split(","):
+        assert server in said.out
+    assert "refused" in said.out
+
+
+@pytest.mark.parametrize("server", ["nonsense", "a:b", "host:"])
+def test_an_address_that_is_none_is_said_on_stderr(capsys, server):
+    assert run_tool("topics", ["--bootstrap-server", server, "--list"]) == 1
+    said = capsys.readouterr()
+
+    assert said.out == ""
+    first, second = said.err.splitlines()
+    assert first == "Failed to create new KafkaAdminClient"
+    assert server in second
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
