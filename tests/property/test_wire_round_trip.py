@@ -11,7 +11,12 @@ from odradek.model.errors import MalformedRequestError
 from odradek.wire.api_keys import APIS
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import decode_request_header, decode_response_header
-from odradek.wire.messages import consumer_offsets, consumer_protocol, transaction_state
+from odradek.wire.messages import (
+    consumer_offsets,
+    consumer_protocol,
+    transaction_state,
+    transaction_version_2,
+)
 from odradek.wire.messages.produce import decode_produce
 from odradek.wire.schema import Field, Message, MessageType
 
@@ -26,6 +31,7 @@ MESSAGES: list[type[Message]] = [
     consumer_protocol.ConsumerProtocolAssignment,
     transaction_state.TransactionLogKey,
     transaction_state.TransactionLogValue,
+    transaction_version_2.TaggedTransactionLogValue,
 ]
 # The gate's 200 examples are for all versions together; the night's are many more.
 FEW = settings().max_examples // 40

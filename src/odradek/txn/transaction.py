@@ -1,0 +1,282 @@
+"""One transaction: its states, and what each change makes of it.
+
+States and the states they may be entered from:
+
+    EMPTY            <- EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT     the id has no open transaction
+    ONGOING          <- ONGOING, EMPTY, COMPLETE_*                 partitions have been added
+    PREPARE_COMMIT   <- ONGOING                                    decided; markers are on the way
+    PREPARE_ABORT    <- ONGOING; in version 2 also EMPTY, COMPLETE_*
+    COMPLETE_COMMIT  <- PREPARE_COMMIT                             all markers are written
+    COMPLETE_ABORT   <- PREPARE_ABORT
+    DEAD             <- EMPTY, COMPLETE_*                          the id is being forgotten
+    PREPARE_EPOCH_FENCE                                            a name; see below
+
+Kafka goes from ONGOING to PREPARE_ABORT by way of PREPARE_EPOCH_FENCE when it is not the producer
+who ends its transaction: it raises the producer's epoch first. Nothing of that state is ever
+written, and here the two are one step (`fenced`); the name stays, for tools filter by it.
+
+An epoch of 32,766 is the last that a producer gets: one above it is needed to fence it. Who has
+used it up gets another producer id.
+
+In version 2 (KIP-890) every end of a transaction raises the epoch: what comes late, of a
+transaction that has ended, carries an epoch that is over. The markers carry the new one, so the
+partitions learn of it with the end itself.
+
+A `Transaction` is a value: a change is another one, that counts when it has been written.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+EPOCH_MAX: Final = (1 << 15) - 1
+
+# What a client's requests say of the protocol it follows.
+VERSION_1: Final = 0  # as Kafka writes it: a client that knows no epoch for each transaction
+VERSION_2: Final = 2
+
+
+class State(IntEnum):
+    """Where a transaction is in its life, with Kafka's numbers."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+STATE_NAMES: Final[Mapping[State, str]] = {
+    State.EMPTY: "Empty",
+    State.ONGOING: "Ongoing",
+    State.PREPARE_COMMIT: "PrepareCommit",
+    State.PREPARE_ABORT: "PrepareAbort",
+    State.COMPLETE_COMMIT: "CompleteCommit",
+    State.COMPLETE_ABORT: "CompleteAbort",
+    State.DEAD: "Dead",
+    State.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+_AT_REST: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+_PREPARED: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+VALID_PREVIOUS: Final[Mapping[State, frozenset[State]]] = {
+    State.EMPTY: _AT_REST,
+    State.ONGOING: _AT_REST | {State.ONGOING},
+    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
+    State.PREPARE_ABORT: _AT_REST | {State.ONGOING},
+    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
+    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+    State.DEAD: _AT_REST,
+    State.PREPARE_EPOCH_FENCE: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """What a coordinator knows of a transactional id. Times are wall time in milliseconds."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_EPOCH  # NO_EPOCH: the id is new, and nobody has been told of it
+    # In which it was before the last change that a producer may not have heard of (KIP-360).
+    last_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_EPOCH
+    next_producer_id: int = NO_PRODUCER_ID  # the end of this transaction brings it (version 2)
+    timeout_ms: int
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NO_TIMESTAMP
+    updated_ms: int
+    client_version: int = VERSION_1
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no transaction is open: the id may begin one, or be forgotten."""
+        return self.state in _AT_REST
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether its end has been decided, and its markers are not all written."""
+        return self.state in _PREPARED
+
+    @property
+    def commits(self) -> bool:
+        """Of one that is prepared or complete: how it ends."""
+        return self.state in {State.PREPARE_COMMIT, State.COMPLETE_COMMIT}
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no producer may get another epoch of this producer id."""
+        return is_exhausted(self.producer_epoch)
+
+    def has_timed_out(self, now_ms: int) -> bool:
+        """Whether it has been open for longer than its producer wanted."""
+        return self.state is State.ONGOING and self.started_ms + self.timeout_ms < now_ms
+
+    def may_expire(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether nobody has used the id for `transactional.id.expiration.ms`."""
+        return self.is_at_rest and self.updated_ms + expiration_ms <= now_ms
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether an epoch is the last that a producer gets."""
+    return producer_epoch >= EPOCH_MAX - 1
+
+
+# ------------------------------------------------------------------------- what may become of it
+
+
+def initialized(  # noqa: PLR0911 - one for each case
+    transaction: Transaction,
+    *,
+    timeout_ms: int,
+    expected_epoch: int | None,
+    fresh_producer_id: int | None,
+    now_ms: int,
+) -> Transaction | ErrorCode:
+    """A producer begins, or goes on after an error; or why it may not.
+
+    `expected_epoch` is the one that it says it has (KIP-360). `fresh_producer_id` is taken when
+    the epochs are used up, see `needs_producer_id`.
+    """
+    _check(transaction, State.EMPTY)
+    begun = replace(
+        transaction,
+        state=State.EMPTY,
+        last_producer_id=transaction.producer_id,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        started_ms=NO_TIMESTAMP,
+        updated_ms=now_ms,
+        client_version=VERSION_1,
+    )
+    epoch = transaction.producer_epoch
+    if needs_producer_id(transaction, expected_epoch):
+        if fresh_producer_id is None:  # it was not foreseen that one would be needed
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return replace(
+            begun,
+            producer_id=fresh_producer_id,
+            producer_epoch=0,
+            last_producer_epoch=NO_EPOCH if expected_epoch is None else epoch,
+        )
+    if expected_epoch is None:
+        return replace(begun, producer_epoch=epoch + 1, last_producer_epoch=NO_EPOCH)
+    if epoch in {NO_EPOCH, expected_epoch}:
+        if transaction.is_exhausted:
+            return ErrorCode.PRODUCER_FENCED
+        return replace(begun, producer_epoch=epoch + 1, last_producer_epoch=epoch)
+    if expected_epoch == transaction.last_producer_epoch:
+        # It asks again, for it has not heard the answer. Nobody else has begun since: that
+        # would have set the last epoch to none.
+        return begun
+    return ErrorCode.PRODUCER_FENCED
+
+
+def needs_producer_id(transaction: Transaction, expected_epoch: int | None) -> bool:
+    """Whether this beginning needs another producer id."""
+    return transaction.is_exhausted and expected_epoch in {None, transaction.producer_epoch}
+
+
+def with_partitions(
+    transaction: Transaction,
+    added: Collection[TopicPartition],
+    *,
+    now_ms: int,
+    client_version: int,
+) -> Transaction:
+    """Partitions join; the first ones begin the transaction."""
+    _check(transaction, State.ONGOING)
+    return replace(
+        transaction,
+        state=State.ONGOING,
+        last_producer_id=transaction.producer_id,
+        partitions=transaction.partitions.union(added),
+        started_ms=now_ms if transaction.is_at_rest else transaction.started_ms,
+        updated_ms=now_ms,
+        client_version=client_version,
+    )
+
+
+def prepared(
+    transaction: Transaction,
+    *,
+    commit: bool,
+    now_ms: int,
+    client_version: int = VERSION_1,
+    fresh_producer_id: int | None = None,
+) -> Transaction:
+    """Its producer has decided how it ends."""
+    state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+    _check(transaction, state)
+    ending = replace(
+        transaction,
+        state=state,
+        last_producer_id=transaction.producer_id,
+        # One that is aborted without ever having begun, as version 2 allows, begins with its end.
+        started_ms=now_ms if transaction.is_at_rest else transaction.started_ms,
+        updated_ms=now_ms,
+        client_version=client_version,
+    )
+    if client_version < VERSION_2:
+        return ending
+    return replace(
+        ending,
+        producer_epoch=transaction.producer_epoch + 1,
+        last_producer_epoch=transaction.producer_epoch,
+        next_producer_id=NO_PRODUCER_ID if fresh_producer_id is None else fresh_producer_id,
+    )
+
+
+def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
+    """Somebody else ends it: aborted, in an epoch that its producer does not have."""
+    _check(transaction, State.PREPARE_ABORT)
+    assert transaction.producer_epoch < EPOCH_MAX, transaction
+    return replace(
+        transaction,
+        state=State.PREPARE_ABORT,
+        producer_epoch=transaction.producer_epoch + 1,
+        last_producer_id=transaction.producer_id,
+        last_producer_epoch=NO_EPOCH,
+        updated_ms=now_ms,
+    )
+
+
+def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
+    """All markers are written."""
+    state = State.COMPLETE_COMMIT if transaction.commits else State.COMPLETE_ABORT
+    _check(transaction, state)
+    ended = replace(
+        transaction,
+        state=state,
+        last_producer_id=transaction.producer_id,
+        partitions=frozenset(),
+        updated_ms=now_ms,
+    )
+    if transaction.next_producer_id == NO_PRODUCER_ID:
+        return ended
+    return replace(
+        ended,
+        producer_id=transaction.next_producer_id,
+        producer_epoch=0,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def dead(transaction: Transaction) -> Transaction:
+    """The id is forgotten."""
+    _check(transaction, State.DEAD)
+    return replace(transaction, state=State.DEAD)
+
+
+def _check(transaction: Transaction, state: State) -> None:
+    assert transaction.state in VALID_PREVIOUS[state], (transaction, state)

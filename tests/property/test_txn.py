@@ -1,0 +1,306 @@
+"""The transaction coordinator under producers that lose answers, appends that fail, and failovers.
+
+The log is real bytes; a coordinator that dies is made anew from it. What must hold, whatever comes:
+
+    one decision     what was decided stays, over failures and failovers: all markers say the same
+    fencing          who was told a later epoch is alone: nobody else is served with an earlier one
+    epochs           a producer id and epoch are given to one producer only, unless it asks again
+    progress         on the way to its end there is always an append or a marker outstanding
+"""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.txn.effects import Answer, Append, WriteMarkers
+from odradek.txn.events import (
+    AddPartitions,
+    Appended,
+    EndTransaction,
+    ExpirationDue,
+    InitProducerId,
+    MarkersWritten,
+    Resigned,
+    TimeOutsDue,
+)
+from odradek.txn.machine import TransactionMachine
+from odradek.txn.records import encode_key, encode_value
+from odradek.txn.replay import Replay
+from odradek.txn.transaction import EPOCH_MAX, VALID_PREVIOUS, VERSION_1, VERSION_2, State
+
+NAME = "x"
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+FAILURES = [
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+]
+REFUSALS = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
+}
+
+
+class Producer:
+    """What a client believes of itself."""
+
+    def __init__(self):
+        self.id = -1
+        self.epoch = -1
+
+
+class CoordinatorLife(RuleBasedStateMachine):
+    @initialize(epoch=st.sampled_from([None, EPOCH_MAX - 3]))
+    def begin(self, epoch):
+        self.log = []  # (key, value)
+        self.now_ms = 1_000
+        self.drawn = 100
+        self.requests = {}  # number -> what to do with the answer
+        self.count = 0
+        self.producers = [Producer(), Producer()]
+        self.given = {}  # (id, epoch) -> producer
+        self.newest = ((-1, -1), None)  # the latest that anybody was told, and who
+        self.decision = None  # of the transaction that is prepared: id, epoch, how
+        self.outstanding = []
+        self.append = None
+        self.previous = {}
+        self.machine = TransactionMachine({})
+        if epoch is not None:
+            self.handle(
+                InitProducerId(
+                    request=self.number(lambda _: None), transactional_id=NAME, timeout_ms=100,
+                    fresh_producer_id=7, now_ms=self.now_ms,
+                )
+            )  # fmt: skip
+            self.written(True, FAILURES[0], False)
+            self.machine._entries[NAME].current = self.worn(epoch)
+
+    def worn(self, epoch):
+        worn = replace(self.machine._entries[NAME].current, producer_epoch=epoch)
+        self.log.append((encode_key(NAME), encode_value(worn)))
+        return worn
+
+    # -------------------------------------------------------------------------- the world
+
+    def number(self, answered):
+        self.count += 1
+        self.requests[self.count] = answered
+        return self.count
+
+    def handle(self, event):
+        for effect in self.machine.handle(event):
+            self.carry_out(effect)
+
+    def carry_out(self, effect):
+        match effect:
+            case Append(_, transaction, _):
+                assert self.append is None, "one append for an id"
+                if transaction is not None:
+                    assert transaction.producer_epoch <= EPOCH_MAX
+                self.append = effect
+            case Answer(request, error):
+                assert error is ErrorCode.NONE or error in REFUSALS
+                self.requests.pop(request)(effect)
+            case WriteMarkers(_, producer_id, epoch, commit, partitions):
+                assert partitions
+                assert self.decision in {None, (producer_id, epoch, commit)}
+                self.decision = (producer_id, epoch, commit)
+                for partition in partitions:
+                    key = (producer_id, epoch, partition)
+                    self.outstanding.append((key, commit))
+
+    def draw(self, wanted):
+        if not wanted:
+            return None
+        self.drawn += 1
+        return self.drawn
+
+    # -------------------------------------------------------------------------- producers
+
+    @rule(who=st.integers(0, 1), knows=st.booleans(), hears=st.booleans())
+    def init_producer_id(self, who, knows, hears):
+        producer = self.producers[who]
+        knows = knows and producer.epoch >= 0
+        epoch = producer.epoch if knows else -1
+        fresh = self.draw(self.machine.needs_producer_id(NAME, epoch))
+
+        def answered(answer):
+            if answer.error is ErrorCode.NONE:
+                key = (answer.producer_id, answer.producer_epoch)
+                if self.given.get(key, who) != who:
+                    raise AssertionError(f"{key} was given to two")
+                self.given[key] = who
+                self.newest = max(self.newest, (key, who))
+                if hears:
+                    producer.id, producer.epoch = key
+
+        self.handle(
+            InitProducerId(
+                request=self.number(answered),
+                transactional_id=NAME,
+                timeout_ms=100,
+                producer_id=producer.id if knows else -1,
+                producer_epoch=epoch,
+                fresh_producer_id=fresh,
+                now_ms=self.now_ms,
+            )
+        )
+
+    @rule(
+        who=st.integers(0, 1),
+        partitions=st.sets(st.sampled_from(PARTITIONS), min_size=1),
+        version=st.sampled_from([VERSION_1, VERSION_2]),
+    )
+    def add_partitions(self, who, partitions, version):
+        producer = self.producers[who]
+        must_be_refused = self.is_fenced(who)
+
+        def answered(answer):
+            assert answer.error is not ErrorCode.NONE or not must_be_refused
+
+        self.handle(
+            AddPartitions(
+                request=self.number(answered),
+                transactional_id=NAME,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                partitions=frozenset(partitions),
+                client_version=version,
+                now_ms=self.now_ms,
+            )
+        )
+
+    @rule(
+        who=st.integers(0, 1),
+        commit=st.booleans(),
+        version=st.sampled_from([VERSION_1, VERSION_2, VERSION_2]),
+        hears=st.booleans(),
+    )
+    def end(self, who, commit, version, hears):
+        producer = self.producers[who]
+        must_be_refused = self.is_fenced(who)
+
+        def answered(answer):
+            if answer.error is ErrorCode.NONE:
+                assert not must_be_refused
+                if version == VERSION_2:
+                    key = (answer.producer_id, answer.producer_epoch)
+                    self.newest = max(self.newest, (key, who))
+                    if hears:
+                        producer.id, producer.epoch = key
+
+        self.handle(
+            EndTransaction(
+                request=self.number(answered),
+                transactional_id=NAME,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                commit=commit,
+                client_version=version,
+                fresh_producer_id=self.draw(self.machine.ends_producer_id(NAME, version)),
+                now_ms=self.now_ms,
+            )
+        )
+
+    def is_fenced(self, who):
+        """Whether another producer has been told something later than what this one has."""
+        producer = self.producers[who]
+        newest, holder = self.newest
+        return holder not in {None, who} and newest > (producer.id, producer.epoch)
+
+    # --------------------------------------------------------------------------- outcomes
+
+    @rule(succeeds=st.sampled_from([True, True, True, False]), error=st.sampled_from(FAILURES),
+          stands=st.booleans())  # fmt: skip
+    def written(self, succeeds, error, stands):
+        """What failed may stand in the log all the same."""
+        asked, self.append = self.append, None
+        if asked is None:
+            return
+        if succeeds or stands:
+            self.log.append(
+                (
+                    encode_key(NAME),
+                    None if asked.transaction is None else encode_value(asked.transaction),
+                )
+            )
+        if succeeds:
+            self.check_transition(asked.transaction)
+        self.handle(Appended(NAME, ErrorCode.NONE if succeeds else error, self.now_ms))
+
+    def check_transition(self, transaction):
+        if transaction is None:
+            self.previous.pop(NAME, None)
+            return
+        before = self.previous.get(NAME)
+        if before is not None:
+            assert before in VALID_PREVIOUS[transaction.state], (before, transaction)
+        self.previous[NAME] = transaction.state
+        if transaction.is_at_rest:
+            self.decision = None
+
+    @rule(which=st.integers(0, 5), hears=st.booleans())
+    def marker(self, which, hears):
+        if not self.outstanding:
+            return
+        (key, commit) = self.outstanding[which % len(self.outstanding)]
+        if hears:
+            self.outstanding.remove((key, commit))
+            self.handle(MarkersWritten(NAME, key[0], key[1], frozenset({key[2]}), self.now_ms))
+
+    @rule(ms=st.sampled_from([1, 50, 200]))
+    def time_passes(self, ms):
+        self.now_ms += ms
+        self.handle(TimeOutsDue(self.now_ms))
+
+    @rule()
+    def nobody_has_used_it(self):
+        self.handle(ExpirationDue(self.now_ms, 1_000))
+
+    @rule()
+    def fail_over(self):
+        """Another coordinator goes on from the log; markers on the way get lost."""
+        self.handle(Resigned())
+        for answered in list(self.requests.values()):
+            answered(Answer(0, ErrorCode.NOT_COORDINATOR))
+        self.requests.clear()
+        self.append, self.outstanding = None, []
+        replay = Replay()
+        for key, value in self.log:
+            replay.apply(key, value)
+        self.previous = {name: t.state for name, t in replay.transactions.items()}
+        found = replay.transactions.get(NAME)
+        if self.decision is not None:  # markers are out
+            assert found is not None
+            assert found.commits is self.decision[2]
+            assert found.is_prepared or found.state >= State.COMPLETE_COMMIT
+            if not found.is_prepared:
+                self.decision = None
+        self.machine = TransactionMachine(replay.transactions)
+        for effect in self.machine.resume(self.now_ms):
+            self.carry_out(effect)
+
+    # ------------------------------------------------------------------------- what holds
+
+    @invariant()
+    def what_is_decided_comes_to_its_end(self):
+        """On the way to COMPLETE there is always an append or a marker outstanding."""
+        found = self.machine.find(NAME)
+        if found is not None and found.is_prepared:
+            assert self.append is not None or self.outstanding
+
+    @invariant()
+    def an_open_transaction_has_partitions(self):
+        found = self.machine.find(NAME)
+        if found is not None and found.state is State.ONGOING:
+            assert found.partitions
+
+
+TestCoordinatorLife = CoordinatorLife.TestCase
