@@ -6,9 +6,10 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     controller epoch=3 [deletion=off]      a controller begins its reign
     brokers 1 2 3@70                       these are registered (@: broker epoch, 100 + id else)
     topic t 0=1,2 1=2,1 [no-id] [remade]   a topic's node, as it is when it is read next
+    topic t 0=3,1,2+3-1                    ... with replicas that are added and removed
     no-topic t                             ... it is gone
     state t-0 leader=1 epoch=4 isr=1,2 version=7 [by=2] [recovering]
-    load [delete=t]                        all of that is read, by a new controller
+    load [delete=t] [t-0=2,3] [elect=t-0]  all of that is read, by a new controller
     see brokers|topics|topic t|deletions t   ... or because a watch fired
     accept | refuse t-0 leader=.. | gone t-0   what became of a store (the others are accepted)
     unclean t | unclean                    which topics allow unclean election
@@ -18,6 +19,10 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     alter 1 t-0 epoch=4 isr=1,2 version=7 [recovering] [seen=2@70]    AlterPartition
     shutdown 1[@70]                        ControlledShutdown
     elect preferred|unclean t-0 ...        ElectLeaders
+    see elections t-0 ...                  /admin/preferred_replica_election
+    reassign t-0=2,3 t-1=cancel            AlterPartitionReassignments
+    reassigning [t-0 ...]                  ListPartitionReassignments
+    see reassignments t-0=2,3              /admin/reassign_partitions
     rebalance 10                           the timer, and leader.imbalance.per.broker.percentage
     unclean-enabled t                      the topic's configuration allows it now
     states                                 what the controller believes
@@ -25,8 +30,10 @@ writes the answers anew; read the diff and commit it only if you can say why it 
 
 import os
 import pathlib
+import re
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -40,30 +47,40 @@ from odradek.controller.effects import (
     Effect,
     ElectionsAnswer,
     ForgetDeletions,
+    ForgetElections,
+    ForgetReassignments,
     IsrChangesAnswer,
     PartitionNews,
     Proceed,
     ReadTopics,
+    ReassignmentsAnswer,
+    ReassignmentsList,
     Record,
     RemoveTopics,
     Resign,
     ShutdownAnswer,
     Store,
+    WriteAssignments,
     WriteTopics,
 )
 from odradek.controller.events import (
+    AssignmentsWritten,
     BrokersChanged,
     BrokersLoaded,
     ControlledShutdownRequested,
     DeletionsChanged,
     ElectionKind,
     ElectionsRequested,
+    ElectionsSeen,
     Event,
     IsrChange,
     IsrChangesRequested,
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
+    ReassignmentsAskedFor,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
     RebalanceDue,
     ReplicasDeleted,
     Stored,
@@ -124,7 +141,7 @@ class Stage:
             name=name,
             id=None if "no-id" in flags else topic_id,
             spare_id=topic_id,
-            assignments={int(n): Assignment(replicas=ids(text)) for n, text in given.items()},
+            assignments={int(n): parse_assignment(text) for n, text in given.items()},
         )
 
     def on_no_topic(self, plain: list[str], given: dict[str, str]) -> None:
@@ -138,16 +155,19 @@ class Stage:
         for partition in self.controller.context.partitions():
             replicas = " ".join(f"{r}:{s.value}" for r, s in partition.replicas.items())
             self.out.append(f"{partition.name} {partition.state.value} {replicas}")
-        for topic, why in sorted(self.controller.machines.deletion.halted.items()):
+        deletion = self.controller.machines.deletion
+        for topic, why in sorted({**deletion.halted, **deletion.waiting}.items()):
             self.out.append(f"{topic} not deleted: {why}")
 
     # ------------------------------------------------------------------- what happens
 
     def on_load(self, plain: list[str], given: dict[str, str]) -> None:
-        deletions = tuple(filter(None, given.get("delete", "").split(",")))
+        deletions = tuple(filter(None, given.pop("delete", "").split(",")))
+        elections = given.pop("elect", None)
+        elected = tuple(map(parse, elections.split(","))) if elections is not None else None
         self.take(BrokersLoaded(self.brokers))
         self.take(TopicsLoaded(tuple(self.topics.values()), self.states))
-        self.take(LoadingFinished(deletions))
+        self.take(LoadingFinished(deletions, parse_targets(given), elected))
 
     def on_see(self, plain: list[str], given: dict[str, str]) -> None:
         what, *names = plain
@@ -156,6 +176,8 @@ class Stage:
             "topics": lambda: TopicsChanged(tuple(self.topics)),
             "topic": lambda: TopicsRead(tuple(self.topics[name] for name in names)),
             "deletions": lambda: DeletionsChanged(tuple(names)),
+            "reassignments": lambda: ReassignmentsSeen(parse_targets(given)),
+            "elections": lambda: ElectionsSeen(tuple(map(parse, names))),
         }
         self.take(events[what]())
 
@@ -183,6 +205,12 @@ class Stage:
     def on_elect(self, plain: list[str], given: dict[str, str]) -> None:
         names = tuple(map(parse, plain[1:]))
         self.take(ElectionsRequested(ElectionKind[plain[0].upper()], names or None))
+
+    def on_reassign(self, plain: list[str], given: dict[str, str]) -> None:
+        self.take(ReassignmentsRequested(parse_targets(given)))
+
+    def on_reassigning(self, plain: list[str], given: dict[str, str]) -> None:
+        self.take(ReassignmentsAskedFor(tuple(map(parse, plain)) or None))
 
     def on_rebalance(self, plain: list[str], given: dict[str, str]) -> None:
         self.take(RebalanceDue(int(plain[0])))
@@ -245,6 +273,13 @@ class Stage:
             case ReadTopics(names):
                 seen = tuple(self.topics[name] for name in names if name in self.topics)
                 self.push(self.controller.handle(TopicsRead(seen)))
+            case WriteAssignments(assignments):
+                there = {n: a for n, a in assignments.items() if n.topic in self.topics}
+                for name, assignment in there.items():
+                    seen = self.topics[name.topic]
+                    changed = {**seen.assignments, name.partition: assignment}
+                    self.topics[name.topic] = replace(seen, assignments=changed)
+                self.push(self.controller.handle(AssignmentsWritten(there)))
             case RemoveTopics(names):
                 self.push(self.controller.handle(TopicsRemoved(names)))
 
@@ -262,6 +297,13 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
             yield from show_answer(answer)
         case WriteTopics(topics):
             yield from (f"write-topic {seen.name} with an id" for seen in topics)
+        case WriteAssignments(assignments):
+            for name, assignment in assignments.items():
+                yield f"write-topic {name} {show_assignment(assignment)}"
+        case ForgetReassignments(partitions):
+            yield f"forget-reassignments {' '.join(map(str, partitions))}"
+        case ForgetElections():
+            yield "forget-elections"
         case ReadTopics(names):
             yield f"read-topics {' '.join(names)}"
         case AskUnclean(names):
@@ -315,7 +357,14 @@ def show_answer(answer) -> Iterable[str]:
                 ok = isinstance(result, LeaderAndIsr)
                 shown = f"{words(result)} version={result.store_version}" if ok else result.name
                 yield f"answer {name} {shown}"
-        case ElectionsAnswer(errors):
+        case ReassignmentsAnswer(refusals):
+            for name, refusal in refusals.items():
+                told = f"{refusal.error.name} {refusal.message}" if refusal else "NONE"
+                yield f"answer {name} {told}"
+        case ReassignmentsList(assignments):
+            for name, assignment in assignments.items():
+                yield f"answer {name} {show_assignment(assignment)}"
+        case ElectionsAnswer(errors, _):
             yield from (f"answer {name} {error.name}" for name, error in errors.items())
 
 
@@ -330,7 +379,7 @@ def version(s: LeaderAndIsr) -> str:
 
 
 def ids(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
+    return tuple(map(int, filter(None, text.split(","))))
 
 
 def lived(word: str) -> tuple[int, int]:
@@ -341,6 +390,20 @@ def lived(word: str) -> tuple[int, int]:
 def parse(name: str) -> TopicPartition:
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
+
+
+def parse_assignment(text: str) -> Assignment:
+    held, adding, removing = re.fullmatch(r"([\d,]+)(?:\+([\d,]+))?(?:-([\d,]+))?", text).groups()
+    return Assignment(replicas=ids(held), adding=ids(adding or ""), removing=ids(removing or ""))
+
+
+def show_assignment(a: Assignment) -> str:
+    held, adding, removing = (",".join(map(str, r)) for r in (a.replicas, a.adding, a.removing))
+    return held + (adding and f"+{adding}") + (removing and f"-{removing}")
+
+
+def parse_targets(given: dict[str, str]) -> dict[TopicPartition, tuple[int, ...] | None]:
+    return {parse(name): None if text == "cancel" else ids(text) for name, text in given.items()}
 
 
 def parse_state(plain: list[str], given: dict[str, str]) -> LeaderAndIsr:

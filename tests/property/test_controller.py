@@ -20,25 +20,33 @@ from odradek.controller.effects import (
     AskUnclean,
     ElectionsAnswer,
     ForgetDeletions,
+    ForgetElections,
+    ForgetReassignments,
     IsrChangesAnswer,
     Proceed,
     ReadTopics,
+    ReassignmentsAnswer,
     Record,
     RemoveTopics,
     ShutdownAnswer,
     Store,
+    WriteAssignments,
 )
 from odradek.controller.events import (
+    AssignmentsWritten,
     BrokersChanged,
     BrokersLoaded,
     ControlledShutdownRequested,
     DeletionsChanged,
     ElectionKind,
     ElectionsRequested,
+    ElectionsSeen,
     IsrChange,
     IsrChangesRequested,
     LeaderAndIsrAnswered,
     LoadingFinished,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
     ReplicasDeleted,
     Stored,
     TopicsChanged,
@@ -69,6 +77,7 @@ class Life(RuleBasedStateMachine):
         self.topics: dict[str, TopicSeen] = {}
         self.states: dict[TopicPartition, StoredState] = {}
         self.deletions: set[str] = set()
+        self.moves: dict[TopicPartition, tuple[int, ...]] = {}  # asked for by a node
         self.unclean: set[str] = set()
         self.births = 0
         # What was said, and when.
@@ -88,14 +97,14 @@ class Life(RuleBasedStateMachine):
         self.controller = Controller(controller_epoch=epoch)
         self.settle(BrokersLoaded(tuple(self.live.values())))
         self.settle(TopicsLoaded(tuple(self.topics.values()), dict(self.states)))
-        self.settle(LoadingFinished(tuple(sorted(self.deletions))))
+        self.settle(LoadingFinished(tuple(sorted(self.deletions)), dict(self.moves)))
 
     def settle(self, event) -> None:
         effects = self.controller.handle(event)
         for effect in effects:
             self.perform(effect)
 
-    def perform(self, effect) -> None:  # noqa: C901 - one case for each effect
+    def perform(self, effect) -> None:  # noqa: C901, PLR0912 - one case for each effect
         match effect:
             case Proceed(step):
                 for following in step():
@@ -112,6 +121,13 @@ class Life(RuleBasedStateMachine):
                 self.settle(TopicsRemoved(names))
             case ForgetDeletions(names):
                 self.deletions -= set(names)
+            case WriteAssignments(assignments):
+                self.settle(AssignmentsWritten(self.write(assignments)))
+            case ForgetReassignments(names):
+                for name in names:
+                    del self.moves[name]
+            case ForgetElections():
+                self.answers.append(effect)
             case Announce(news, brokers, _):
                 assert brokers == self.controller.context.brokers
                 for told in news:
@@ -120,6 +136,13 @@ class Life(RuleBasedStateMachine):
                 self.answers.append(answer)
             case Record(decisions):
                 assert all(decision.cause for decision in decisions)
+
+    def write(self, assignments):
+        for name, assignment in assignments.items():
+            seen = self.topics[name.topic]
+            changed = {**seen.assignments, name.partition: assignment}
+            self.topics[name.topic] = replace(seen, assignments=changed)
+        return assignments
 
     def store(self, proposal):
         """Accept a proposal if nobody wrote before it, and if it is lawful."""
@@ -141,9 +164,12 @@ class Life(RuleBasedStateMachine):
         name, wanted = proposal.partition, proposal.proposed
         topic = self.topics[name.topic]
         replicas = topic.assignments[name.partition].replicas
-        assert set(wanted.isr) <= set(replicas), proposal
-        if stands is not None:
+        strays = set(wanted.isr) - set(replicas)
+        if stands is None:
+            assert not strays, proposal
+        else:
             before = stands.leader_and_isr
+            assert strays <= set(before.isr), proposal
             quiet = proposal.purpose is Purpose.LEADER_REQUEST
             assert wanted.leader_epoch == before.leader_epoch + (not quiet), proposal
             if wanted.leader != NO_LEADER and wanted.leader not in before.isr:
@@ -277,6 +303,30 @@ class Life(RuleBasedStateMachine):
         self.settle(ElectionsRequested(kind, None))
         assert isinstance(self.answers.pop(), ElectionsAnswer)
 
+    @precondition(lambda self: self.states)
+    @rule(data=st.data(), wanted=st.none() | st.lists(BROKERS, max_size=3).map(tuple))
+    def a_reassignment_is_asked_for(self, data, wanted) -> None:
+        name = data.draw(st.sampled_from(sorted(self.states)))
+        self.settle(ReassignmentsRequested({name: wanted}))
+        answer = self.answers.pop()
+        assert isinstance(answer, ReassignmentsAnswer)
+        if answer.refusals[name] is None and wanted is not None:
+            assert self.topics[name.topic].assignments[name.partition].target == wanted
+
+    @precondition(lambda self: self.topics)
+    @rule(data=st.data(), wanted=st.lists(BROKERS | st.just(-1), max_size=3).map(tuple))
+    def a_node_asks_for_reassignments(self, data, wanted) -> None:
+        names = [TopicPartition(t.name, n) for t in self.topics.values() for n in t.assignments]
+        self.moves[data.draw(st.sampled_from(sorted(names)))] = wanted
+        self.settle(ReassignmentsSeen(dict(self.moves)))
+
+    @precondition(lambda self: self.states)
+    @rule(data=st.data())
+    def a_node_asks_for_elections(self, data) -> None:
+        names = data.draw(st.lists(st.sampled_from(sorted(self.states)), min_size=1, unique=True))
+        self.settle(ElectionsSeen(tuple(names)))
+        assert isinstance(self.answers.pop(), ForgetElections)
+
     @rule(name=TOPICS, allowed=st.booleans())
     def the_owner_changes_its_mind_about_unclean_election(self, name: str, allowed: bool) -> None:
         (self.unclean.add if allowed else self.unclean.discard)(name)
@@ -306,6 +356,26 @@ class Life(RuleBasedStateMachine):
                 believed = partition.leader_and_isr
                 assert believed.leader_epoch == stands.leader_and_isr.leader_epoch
                 assert believed.leader == stands.leader_and_isr.leader
+
+    @invariant()
+    def its_replicas_are_those_that_are_stored(self) -> None:
+        context = self.controller.context
+        for partition in context.partitions():
+            seen = self.topics[partition.name.topic]
+            assert partition.assignment == seen.assignments[partition.name.partition]
+            assert set(partition.replicas) == set(partition.assignment.replicas), partition
+            led = partition.leader_and_isr
+            if led is not None:
+                assert not set(led.isr).isdisjoint(partition.assignment.replicas), partition
+
+    @invariant()
+    def what_has_caught_up_is_moved(self) -> None:
+        context = self.controller.context
+        for partition in context.partitions():
+            moving, led = partition.assignment, partition.leader_and_isr
+            if moving.is_being_reassigned and led is not None:
+                can_lead = set(context.electable(partition)) & set(moving.target) & set(led.isr)
+                assert not (can_lead and set(moving.target) <= set(led.isr)), partition
 
     @invariant()
     def who_can_lead_leads(self) -> None:
@@ -342,6 +412,8 @@ class Life(RuleBasedStateMachine):
         self.live = {id_: self.birth(id_) for id_ in range(1, 5)}
         self.to_delete.clear()
         self.look_at_brokers()
+        for name in list(self.states):
+            self.all_catch_up(name)
         for _ in range(len(self.topics) + 1):
             waiting, self.to_delete = self.to_delete, []
             for broker, epoch, names in waiting:
@@ -349,6 +421,16 @@ class Life(RuleBasedStateMachine):
         assert not self.deletions & set(self.topics)
         for partition in self.controller.context.partitions():
             assert partition.state is PartitionState.ONLINE, partition
+            assert not partition.assignment.is_being_reassigned, partition
+        assert not self.moves
+
+    def all_catch_up(self, name: TopicPartition) -> None:
+        stands = self.states[name].leader_and_isr
+        leader = self.live.get(stands.leader)
+        if leader is not None:
+            replicas = self.topics[name.topic].assignments[name.partition].replicas
+            change = IsrChange(name, replace(stands, isr=replicas), {})
+            self.settle(IsrChangesRequested(leader.id, leader.broker_epoch, (change,)))
 
 
 TestControllerLife = Life.TestCase

@@ -31,32 +31,44 @@ from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Announce,
     Answer,
+    AnyAnswer,
     AskUnclean,
     Connect,
     Disconnect,
     Effect,
     ElectionsAnswer,
     ForgetDeletions,
+    ForgetElections,
+    ForgetReassignments,
     IsrChangesAnswer,
     Proceed,
     ReadTopics,
+    ReassignmentsAnswer,
+    ReassignmentsList,
     Record,
     RemoveTopics,
     Resign,
     ShutdownAnswer,
     Store,
+    WriteAssignments,
     WriteTopics,
 )
 from odradek.controller.events import (
+    AssignmentsWritten,
     BrokersChanged,
     BrokersLoaded,
     ControlledShutdownRequested,
     DeletionsChanged,
     ElectionsRequested,
+    ElectionsSeen,
     Event,
     IsrChangesRequested,
     LoadingFinished,
     LogDirsFailed,
+    ReassignmentsAskedFor,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
+    RebalanceDue,
     Stored,
     TopicsChanged,
     TopicSeen,
@@ -72,12 +84,25 @@ from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
+FIRST_REBALANCE_SECONDS: Final = 5  # after a reign has begun, as Apache Kafka has it
 REQUESTS_MAX: Final = 1_000  # that wait for their turn; who comes then waits to get in
 _PAUSE_SECONDS: Final = 1.0
 
-Asked = IsrChangesRequested | ControlledShutdownRequested | ElectionsRequested
-Answered = IsrChangesAnswer | ShutdownAnswer | ElectionsAnswer
-A = TypeVar("A", IsrChangesAnswer, ShutdownAnswer, ElectionsAnswer)
+Asked = (
+    IsrChangesRequested
+    | ControlledShutdownRequested
+    | ElectionsRequested
+    | ReassignmentsRequested
+    | ReassignmentsAskedFor
+)
+A = TypeVar(
+    "A",
+    IsrChangesAnswer,
+    ShutdownAnswer,
+    ElectionsAnswer,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+)
 
 
 class Notice(Enum):
@@ -88,6 +113,9 @@ class Notice(Enum):
     TOPICS = auto()
     TOPIC_NODES = auto()  # those in `_changed_topics`
     DELETIONS = auto()
+    REASSIGNMENTS = auto()
+    ELECTIONS = auto()
+    REBALANCE = auto()  # no watch: the timer of the leaders' balance
     LOG_DIRS = auto()
 
 
@@ -101,6 +129,18 @@ class ControllerOptions(Protocol):
     @property
     def unclean_allowed(self) -> bool:
         """`unclean.leader.election.enable`, where a topic does not say otherwise."""
+
+    @property
+    def rebalance_enabled(self) -> bool:
+        """`auto.leader.rebalance.enable`."""
+
+    @property
+    def rebalance_interval_seconds(self) -> int:
+        """`leader.imbalance.check.interval.seconds`."""
+
+    @property
+    def rebalance_percentage(self) -> int:
+        """`leader.imbalance.per.broker.percentage`."""
 
 
 class Journal(Protocol):
@@ -116,7 +156,7 @@ class Journal(Protocol):
 @dataclass(slots=True)
 class _Request:
     asked: Asked
-    answer: asyncio.Future[Answered]
+    answer: asyncio.Future[AnyAnswer]
 
 
 class ControllerShell:
@@ -154,6 +194,7 @@ class ControllerShell:
         self._is_stopping = False
         self._something = asyncio.Event()
         self._room = asyncio.Semaphore(REQUESTS_MAX)
+        self._rebalance: asyncio.TimerHandle | None = None
         self._changed_topics: dict[str, None] = {}
         self._topic_watches: dict[str, coord.Watcher] = {}
 
@@ -289,6 +330,9 @@ class ControllerShell:
         self._journal.note(f"controller epoch {self.reign.controller_epoch} ends: {why}")
         self.reign = self._machine = self._hands = None
         self._has_loaded = False
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+            self._rebalance = None
         self._channels.close()
         if self._asked is not None:
             self._refuse(self._asked)
@@ -313,20 +357,29 @@ class ControllerShell:
 
     async def _read(self, notice: Notice, hands: ControllerStore) -> Event:
         watch = partial(self.notice, notice)
+        event: Event
         match notice:
             case Notice.BROKERS:
-                return BrokersChanged(await hands.brokers(watch, watch))
+                event = BrokersChanged(await hands.brokers(watch, watch))
             case Notice.TOPICS:
-                return TopicsChanged(await hands.children(layout.TOPICS, watch))
+                event = TopicsChanged(await hands.children(layout.TOPICS, watch))
             case Notice.TOPIC_NODES:
                 names, self._changed_topics = tuple(self._changed_topics), {}
-                return TopicsRead(await hands.topics(names, self._topic_watch))
+                event = TopicsRead(await hands.topics(names, self._topic_watch))
             case Notice.DELETIONS:
-                return DeletionsChanged(await hands.children(layout.DELETE_TOPICS, watch))
+                event = DeletionsChanged(await hands.children(layout.DELETE_TOPICS, watch))
+            case Notice.REASSIGNMENTS:
+                event = ReassignmentsSeen(await hands.reassignments(watch))
+            case Notice.ELECTIONS:
+                event = ElectionsSeen(await hands.elections(watch))
+            case Notice.REBALANCE:
+                self._schedule_rebalance(self._options.rebalance_interval_seconds)
+                event = RebalanceDue(self._options.rebalance_percentage)
             case Notice.LOG_DIRS:
-                return LogDirsFailed(await self._log_dir_events(hands, watch))
-            case _:
+                event = LogDirsFailed(await self._log_dir_events(hands, watch))
+            case Notice.CONTROLLER:
                 raise AssertionError(notice)
+        return event
 
     def _topic_watch(self, name: str) -> coord.Watcher:
         # The same object each time: a watcher that is set twice is told once.
@@ -385,8 +438,23 @@ class ControllerShell:
             for topics in _by_size(await hands.topics(chunk, self._topic_watch)):
                 partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
                 await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
-        await self._settle(LoadingFinished(deletions))
+        moves = await hands.reassignments(partial(self.notice, Notice.REASSIGNMENTS))
+        elections = await hands.elections(partial(self.notice, Notice.ELECTIONS))
+        await self._settle(LoadingFinished(deletions, moves, elections))
         self._has_loaded = True
+        if self._options.rebalance_enabled:
+            self._schedule_rebalance(FIRST_REBALANCE_SECONDS)
+
+    def _schedule_rebalance(self, seconds: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._rebalance = loop.call_later(seconds, self.notice, Notice.REBALANCE)
+
+    @property
+    def rebalance_in_seconds(self) -> float | None:
+        """When the leaders' balance is looked at next; None if that is not done here."""
+        if self._rebalance is None:
+            return None
+        return max(0.0, self._rebalance.when() - asyncio.get_running_loop().time())
 
     async def _lives(self, broker: Broker) -> bool:
         stat = await self._store.exists(layout.broker_path(broker.id))
@@ -454,7 +522,15 @@ class ControllerShell:
 
     async def _perform_on_store(
         self,
-        effect: Store | ReadTopics | WriteTopics | AskUnclean | RemoveTopics | ForgetDeletions,
+        effect: Store
+        | ReadTopics
+        | WriteTopics
+        | WriteAssignments
+        | AskUnclean
+        | RemoveTopics
+        | ForgetDeletions
+        | ForgetReassignments
+        | ForgetElections,
         hands: ControllerStore,
     ) -> Iterable[Event]:
         match effect:
@@ -464,7 +540,6 @@ class ControllerShell:
                 return (TopicsRead(await hands.topics(names, self._topic_watch)),)
             case WriteTopics(topics):
                 await hands.write_topics(topics)
-                return ()
             case AskUnclean(names):
                 default = self._options.unclean_allowed
                 return (UncleanAllowed(await hands.allows_unclean(names, default=default)),)
@@ -473,11 +548,13 @@ class ControllerShell:
                 for name in removed:
                     self._topic_watches.pop(name, None)
                 return (TopicsRemoved(removed),)
-            case ForgetDeletions(names):
-                await hands.forget_deletions(names)
-                return ()
+            case WriteAssignments(assignments):
+                return (AssignmentsWritten(await hands.write_assignments(assignments)),)
+            case ForgetDeletions() | ForgetReassignments() | ForgetElections():
+                await _forget(effect, hands)
             case _:
                 assert_never(effect)
+        return ()
 
 
 def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
@@ -489,6 +566,19 @@ def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
             yield tuple(group)
             group = []
     yield tuple(group)
+
+
+async def _forget(
+    effect: ForgetDeletions | ForgetReassignments | ForgetElections, hands: ControllerStore
+) -> None:
+    """Take away what asked for something that is done, or will not be."""
+    match effect:
+        case ForgetDeletions(names):
+            await hands.forget_deletions(names)
+        case ForgetReassignments(partitions):
+            await hands.forget_reassignments(partitions)
+        case ForgetElections():
+            await hands.forget_elections()
 
 
 def _nobody() -> None:

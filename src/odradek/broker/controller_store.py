@@ -7,7 +7,7 @@ what stands there. Much is written in few pipelined steps, and encoded in slices
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
@@ -35,12 +35,13 @@ from odradek.coord.store import (
     SetData,
     Stat,
     Store,
+    StoreError,
     Watcher,
 )
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import OdradekError
-from odradek.model.partition import TopicPartition
+from odradek.model.partition import Assignment, TopicPartition
 
 T = TypeVar("T")
 
@@ -100,6 +101,36 @@ class ControllerStore:
             return tuple(await self._store.children(path, watch))
         except NoNodeError:
             return ()
+
+    async def reassignments(self, watch: Watcher) -> dict[TopicPartition, tuple[int, ...]]:
+        """What `/admin/reassign_partitions` wants; nothing if it is not there."""
+        data = await self._watched(layout.REASSIGN_PARTITIONS, watch)
+        if data is None:
+            return {}
+        try:
+            return layout.decode_reassign_partitions(data)
+        except CorruptNodeError as error:
+            self._skip(str(error))
+            return {}
+
+    async def elections(self, watch: Watcher) -> tuple[TopicPartition, ...] | None:
+        """What `/admin/preferred_replica_election` wants; None if it is not there."""
+        path = layout.PREFERRED_REPLICA_ELECTION
+        data = await self._watched(path, watch)
+        if data is None:
+            return None
+        try:
+            return tuple(layout.decode_partitions(path, data))
+        except CorruptNodeError as error:
+            self._skip(str(error))
+            return ()  # it is removed: nobody could be helped by it
+
+    async def _watched(self, path: str, watch: Watcher) -> bytes | None:
+        """A node that comes and goes; `watch` fires when it does either."""
+        if await self._store.exists(path, watch) is None:
+            return None
+        (node,) = await self._store.get_many([path])
+        return (node[0] or b"") if node else None
 
     async def topics(
         self, names: Sequence[str], watch: Callable[[str], Watcher]
@@ -281,6 +312,75 @@ class ControllerStore:
             path = layout.topic_path(seen.name)
             batches.append([SetData(path, layout.encode_topic(node), seen.store_version)])
         await self._write_all(batches)
+
+    async def write_assignments(
+        self, assignments: Mapping[TopicPartition, Assignment]
+    ) -> dict[TopicPartition, Assignment]:
+        """Put these into their topics' nodes, beside whatever else stands there by now.
+
+        Returns those that stand; of the others the topic is gone or its node cannot be read.
+        """
+        left: dict[str, dict[int, Assignment]] = {}
+        for name, assignment in assignments.items():
+            left.setdefault(name.topic, {})[name.partition] = assignment
+        stands: dict[TopicPartition, Assignment] = {}
+        for _ in range(_ATTEMPTS):
+            left = await self._write_assignments(left, stands)
+            if not left:
+                return stands
+        raise StoreError(f"{', '.join(left)}: written by others {_ATTEMPTS} times meanwhile")
+
+    async def _write_assignments(
+        self,
+        wanted: Mapping[str, dict[int, Assignment]],
+        stands: dict[TopicPartition, Assignment],
+    ) -> dict[str, dict[int, Assignment]]:
+        """One attempt; returns what somebody else was faster to write to."""
+        batches: dict[str, list[Operation]] = {}
+        paths = [layout.topic_path(topic) for topic in wanted]
+        nodes = await self._store.get_many(paths)
+        for (topic, changed), path, node in zip(wanted.items(), paths, nodes, strict=True):
+            await asyncio.sleep(0)
+            seen = self._topic(topic, node) if node is not None else None
+            if seen is None or not changed.keys() <= seen.assignments.keys():
+                continue
+            written = layout.TopicNode(
+                topic_id=seen.id, assignments={**seen.assignments, **changed}
+            )
+            data = layout.encode_topic(written)
+            batches[topic] = [self._reign.token, SetData(path, data, seen.store_version)]
+        left = {}
+        results = await self._multi_many(list(batches.values()))
+        for topic, result in zip(batches, results, strict=True):
+            if isinstance(result, MultiError):
+                self._check_reign(result)
+                left[topic] = wanted[topic]
+            else:
+                stands |= {TopicPartition(topic, n): a for n, a in wanted[topic].items()}
+        return left
+
+    async def forget_reassignments(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take these out of `/admin/reassign_partitions`; when nothing is left in it, remove it."""
+        path = layout.REASSIGN_PARTITIONS
+        for _ in range(_ATTEMPTS):
+            (node,) = await self._store.get_many([path])
+            if node is None:
+                return
+            data, stat = node
+            left = layout.decode_reassign_partitions(data)
+            for partition in partitions:
+                left.pop(partition, None)
+            write: Operation = Delete(path, stat.version)
+            if left:
+                write = SetData(path, layout.encode_reassign_partitions(left), stat.version)
+            (result,) = await self._multi_many([[self._reign.token, write]])
+            if not isinstance(result, MultiError):
+                return
+            self._check_reign(result)
+
+    async def forget_elections(self) -> None:
+        """Remove `/admin/preferred_replica_election`."""
+        await self._write_all([[Delete(layout.PREFERRED_REPLICA_ELECTION)]])
 
     async def forget_deletions(self, names: Sequence[str]) -> None:
         """Remove requests for deletion."""

@@ -576,6 +576,18 @@ class _ControllerOptions:
     def unclean_allowed(self) -> bool:
         return self._config().topic_defaults.unclean_leader_election_enable
 
+    @property
+    def rebalance_enabled(self) -> bool:
+        return self._config().auto_leader_rebalance_enable
+
+    @property
+    def rebalance_interval_seconds(self) -> int:
+        return self._config().leader_imbalance_check_interval_seconds
+
+    @property
+    def rebalance_percentage(self) -> int:
+        return self._config().leader_imbalance_per_broker_percentage
+
 
 class _OwnPort:
     """The controller's way to the broker it runs on."""

@@ -91,6 +91,9 @@ class BrokerOptions:
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
     controller_socket_timeout_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     controlled_shutdown_enable: bool
     controlled_shutdown_max_retries: int
     controlled_shutdown_retry_backoff_ms: int

@@ -8,15 +8,15 @@ from odradek.config.option import BOOLEAN, CLUSTER_WIDE, INT, INT_MAX, LONG, SHO
 OPTIONS: Final = (
     # ----------------------------------------------------------------------------------- controller
     Option(
-        "auto.leader.rebalance.enable", BOOLEAN, True, effect=False,
+        "auto.leader.rebalance.enable", BOOLEAN, True,
         doc="Whether the controller gives leadership back to preferred replicas.",
     ),
     Option(
-        "leader.imbalance.check.interval.seconds", LONG, 300, rule=at_least(1), effect=False,
+        "leader.imbalance.check.interval.seconds", LONG, 300, rule=at_least(1),
         doc="How often it looks whether that is needed.",
     ),
     Option(
-        "leader.imbalance.per.broker.percentage", INT, 10, effect=False,
+        "leader.imbalance.per.broker.percentage", INT, 10,
         doc="Which part of the partitions that a broker should lead may be led by others before "
             "leadership is given back.",
     ),

@@ -79,6 +79,7 @@ def _join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
     leaderless = (PartitionState.NEW, PartitionState.OFFLINE)
     affected |= dict.fromkeys(p.name for p in context.partitions() if p.state in leaderless)
     effects += machines.each(affected, partial(_find, machines, ids, cause))
+    effects.append(Proceed(partial(machines.reassignment.resume, ids)))
     effects.append(Proceed(partial(machines.deletion.come_online, ids)))
     return effects
 

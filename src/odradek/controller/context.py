@@ -59,6 +59,8 @@ class ControllerContext:
         self.shutting_down: set[int] = set()
         self.topics: dict[str, Topic] = {}
         self.being_deleted: set[str] = set()
+        # What was said of a partition or broker at the last look at the leaders' balance.
+        self.said: dict[TopicPartition | int, str] = {}
         # Replicas whose log dir failed, by broker.
         self.offline_dirs: dict[int, set[TopicPartition]] = {}
 

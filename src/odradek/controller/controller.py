@@ -19,16 +19,21 @@ from odradek.controller import (
 from odradek.controller.context import ControllerContext
 from odradek.controller.effects import Effect, Proceed
 from odradek.controller.events import (
+    AssignmentsWritten,
     BrokersChanged,
     BrokersLoaded,
     ControlledShutdownRequested,
     DeletionsChanged,
     ElectionsRequested,
+    ElectionsSeen,
     Event,
     IsrChangesRequested,
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
+    ReassignmentsAskedFor,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
     RebalanceDue,
     ReplicasDeleted,
     Stored,
@@ -64,11 +69,16 @@ class Controller:
             IsrChangesRequested: partial(isr_changes.requested, machines),
             ControlledShutdownRequested: partial(controlled_shutdown.requested, machines),
             ElectionsRequested: partial(preferred_leader.requested, machines),
+            ElectionsSeen: partial(preferred_leader.by_node, machines),
+            ReassignmentsRequested: machines.reassignment.requested,
+            ReassignmentsAskedFor: machines.reassignment.asked_for,
+            ReassignmentsSeen: machines.reassignment.seen,
             RebalanceDue: partial(preferred_leader.rebalance_due, machines),
             UncleanElectionsEnabled: partial(preferred_leader.unclean_enabled, machines),
         }
         self._reported: dict[type, Handler] = {
             Stored: lambda event: machines.partitions.stored(event.outcomes),
+            AssignmentsWritten: machines.reassignment.written,
             UncleanAllowed: lambda event: machines.partitions.unclean_allowed(event.topics),
             TopicsRemoved: self._topics_removed,
         }
@@ -88,7 +98,9 @@ class Controller:
         external = self._external.get(type(event))
         if external is None:
             return self._reported[type(event)](event)
-        return [*external(event), Proceed(self._machines.batch.flush)]
+        machines = self._machines
+        finish = Proceed(machines.reassignment.look)
+        return [*external(event), finish, Proceed(machines.batch.flush)]
 
     def _replicas_deleted(self, event: ReplicasDeleted) -> list[Effect]:
         broker = self.context.brokers.get(event.broker)

@@ -49,6 +49,25 @@ class WriteTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteAssignments:
+    """Put these into their topics' nodes, beside what else is there; `AssignmentsWritten`."""
+
+    assignments: Mapping[TopicPartition, Assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReassignments:
+    """Take these out of `/admin/reassign_partitions`; when nothing is left in it, remove it."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetElections:
+    """Remove `/admin/preferred_replica_election`."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskUnclean:
     """Read which of these topics allow unclean election; reported as `UncleanAllowed`."""
 
@@ -146,16 +165,43 @@ class ShutdownAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ElectionsAnswer:
-    """To ElectLeaders: NONE where an election was held."""
+    """To ElectLeaders: NONE where an election was held, and then who leads."""
 
     errors: Mapping[TopicPartition, ErrorCode]
+    leaders: Mapping[TopicPartition, LeaderAndIsr]
+
+
+class Refusal(NamedTuple):
+    """Why something is not done, as the one who asked is told."""
+
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAnswer:
+    """To AlterPartitionReassignments: None where it was begun."""
+
+    refusals: Mapping[TopicPartition, Refusal | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsList:
+    """To ListPartitionReassignments."""
+
+    assignments: Mapping[TopicPartition, Assignment]
+
+
+AnyAnswer = (
+    IsrChangesAnswer | ShutdownAnswer | ElectionsAnswer | ReassignmentsAnswer | ReassignmentsList
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Answer the request that is being settled."""
 
-    answer: IsrChangesAnswer | ShutdownAnswer | ElectionsAnswer
+    answer: AnyAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +229,9 @@ Effect = (
     Store
     | ReadTopics
     | WriteTopics
+    | WriteAssignments
+    | ForgetReassignments
+    | ForgetElections
     | AskUnclean
     | RemoveTopics
     | ForgetDeletions

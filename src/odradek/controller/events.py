@@ -6,7 +6,7 @@ became of an effect; they are settled before the next effect is carried out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
@@ -47,9 +47,11 @@ class TopicsLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadingFinished:
-    """All topics were handed in; these are waiting to be deleted."""
+    """All topics were handed in. These are to be deleted, moved, led by their preferred replica."""
 
     deletions: tuple[str, ...] = ()
+    reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    elections: tuple[TopicPartition, ...] | None = None  # None: the node is not there
 
 
 # ------------------------------------------------------------------------------- watches
@@ -81,6 +83,20 @@ class DeletionsChanged:
     """These topics have a node under `/admin/delete_topics` now."""
 
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsSeen:
+    """What `/admin/reassign_partitions` wants now; nothing if it is not there."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsSeen:
+    """The partitions in `/admin/preferred_replica_election`; None if it is not there."""
+
+    partitions: tuple[TopicPartition, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +151,20 @@ class ElectionsRequested:
     partitions: tuple[TopicPartition, ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class ReassignmentsRequested:
+    """AlterPartitionReassignments: whereto; None cancels."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAskedFor:
+    """ListPartitionReassignments: which of these are under way; None for all."""
+
+    partitions: tuple[TopicPartition, ...] | None
+
+
 # ---------------------------------------------------------------- timers and configuration
 
 
@@ -184,6 +214,13 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignmentsWritten:
+    """These stand in their topics' nodes now. Those whose topic is gone are missing."""
+
+    assignments: Mapping[TopicPartition, Assignment]
+
+
+@dataclass(frozen=True, slots=True)
 class UncleanAllowed:
     """Whether each of the topics asked about allows unclean election."""
 
@@ -205,14 +242,18 @@ External = (
     | TopicsChanged
     | TopicsRead
     | DeletionsChanged
+    | ReassignmentsSeen
+    | ElectionsSeen
     | LogDirsFailed
     | IsrChangesRequested
     | ControlledShutdownRequested
     | ElectionsRequested
+    | ReassignmentsRequested
+    | ReassignmentsAskedFor
     | RebalanceDue
     | UncleanElectionsEnabled
     | LeaderAndIsrAnswered
     | ReplicasDeleted
 )
-Reported = Stored | UncleanAllowed | TopicsRemoved | TopicsRead
+Reported = Stored | AssignmentsWritten | UncleanAllowed | TopicsRemoved | TopicsRead
 Event = External | Reported

@@ -4,16 +4,26 @@
     2  the topics with the states of their partitions, some at a time
     3  every live replica is told what the store says of it; replicas that died meanwhile leave
        the ISR; partitions whose leader is dead, or which never had one, get one
-    4  deletions that were asked for, or begun, go on
+    4  reassignments go on, then deletions that were asked for, or begun
+    5  elections that were asked for by a node are held
 
 An earlier controller may have stopped anywhere; what it had stored stands, what it had only
 wanted is decided anew.
 """
 
+from functools import partial
+
+from odradek.controller import preferred_leader
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import ControllerContext, Partition, Topic
-from odradek.controller.effects import Connect, Effect, WriteTopics
-from odradek.controller.events import BrokersLoaded, LoadingFinished, TopicSeen, TopicsLoaded
+from odradek.controller.effects import Connect, Effect, Proceed, WriteTopics
+from odradek.controller.events import (
+    BrokersLoaded,
+    ElectionsSeen,
+    LoadingFinished,
+    TopicSeen,
+    TopicsLoaded,
+)
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import StoredState
 from odradek.controller.states import PartitionState, ReplicaState
@@ -89,4 +99,9 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
             machines.partitions.bring_online(partition, CAUSE)
 
     everything = [partition.name for partition in context.partitions()]
-    return [*machines.each(everything, take_over), *deletions]
+    return [
+        *machines.each(everything, take_over),
+        Proceed(partial(machines.reassignment.loaded, event.reassignments)),
+        *deletions,
+        Proceed(partial(preferred_leader.by_node, machines, ElectionsSeen(event.elections))),
+    ]

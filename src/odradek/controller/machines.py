@@ -6,6 +6,7 @@ from typing import NamedTuple
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import Effect, Proceed, in_slices
 from odradek.controller.partition_machine import PartitionMachine
+from odradek.controller.reassignment import Reassignment
 from odradek.controller.replica_machine import ReplicaMachine
 from odradek.controller.request_batch import RequestBatch
 from odradek.controller.topic_deletion import TopicDeletion
@@ -20,6 +21,7 @@ class Machines(NamedTuple):
     partitions: PartitionMachine
     replicas: ReplicaMachine
     deletion: TopicDeletion
+    reassignment: Reassignment
 
     def each(
         self, names: Iterable[TopicPartition], do: Callable[[Partition], None]
@@ -36,4 +38,5 @@ def make_machines(controller_epoch: int, *, deletion_enabled: bool) -> Machines:
     partitions = PartitionMachine(context, batch)
     replicas = ReplicaMachine(context, batch, partitions)
     deletion = TopicDeletion(context, batch, partitions, enabled=deletion_enabled)
-    return Machines(context, batch, partitions, replicas, deletion)
+    reassignment = Reassignment(context, batch, partitions, replicas, deletion)
+    return Machines(context, batch, partitions, replicas, deletion, reassignment)

@@ -18,6 +18,7 @@ from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import AskUnclean, Effect, Resign, Store
 from odradek.controller.election import (
     elect_first,
+    elect_for_reassignment,
     elect_for_shutdown,
     elect_preferred,
     elect_when_offline,
@@ -53,6 +54,7 @@ class PartitionMachine:
         self._proposals: list[Proposal] = []
         self._may_need_unclean: dict[TopicPartition, Cause] = {}
         self._asked: set[str] = set()  # topics: whether they allow it
+        self._moving: dict[TopicPartition, None] = {}  # changed while being reassigned
         self.unclean_elections = 0
 
     # --------------------------------------------------------------------- deciding
@@ -115,8 +117,14 @@ class PartitionMachine:
                 proposed = self._elect_when_offline(partition, stored, cause)
             case Purpose.UNCLEAN_ELECTION:
                 proposed = self._elect_unclean(partition, stored)
-            case Purpose.PREFERRED_ELECTION | Purpose.SHUTDOWN_ELECTION:
+            case (
+                Purpose.PREFERRED_ELECTION
+                | Purpose.SHUTDOWN_ELECTION
+                | Purpose.REASSIGNMENT_ELECTION
+            ):
                 proposed = self._move_leader(partition, stored, purpose)
+            case Purpose.NEW_ASSIGNMENT:
+                proposed = stored.led_by(stored.leader, stored.isr)
             case Purpose.SHRINK:
                 proposed = self._shrink(partition, stored)
             case Purpose.DELETION:
@@ -150,8 +158,10 @@ class PartitionMachine:
         return _leaderless(stored)
 
     def _elect_unclean(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
+        assignment = partition.assignment
         elected = elect_when_offline(
-            assigned=partition.assignment.replicas,
+            # Who is only being added may have nothing yet: he comes last.
+            assigned=(*assignment.origin, *assignment.adding),
             isr=stored.isr,
             live=self._context.electable(partition),
             unclean_allowed=True,
@@ -169,6 +179,9 @@ class PartitionMachine:
         assigned, live = partition.assignment.replicas, self._context.electable(partition)
         if purpose is Purpose.PREFERRED_ELECTION:
             elected = elect_preferred(assigned=assigned, isr=stored.isr, live=live)
+        elif purpose is Purpose.REASSIGNMENT_ELECTION:
+            target = partition.assignment.target
+            elected = elect_for_reassignment(target=target, isr=stored.isr, live=live)
         else:
             leaving = self._context.shutting_down
             elected = elect_for_shutdown(
@@ -179,11 +192,16 @@ class PartitionMachine:
         return stored.led_by(*elected)
 
     def _shrink(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
-        gone = ReplicaState.OFFLINE
-        isr = tuple(r for r in stored.isr if partition.replicas.get(r) is not gone)
+        gone = (ReplicaState.OFFLINE, None)  # None: it is no replica any more
+        isr = tuple(r for r in stored.isr if partition.replicas.get(r) not in gone)
         if isr == stored.isr or stored.leader not in isr:
             return None
         return stored.led_by(stored.leader, isr)
+
+    def take_moving(self) -> list[TopicPartition]:
+        """The partitions under reassignment that have changed since this was asked last."""
+        moving, self._moving = self._moving, {}
+        return list(moving)
 
     # ----------------------------------------------------------------- what came of it
 
@@ -211,14 +229,26 @@ class PartitionMachine:
             assert accepted.leader_epoch == before.leader_epoch + (not in_epoch), (before, accepted)
         partition.leader_and_isr = accepted
         partition.controller_epoch = self._context.controller_epoch
+        if partition.assignment.is_being_reassigned:
+            self._moving[partition.name] = None
         if proposal.purpose not in _QUIET:
             led = accepted.leader != NO_LEADER
             partition.enter(PartitionState.ONLINE if led else PartitionState.OFFLINE)
             online = self._context.online_replicas(partition)
-            self._batch.leader_and_isr(partition, online, is_new=before is None)
+            self._announce(partition, online, is_new=before is None)
             self._settle_replicas(partition, online)
         self._batch.metadata(partition)
         self._journal(proposal, before, accepted)
+
+    def _announce(self, partition: Partition, online: tuple[int, ...], *, is_new: bool) -> None:
+        """Tell its replicas. Who is being added, and not in sync, may begin with an empty log."""
+        led = partition.leader_and_isr
+        assert led is not None, partition.name
+        adding = [r for r in partition.assignment.adding if r in online and r not in led.isr]
+        if adding:
+            self._batch.leader_and_isr(partition, adding, is_new=True)
+        others = [replica for replica in online if replica not in adding]
+        self._batch.leader_and_isr(partition, others, is_new=is_new)
 
     def _settle_replicas(self, partition: Partition, online: tuple[int, ...]) -> None:
         """A new partition's replicas have begun to exist, or will when their broker comes."""
@@ -249,7 +279,8 @@ class PartitionMachine:
             verdict = Verdict.LEADER_ELECTED_UNCLEAN
             self.unclean_elections += 1
         elif before is not None and accepted.leader == before.leader:
-            verdict = Verdict.ISR_CHANGED
+            same = accepted.isr == before.isr
+            verdict = Verdict.EPOCH_RAISED if same else Verdict.ISR_CHANGED
         else:
             verdict = Verdict.LEADER_ELECTED
         self._batch.decided(Decision(verdict, proposal.partition, proposal.cause, before, accepted))

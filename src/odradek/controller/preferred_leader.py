@@ -1,6 +1,7 @@
 """Elections that nobody's failure calls for.
 
 on demand    ElectLeaders, for the preferred replicas or against a standstill
+by node      /admin/preferred_replica_election, as tools from before ElectLeaders ask for it
 by ratio     a broker that should lead and does not, for more than so many percent of the
 partitions whose preferred replica it is, gets back those it may lead
 allowed      unclean election was allowed for topics with leaderless partitions
@@ -8,12 +9,13 @@ allowed      unclean election was allowed for topics with leaderless partitions
 
 from functools import partial
 
-from odradek.controller.causes import Cause, CauseKind
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import Partition
-from odradek.controller.effects import Answer, Effect, ElectionsAnswer, Proceed
+from odradek.controller.effects import Answer, Effect, ElectionsAnswer, ForgetElections, Proceed
 from odradek.controller.events import (
     ElectionKind,
     ElectionsRequested,
+    ElectionsSeen,
     RebalanceDue,
     UncleanElectionsEnabled,
 )
@@ -21,8 +23,10 @@ from odradek.controller.machines import Machines
 from odradek.controller.proposals import Purpose
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.placement.balance import LeaderImbalance, leader_imbalance
 
 ASKED = Cause(CauseKind.ELECTION_ASKED)
+BY_NODE = Cause(CauseKind.ELECTION_BY_NODE)
 ALLOWED = Cause(CauseKind.UNCLEAN_ALLOWED)
 
 
@@ -43,7 +47,7 @@ def requested(machines: Machines, event: ElectionsRequested) -> list[Effect]:
             errors[partition.name] = failed
 
     wanted = [name for name, error in errors.items() if error is ErrorCode.NONE]
-    return [*machines.each(wanted, elect), Proceed(partial(_answer, errors))]
+    return [*machines.each(wanted, elect), Proceed(partial(_answer, machines, errors))]
 
 
 def _refused(machines: Machines, name: TopicPartition, kind: ElectionKind) -> ErrorCode:
@@ -60,28 +64,90 @@ def _refused(machines: Machines, name: TopicPartition, kind: ElectionKind) -> Er
     return ErrorCode.NONE if needed else ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _answer(errors: dict[TopicPartition, ErrorCode]) -> list[Effect]:
-    return [Answer(ElectionsAnswer(errors))]
+def _answer(machines: Machines, errors: dict[TopicPartition, ErrorCode]) -> list[Effect]:
+    held = [name for name, error in errors.items() if error is ErrorCode.NONE]
+    leaders = {p.name: p.leader_and_isr for p in machines.context.known(held) if p.leader_and_isr}
+    return [Answer(ElectionsAnswer(errors, leaders))]
+
+
+def by_node(machines: Machines, event: ElectionsSeen) -> list[Effect]:
+    """Hold the elections that are needed; the node goes, whatever came of it."""
+    if event.partitions is None:
+        return []
+    wanted = []
+    for name in event.partitions:
+        error = _refused(machines, name, ElectionKind.PREFERRED)
+        if error is ErrorCode.NONE:
+            wanted.append(name)
+        elif error is not ErrorCode.ELECTION_NOT_NEEDED:
+            refused = Decision(Verdict.ELECTION_REFUSED, name, BY_NODE, detail=error.name)
+            machines.batch.decided(refused)
+
+    def elect(partition: Partition) -> None:
+        if not machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, BY_NODE):
+            _waits(machines, partition, BY_NODE)
+
+    return [*machines.each(wanted, elect), ForgetElections()]
 
 
 def rebalance_due(machines: Machines, event: RebalanceDue) -> list[Effect]:
     """Give leadership back to brokers that lead too little of what they should."""
-    preferred: dict[int, list[Partition]] = {}
-    for partition in machines.context.partitions():
-        if partition.leader_and_isr and not machines.context.is_being_deleted(partition.name):
-            preferred.setdefault(partition.assignment.replicas[0], []).append(partition)
+    context = machines.context
+    due = leader_imbalance(
+        (p.name, p.assignment.replicas[0], p.leader)
+        for p in context.partitions()
+        if p.leader_and_isr is not None and not context.is_being_deleted(p.name)
+    )
     wanted: dict[TopicPartition, int] = {}
-    for broker, partitions in sorted(preferred.items()):
-        missed = [p.name for p in partitions if p.leader != broker]
-        if len(missed) * 100 > event.percentage_max * len(partitions):
-            wanted |= dict.fromkeys(missed, broker)
+    for broker, imbalance in due.items():
+        if imbalance.exceeds(event.percentage_max):
+            wanted |= dict.fromkeys(imbalance.led_by_others, broker)
+        elif imbalance.led_by_others:
+            _tolerated(machines, broker, imbalance, event.percentage_max)
+    context.said = {key: why for key, why in context.said.items() if key in due or key in wanted}
 
     def elect(partition: Partition) -> None:
         cause = Cause(CauseKind.LEADERS_IMBALANCED, (wanted[partition.name],))
-        if not partition.assignment.is_being_reassigned:
-            machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, cause)
+        if partition.assignment.is_being_reassigned:
+            _once(
+                machines, Verdict.PREFERRED_WAITS, partition.name, cause, "it is being reassigned"
+            )
+        elif not machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, cause):
+            _waits(machines, partition, cause)
 
     return machines.each(wanted, elect)
+
+
+def _tolerated(
+    machines: Machines, broker: int, imbalance: LeaderImbalance, percentage_max: int
+) -> None:
+    detail = (
+        f"{len(imbalance.led_by_others)} of {imbalance.preferred_count} partitions: "
+        f"{imbalance.ratio:.0%} is not above {percentage_max}%"
+    )
+    cause = Cause(CauseKind.LEADERS_CHECKED)
+    _once(machines, Verdict.IMBALANCE_TOLERATED, broker, cause, detail)
+
+
+def _waits(machines: Machines, partition: Partition, cause: Cause) -> None:
+    preferred = partition.assignment.replicas[0]
+    if not machines.context.is_online(preferred, partition.name):
+        why = "offline"
+    elif preferred in machines.context.shutting_down:
+        why = "about to leave"
+    else:
+        why = "not in sync"
+    detail = f"replica {preferred} is {why}"
+    _once(machines, Verdict.PREFERRED_WAITS, partition.name, cause, detail)
+
+
+def _once(
+    machines: Machines, verdict: Verdict, subject: TopicPartition | int, cause: Cause, detail: str
+) -> None:
+    """Say it, unless it was said at the last look: a check every few minutes is no news."""
+    if machines.context.said.get(subject) != detail:
+        machines.context.said[subject] = detail
+        machines.batch.decided(Decision(verdict, subject, cause, detail=detail))
 
 
 def unclean_enabled(machines: Machines, event: UncleanElectionsEnabled) -> list[Effect]:

@@ -25,6 +25,8 @@ class Purpose(Enum):
     UNCLEAN_ELECTION = auto()  # as offline, with unclean election allowed
     PREFERRED_ELECTION = auto()
     SHUTDOWN_ELECTION = auto()
+    REASSIGNMENT_ELECTION = auto()  # into the target of a reassignment
+    NEW_ASSIGNMENT = auto()  # the same leader and ISR in a new epoch: all learn the replicas
     SHRINK = auto()  # take replicas that went offline out of the ISR
     LEADER_REQUEST = auto()  # AlterPartition
     DELETION = auto()  # end the last reign before the replicas go

@@ -6,7 +6,7 @@ elected, whose reign begins without it - one proposal for each partition, whatev
 Replicas of topics that are being deleted are `topic_deletion`'s.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from odradek.controller.causes import Cause
 from odradek.controller.context import ControllerContext, Partition
@@ -53,6 +53,28 @@ class ReplicaMachine:
         elif partition.state is PartitionState.ONLINE:
             self._partitions.propose(partition, Purpose.SHRINK, cause)
         self._batch.metadata(partition)
+
+    def leave(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
+        """These are replicas no longer: they leave the ISR, and lead no more."""
+        for replica in brokers:
+            if replica in partition.replicas:
+                partition.enter_replica(replica, ReplicaState.OFFLINE)
+        if partition.leader in brokers:
+            partition.enter(PartitionState.OFFLINE)
+            self._partitions.propose(partition, Purpose.OFFLINE_ELECTION, cause)
+        elif partition.state is PartitionState.ONLINE:
+            self._partitions.propose(partition, Purpose.SHRINK, cause)
+
+    def delete(self, partition: Partition, brokers: Iterable[int]) -> None:
+        """They delete their files. Nobody waits for that: they are forgotten at once."""
+        for replica in sorted(brokers):
+            if replica in partition.replicas:
+                partition.enter_replica(replica, ReplicaState.DELETION_STARTED)
+                partition.enter_replica(replica, ReplicaState.DELETION_SUCCESSFUL)
+                partition.enter_replica(replica, ReplicaState.NON_EXISTENT)
+                del partition.replicas[replica]
+            if partition.leader_and_isr is not None:
+                self._batch.stop(partition, replica, delete=True)
 
     def on_brokers(self, brokers: Collection[int]) -> list[TopicPartition]:
         """The partitions that have a replica on one of these brokers."""

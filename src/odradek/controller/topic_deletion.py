@@ -3,6 +3,7 @@
     asked for       the topic's node under /admin/delete_topics was seen
     started         leaders end their reign (leader -1, a new epoch); brokers forget the topic;
                     live replicas are told to stop and delete their files
+    waiting         partitions of the topic are being reassigned: until that is over it lives on
     halted          a replica is dead or refused: what can be deleted is, the rest waits until
                     its broker comes back
     done            every replica has answered; states, partitions, topic, config and the
@@ -43,15 +44,19 @@ class TopicDeletion:
         self._enabled = enabled
         self._started: set[str] = set()
         self.halted: dict[str, str] = {}  # topic -> why
+        self.waiting: dict[str, str] = {}  # topic -> for what, before it is begun
 
     def asked(self, names: Iterable[str]) -> list[Effect]:
         """Requests for deletion that stand in the store."""
-        names = [name for name in names if name not in self._context.being_deleted]
+        known = self._context.being_deleted | self.waiting.keys()
+        names = [name for name in names if name not in known]
         unserved = names
         if self._enabled:
             unserved = [name for name in names if name not in self._context.topics]
-            wanted = [name for name in names if name in self._context.topics]
-            self._context.being_deleted.update(wanted)
+            for name in names:
+                if name in self._context.topics:
+                    self.waiting[name] = ""
+                    self._leave_waiting_room(name)
         for name in unserved:
             why = "it is not known" if self._enabled else "delete.topic.enable is false"
             self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
@@ -60,6 +65,8 @@ class TopicDeletion:
 
     def resume(self) -> list[Effect]:
         """Start what can be started, finish what is done."""
+        for name in sorted(self.waiting):
+            self._leave_waiting_room(name)
         finished, ready = [], []
         for name in sorted(self._context.being_deleted):
             states = {
@@ -79,6 +86,18 @@ class TopicDeletion:
         if finished:
             effects.append(RemoveTopics(tuple(finished)))
         return effects
+
+    def _leave_waiting_room(self, name: str) -> None:
+        topic = self._context.topics[name]
+        moving = [p for p in topic.partitions.values() if p.assignment.is_being_reassigned]
+        if not moving:
+            del self.waiting[name]
+            self._context.being_deleted.add(name)
+        elif not self.waiting[name]:
+            others = f" and {len(moving) - 1} more" if len(moving) > 1 else ""
+            why = f"{moving[0].name}{others} is being reassigned"
+            self.waiting[name] = why
+            self._batch.decided(Decision(Verdict.DELETION_HALTED, name, ASKED, detail=why))
 
     def _partitions_of(self, names: Iterable[str]) -> Iterable[Partition]:
         for name in names:
@@ -167,3 +186,4 @@ class TopicDeletion:
         self._context.being_deleted.discard(name)
         self._started.discard(name)
         self.halted.pop(name, None)
+        self.waiting.pop(name, None)

@@ -48,9 +48,26 @@ class Assignment:
         return tuple(r for r in self.replicas if r not in self.removing)
 
     @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas as they were before the reassignment."""
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    @property
     def is_being_reassigned(self) -> bool:
         """Whether replicas come or go."""
         return bool(self.adding or self.removing)
+
+    def reassigned_to(self, target: tuple[int, ...]) -> "Assignment":
+        """On the way from the original replicas to these, whatever was under way before.
+
+        With the original ones as the target nothing is added or removed: that is a cancellation.
+        """
+        origin = self.origin
+        return Assignment(
+            replicas=tuple(dict.fromkeys(target + origin)),
+            adding=tuple(r for r in target if r not in origin),
+            removing=tuple(r for r in origin if r not in target),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,9 @@ class LoopClock:
 class Options:
     deletion_enabled = True
     unclean_allowed = False
+    rebalance_enabled = True
+    rebalance_interval_seconds = 300
+    rebalance_percentage = 10
 
 
 class Notebook:

@@ -14,6 +14,7 @@ from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (
     alter_configs,
     alter_partition,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     create_partitions,
     create_topics,
@@ -21,9 +22,11 @@ from odradek.wire.messages import (
     delete_topics,
     describe_configs,
     describe_log_dirs,
+    elect_leaders,
     incremental_alter_configs,
     leader_and_isr,
     list_offsets,
+    list_partition_reassignments,
     offset_for_leader_epoch,
     stop_replica,
     update_metadata,
@@ -305,6 +308,21 @@ def _allocate_producer_ids(live, version):
     return AllocateProducerIdsRequest(broker_id=0, broker_epoch=live.broker.orders.broker_epoch)
 
 
+def _elect_leaders(live, version):
+    topic = elect_leaders.TopicPartitions(topic="t", partitions=[0])
+    return elect_leaders.ElectLeadersRequest(topic_partitions=[topic], timeout_ms=5000)
+
+
+def _alter_partition_reassignments(live, version):
+    partition = alter_partition_reassignments.ReassignablePartition(partition_index=0, replicas=[0])
+    topic = alter_partition_reassignments.ReassignableTopic(name="t", partitions=[partition])
+    return alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
+
+
+def _list_partition_reassignments(live, version):
+    return list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
+
+
 # fmt: off
 EXAMPLES = (
     Example("Produce", ApiKey.PRODUCE, _produce, (on_topic(_OP.WRITE),), _TOPIC),
@@ -368,6 +386,12 @@ EXAMPLES = (
     Example("IncrementalAlterConfigs of loggers", ApiKey.INCREMENTAL_ALTER_CONFIGS,
             _incremental_alter_configs(BROKER_LOGGER, "0", "root", "WARN"),
             (on_cluster(_OP.ALTER_CONFIGS),), _CLUSTER),
+    Example("ElectLeaders", ApiKey.ELECT_LEADERS, _elect_leaders,
+            (on_cluster(_OP.ALTER),), _CLUSTER, ErrorCode.ELECTION_NOT_NEEDED),
+    Example("AlterPartitionReassignments", ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            _alter_partition_reassignments, (on_cluster(_OP.ALTER),), _CLUSTER),
+    Example("ListPartitionReassignments", ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            _list_partition_reassignments, (on_cluster(_OP.DESCRIBE),), _CLUSTER),
     Example("DescribeLogDirs", ApiKey.DESCRIBE_LOG_DIRS, _describe_log_dirs,
             (on_cluster(_OP.DESCRIBE),), _CLUSTER),
     Example("AlterReplicaLogDirs", ApiKey.ALTER_REPLICA_LOG_DIRS, _alter_replica_log_dirs,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_configs import alter_configs
 from odradek.broker.apis.alter_partition import alter_partition
+from odradek.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from odradek.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
 from odradek.broker.apis.api_versions import ServedRange, api_versions
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
@@ -20,10 +21,12 @@ from odradek.broker.apis.delete_topics import delete_topics
 from odradek.broker.apis.describe_cluster import describe_cluster
 from odradek.broker.apis.describe_configs import describe_configs
 from odradek.broker.apis.describe_log_dirs import describe_log_dirs
+from odradek.broker.apis.elect_leaders import elect_leaders
 from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
 from odradek.broker.apis.init_producer_id import init_producer_id
 from odradek.broker.apis.list_offsets import list_offsets
+from odradek.broker.apis.list_partition_reassignments import list_partition_reassignments
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from odradek.broker.orders import Asker
 from odradek.broker.request_loop import RawRoute, Request, Route
@@ -85,6 +88,17 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.ALTER_CONFIGS: Route(lambda r: alter_configs(configs, r.session, r.body)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(
             lambda r: incremental_alter_configs(configs, r.session, r.body)
+        ),
+        ApiKey.ELECT_LEADERS: Route(
+            lambda r: elect_leaders(
+                broker.controller, topics, r.session, r.body, r.header.api_version
+            )
+        ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(
+            lambda r: alter_partition_reassignments(broker.controller, r.session, r.body)
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(
+            lambda r: list_partition_reassignments(broker.controller, r.session, r.body)
         ),
         # Directories.
         ApiKey.DESCRIBE_LOG_DIRS: Route(

@@ -1,0 +1,373 @@
+"""Reassignment (KIP-455): a partition gets other replicas while it serves.
+
+    begun       the topic's node names old and new replicas, and which are added and removed; a
+                new leader epoch lets all of them know; the new ones begin to follow
+    caught up   every replica of the target is in sync: leadership moves into the target if it is
+                elsewhere, the removed ones leave the ISR and delete their files, the topic's node
+                names the target alone
+
+Each step is stored before the next is taken, so that another controller can go on wherever this
+one stopped: it begins with the first step again, which changes nothing but the leader epoch. A
+reassignment is taken back by another whose target is what was there before; replicas that
+only the former one wanted are deleted at once.
+
+By `/admin/reassign_partitions` the same is asked for; the node loses what is done or was replaced
+by a request, and goes with its last entry.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
+from odradek.controller.context import ControllerContext, Partition
+from odradek.controller.effects import (
+    Answer,
+    Effect,
+    ForgetReassignments,
+    Proceed,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+    Refusal,
+    WriteAssignments,
+    in_slices,
+)
+from odradek.controller.events import (
+    AssignmentsWritten,
+    ReassignmentsAskedFor,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
+)
+from odradek.controller.partition_machine import PartitionMachine
+from odradek.controller.proposals import Purpose
+from odradek.controller.replica_machine import ReplicaMachine
+from odradek.controller.request_batch import RequestBatch
+from odradek.controller.states import ReplicaState
+from odradek.controller.topic_deletion import TopicDeletion
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import Assignment, TopicPartition
+from odradek.placement.reassign import newcomers_problem, remainder_problem, target_problem
+
+ASKED = Cause(CauseKind.REASSIGNMENT_ASKED)
+BY_NODE = Cause(CauseKind.REASSIGNMENT_BY_NODE)
+CAUGHT_UP = Cause(CauseKind.REASSIGNMENT_CAUGHT_UP)
+
+Assignments = Mapping[TopicPartition, Assignment]
+Leaving = Mapping[TopicPartition, frozenset[int]]
+
+
+class Reassignment:
+    """The reassignments that are under way, and what `/admin/reassign_partitions` wants."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionMachine,
+        replicas: ReplicaMachine,
+        deletion: TopicDeletion,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletion = deletion
+        self._by_node: dict[TopicPartition, tuple[int, ...]] = {}
+
+    # ---------------------------------------------------------------------- asked for
+
+    def requested(self, event: ReassignmentsRequested) -> list[Effect]:
+        """Begin what can be begun, and say for each partition whether it was."""
+        refusals: dict[TopicPartition, Refusal | None] = {}
+        wanted: dict[TopicPartition, Assignment] = {}
+        for name, target in event.targets.items():
+            verdict = self._judge(name, target, self._context.brokers)
+            if isinstance(verdict, Refusal):
+                refusals[name] = verdict
+            else:
+                refusals[name], wanted[name] = None, verdict
+        # The latest wins, however it was asked for.
+        replaced = [name for name in wanted if name in self._by_node]
+        answer = Proceed(partial(self._answer, refusals, wanted))
+        return [*self._forget(replaced), *self._start(wanted, ASKED), answer]
+
+    def _answer(
+        self, refusals: dict[TopicPartition, Refusal | None], wanted: Assignments
+    ) -> list[Effect]:
+        for name, asked in wanted.items():
+            partition = self._context.partition(name)
+            if partition is None or partition.assignment.target != asked.target:
+                why = "The topic's node is gone, or cannot be read."
+                refusals[name] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+        return [Answer(ReassignmentsAnswer(refusals))]
+
+    def asked_for(self, event: ReassignmentsAskedFor) -> list[Effect]:
+        """Say what is under way."""
+        names = event.partitions
+        partitions = self._context.partitions() if names is None else self._context.known(names)
+        running = {p.name: p.assignment for p in partitions if p.assignment.is_being_reassigned}
+        return [Answer(ReassignmentsList(running))]
+
+    def seen(self, event: ReassignmentsSeen) -> list[Effect]:
+        """Begin what the node names and is not under way yet; strike out what cannot be."""
+        return self._take_in(event.targets)[1]
+
+    def loaded(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[Effect]:
+        """Go on with what an earlier controller began, wherever it stopped."""
+        cause = Cause(CauseKind.CONTROLLER_ELECTED)
+        strays = {p.name: _strays(p) for p in self._context.partitions() if _strays(p)}
+        begun, effects = self._take_in(targets)
+        running = (p for p in self._running() if p.name not in begun)
+        return [*self._take_out(strays, cause), *self._go_on_with(running, cause), *effects]
+
+    def _take_in(
+        self, targets: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> tuple[Assignments, list[Effect]]:
+        refused: dict[TopicPartition, Refusal] = {}
+        wanted: dict[TopicPartition, Assignment] = {}
+        done: list[TopicPartition] = []
+        self._by_node = dict(targets)
+        for name, target in targets.items():
+            # Who writes a node may name brokers that are still to come.
+            verdict = self._judge(name, target, target)
+            partition = self._context.partition(name)
+            if isinstance(verdict, Refusal):
+                refused[name] = verdict
+            elif partition is not None and partition.assignment != verdict:
+                wanted[name] = verdict
+            elif not verdict.is_being_reassigned:
+                done.append(name)
+        for name, refusal in refused.items():
+            detail = refusal.message
+            self._batch.decided(
+                Decision(Verdict.REASSIGNMENT_REFUSED, name, BY_NODE, detail=detail)
+            )
+        return wanted, [*self._forget([*refused, *done]), *self._start(wanted, BY_NODE)]
+
+    def _judge(
+        self, name: TopicPartition, target: tuple[int, ...] | None, live: Iterable[int]
+    ) -> Assignment | Refusal:
+        partition = self._context.partition(name)
+        present = partition.assignment if partition else Assignment(replicas=())
+        if target is None and not present.is_being_reassigned:
+            none = "No partition reassignment is in progress."
+            return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, none)
+        problem = target_problem(target) if target is not None else None
+        if problem is not None:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        wanted = present.reassigned_to(present.origin if target is None else target)
+        problem = newcomers_problem(wanted, frozenset(live))
+        stands = partition.leader_and_isr if partition else None
+        if problem is None and stands is not None and present.is_being_reassigned:
+            problem = remainder_problem(wanted, stands.isr)
+        if problem is not None:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        doomed = self._context.is_being_deleted(name) or (
+            name.topic in self._deletion.waiting and target is not None
+        )
+        if partition is None or doomed:
+            message = "The partition does not exist."
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        # One that never was led has no records: there is nothing to be moved.
+        return wanted if stands is not None else Assignment(replicas=wanted.target)
+
+    # ------------------------------------------------------------------------ begun
+
+    def resume(self, brokers: frozenset[int]) -> list[Effect]:
+        """Go on with what waits for one of these brokers."""
+        cause = Cause(CauseKind.BROKER_STARTED, tuple(sorted(brokers)))
+        return self._go_on_with(
+            (p for p in self._running() if not brokers.isdisjoint(p.assignment.target)), cause
+        )
+
+    def _running(self) -> Iterable[Partition]:
+        return (p for p in self._context.partitions() if p.assignment.is_being_reassigned)
+
+    def _go_on_with(self, partitions: Iterable[Partition], cause: Cause) -> list[Effect]:
+        names = []
+        for partition in partitions:
+            names.append(partition.name)
+            self._decided(Verdict.REASSIGNMENT_RESUMED, partition, cause)
+        return self._go_on(names, cause) if names else []
+
+    def _start(self, wanted: Assignments, cause: Cause) -> list[Effect]:
+        if not wanted:
+            return []
+        before = {p.name: p.assignment for p in self._context.known(wanted)}
+        changed = {name: new for name, new in wanted.items() if before[name] != new}
+        write: list[Effect] = [WriteAssignments(changed)] if changed else []
+        return [*write, Proceed(partial(self._adopted, before, wanted, cause))]
+
+    def written(self, event: AssignmentsWritten) -> list[Effect]:
+        """The store has accepted: these are the replicas."""
+        for partition in self._context.known(event.assignments):
+            partition.assignment = event.assignments[partition.name]
+        return []
+
+    def _adopted(self, before: Assignments, wanted: Assignments, cause: Cause) -> list[Effect]:
+        adopted = [p for p in self._context.known(wanted) if p.assignment == wanted[p.name]]
+        unneeded: dict[TopicPartition, frozenset[int]] = {}
+        for partition in adopted:
+            former = before[partition.name]
+            if partition.assignment.is_being_reassigned:
+                verdict = Verdict.REASSIGNMENT_STARTED
+            elif former.is_being_reassigned:
+                verdict = Verdict.REASSIGNMENT_CANCELLED
+            else:
+                verdict = Verdict.REASSIGNMENT_COMPLETED  # another order, and nothing to copy
+            self._decided(verdict, partition, cause)
+            self._batch.metadata(partition)
+            now = frozenset(partition.assignment.replicas)
+            unneeded[partition.name] = frozenset(former.replicas) - now
+        names = [partition.name for partition in adopted]
+        go_on = Proceed(partial(self._go_on, names, cause))
+        never_led = [p.name for p in adopted if p.leader_and_isr is None]
+        done = self._forget(name for name in never_led if name in self._by_node)
+        return [*self._take_out(unneeded, cause), go_on, *done]
+
+    def _go_on(self, names: Iterable[TopicPartition], cause: Cause) -> list[Effect]:
+        complete: list[TopicPartition] = []
+        incomplete: list[TopicPartition] = []
+        for partition in self._context.known(names):
+            (complete if self._is_complete(partition) else incomplete).append(partition.name)
+        begin = partial(self._begin, cause)
+        return [*self._each(incomplete, begin), *self._complete(complete, cause)]
+
+    def _begin(self, cause: Cause, partition: Partition) -> None:
+        for replica in partition.assignment.replicas:
+            if replica not in partition.replicas:
+                partition.enter_replica(replica, ReplicaState.NEW)
+        if partition.leader_and_isr is None:
+            self._partitions.bring_online(partition, cause)
+        else:
+            self._partitions.propose(partition, Purpose.NEW_ASSIGNMENT, cause)
+
+    # -------------------------------------------------------------------- caught up
+
+    def look(self) -> list[Effect]:
+        """Finish those that have caught up with the present event."""
+        caught_up = [
+            partition.name
+            for partition in self._context.known(self._partitions.take_moving())
+            if partition.assignment.is_being_reassigned and self._is_complete(partition)
+        ]
+        return self._complete(caught_up, CAUGHT_UP)
+
+    def _is_complete(self, partition: Partition) -> bool:
+        assignment, stands = partition.assignment, partition.leader_and_isr
+        if stands is None:
+            return False
+        if not assignment.is_being_reassigned:
+            return True
+        target = frozenset(assignment.target)
+        return target <= {*stands.isr} and not target.isdisjoint(self._context.electable(partition))
+
+    def _complete(self, names: list[TopicPartition], cause: Cause) -> list[Effect]:
+        """The target is in sync: let it lead, let the others go."""
+        if not names:
+            return []
+        before = {p.name: p.assignment for p in self._context.known(names)}
+
+        def settle(partition: Partition) -> None:
+            assignment = partition.assignment
+            partition.assignment = Assignment(replicas=assignment.target)
+            stays = partition.leader in assignment.target and self._context.is_online(
+                partition.leader, partition.name
+            )
+            purpose = Purpose.NEW_ASSIGNMENT if stays else Purpose.REASSIGNMENT_ELECTION
+            self._partitions.propose(partition, purpose, cause)
+
+        return [
+            *self._each(names, settle),
+            Proceed(partial(self._let_others_go, before, cause)),
+        ]
+
+    def _let_others_go(self, before: Assignments, cause: Cause) -> list[Effect]:
+        removed: dict[TopicPartition, frozenset[int]] = {}
+        finished: dict[TopicPartition, Assignment] = {}
+        for partition in self._context.known(before):
+            former = before[partition.name]
+            if former.is_being_reassigned and partition.leader not in former.target:
+                # Somebody wrote first, and the target cannot lead: it goes on as it was.
+                partition.assignment = former
+                continue
+            removed[partition.name] = frozenset(former.removing)
+            finished[partition.name] = former
+        changed = {
+            name: Assignment(replicas=former.target)
+            for name, former in finished.items()
+            if former.is_being_reassigned
+        }
+        write: list[Effect] = [WriteAssignments(changed)] if changed else []
+        done = Proceed(partial(self._finished, finished, cause))
+        # Who has to go is told before the store forgets that he was there.
+        tell = Proceed(self._batch.flush)
+        return [*self._take_out(removed, cause), tell, *write, done]
+
+    def _finished(self, before: Assignments, cause: Cause) -> list[Effect]:
+        for partition in self._context.known(before):
+            if before[partition.name].is_being_reassigned:
+                self._decided(Verdict.REASSIGNMENT_COMPLETED, partition, cause)
+        done = [name for name in before if name in self._by_node]
+        return [*self._forget(done), Proceed(self._deletion.resume)]
+
+    # ----------------------------------------------------------------------- shared
+
+    def _take_out(self, leaving: Leaving, cause: Cause) -> list[Effect]:
+        """These replicas stop leading, leave the ISR, and delete their files."""
+        leaving = {name: gone for name, gone in leaving.items() if gone}
+        if not leaving:
+            return []
+
+        def move_leader(partition: Partition) -> None:
+            if partition.leader in leaving[partition.name]:
+                self._partitions.propose(partition, Purpose.REASSIGNMENT_ELECTION, cause)
+
+        def leave(partition: Partition) -> None:
+            self._replicas.leave(partition, leaving[partition.name], cause)
+
+        def delete(partition: Partition) -> None:
+            self._replicas.delete(partition, leaving[partition.name])
+
+        return [
+            *self._each(leaving, move_leader),
+            *self._each(leaving, leave),
+            *in_slices(self._context.known(leaving), delete),
+        ]
+
+    def _each(
+        self, names: Iterable[TopicPartition], do: Callable[[Partition], None]
+    ) -> list[Effect]:
+        return [*in_slices(self._context.known(names), do), Proceed(self._partitions.store)]
+
+    def _forget(self, names: Iterable[TopicPartition]) -> list[Effect]:
+        names = tuple(names)
+        for name in names:
+            self._by_node.pop(name, None)
+        return [ForgetReassignments(names)] if names else []
+
+    def _decided(self, verdict: Verdict, partition: Partition, cause: Cause) -> None:
+        detail = describe(partition.assignment)
+        self._batch.decided(Decision(verdict, partition.name, cause, detail=detail))
+
+
+def _strays(partition: Partition) -> frozenset[int]:
+    """Members of the ISR that are no replicas any more, if others are left in it."""
+    if partition.leader_and_isr is None:
+        return frozenset()
+    isr = frozenset(partition.leader_and_isr.isr)
+    strays = isr.difference(partition.assignment.replicas)
+    return strays if strays < isr else frozenset()
+
+
+def describe(assignment: Assignment) -> str:
+    """An assignment in words: `replicas 2,3,1, adding 2,3, removing 1`."""
+    parts = [f"replicas {_list(assignment.replicas)}"]
+    if assignment.adding:
+        parts.append(f"adding {_list(assignment.adding)}")
+    if assignment.removing:
+        parts.append(f"removing {_list(assignment.removing)}")
+    return ", ".join(parts)
+
+
+def _list(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
