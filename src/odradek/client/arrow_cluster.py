@@ -1,0 +1,271 @@
+"""What the Arrow client asks of a cluster: which partitions there are, who leads them, offsets.
+
+A `Cluster` of `odradek.client.cluster` with the answers kept that are needed here, and with
+retries: an error that passes by itself (a leader that moves, a broker that dies) is waited for
+until nothing has got better for `api_timeout_ms`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar
+
+from odradek.client.cluster import (
+    BootstrapError,
+    Cluster,
+    InvalidAddressError,
+    UnresolvableError,
+)
+from odradek.client.connection import Connection
+from odradek.client.settings import ClientSettings
+from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from odradek.wire.messages.metadata import MetadataResponse
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_BACKOFF_MS: Final = 20
+_BACKOFF_MS_MAX: Final = 500
+# Topics of which a broker says that they are not there, or that we may not see them.
+_MISSING: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+T = TypeVar("T")
+
+
+class UnknownTopicError(OdradekError):
+    """A topic or partition was named that the cluster does not have."""
+
+
+class Found(NamedTuple):
+    """An offset that was asked for by a timestamp; -1 where there is none."""
+
+    offset: int
+    timestamp: int
+
+
+class ArrowCluster:
+    """A cluster, and what was learnt of it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.settings = cluster.settings
+        self._cluster = cluster
+        self._topics_by_id: dict[bytes, str] = {}
+
+    @classmethod
+    async def connect(cls, settings: ClientSettings) -> Self:
+        """Find the cluster.
+
+        Raises:
+            BootstrapError: no broker of `bootstrap_servers` can be reached.
+            AuthenticationError: it does not take who we are.
+        """
+        return cls(await Cluster.connect(settings))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        await self._cluster.close()
+
+    # ------------------------------------------------------------------------- metadata
+
+    async def topics(self) -> list[str]:
+        """The names of all topics but Kafka's own."""
+        answer = await self.retried("the topics", lambda: self.refresh(None))
+        return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
+
+    async def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
+        """The partitions of topics.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+
+        async def ask() -> dict[str, list[int]]:
+            answer = await self.refresh(topics)
+            found = {}
+            for topic in answer.topics:
+                code = ErrorCode(topic.error_code)
+                if code in _MISSING:
+                    raise UnknownTopicError(f"topic {topic.name!r} is not there")
+                if code not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}:
+                    raise ApiError(code, f"topic {topic.name!r}")
+                found[topic.name or ""] = sorted(p.partition_index for p in topic.partitions)
+            return found
+
+        return await self.retried(f"the partitions of {', '.join(sorted(topics))}", ask)
+
+    async def refresh(self, topics: Collection[str] | None) -> MetadataResponse:
+        """Ask a broker how things stand; None: with all topics."""
+        answer = await self._cluster.refresh(topics)
+        self._topics_by_id.update(
+            (topic.topic_id, topic.name) for topic in answer.topics if topic.name is not None
+        )
+        return answer
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id of a topic that metadata was asked for; zeros where brokers know no ids."""
+        return self._cluster.topic_id(topic)
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The topic of an id that metadata has told; empty if none."""
+        return self._topics_by_id.get(topic_id, "")
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        """The broker that leads a partition as far as is known, or NO_LEADER."""
+        return self._cluster.picture.leader(partition)
+
+    async def broker(self, broker_id: int) -> Connection:
+        """A connection to a broker."""
+        return await self._cluster.broker(broker_id)
+
+    # -------------------------------------------------------------------------- offsets
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
+    ) -> dict[TopicPartition, Found]:
+        """The first offset at or after each timestamp; or of EARLIEST or LATEST.
+
+        `committed` asks for the last stable offset instead of the high watermark.
+
+        Raises:
+            ApiError: a broker refuses for a reason that does not pass, or does not in time.
+        """
+        found: dict[TopicPartition, Found] = {}
+
+        async def ask() -> None:
+            left = {partition: at for partition, at in wanted.items() if partition not in found}
+            by_leader = await self._by_leader(left)
+            requests = [
+                self._ask_offsets(broker, [(p, left[p]) for p in partitions], committed, found)
+                for broker, partitions in by_leader.items()
+            ]
+            await asyncio.gather(*requests)
+
+        await self.retried("offsets", ask)
+        return found
+
+    async def _by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
+        asked = list(partitions)
+        if any(self.leader_of(partition) == NO_LEADER for partition in asked):
+            await self.refresh({partition.topic for partition in asked})
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in asked:
+            leader = self.leader_of(partition)
+            if leader == NO_LEADER:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
+            by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    async def _ask_offsets(
+        self,
+        broker: int,
+        wanted: list[tuple[TopicPartition, int]],
+        committed: bool,
+        found: dict[TopicPartition, Found],
+    ) -> None:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for partition, at in wanted:
+            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(partition_index=partition.partition, timestamp=at)
+            )
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=int(committed), topics=list(topics.values())
+        )
+        connection = await self.broker(broker)
+        answer = await connection.request(request, ListOffsetsResponse)
+        failure: ApiError | None = None
+        for told in answer.topics:
+            for each in told.partitions:
+                name = TopicPartition(told.name, each.partition_index)
+                if each.error_code:
+                    failure = ApiError(ErrorCode(each.error_code), f"offsets of {name}")
+                else:
+                    found[name] = Found(each.offset, each.timestamp)
+        if failure is not None:
+            await self.refresh({partition.topic for partition, _ in wanted})
+            raise failure
+
+    # --------------------------------------------------------------------- coordinators
+
+    async def coordinator(self, kind: int, key: str) -> Connection:
+        """A connection to the coordinator of a group or a transactional id."""
+        return await self._cluster.coordinator(kind, key)
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """It is another one, or gone."""
+        self._cluster.forget_coordinator(kind, key)
+
+    # -------------------------------------------------------------------------- retries
+
+    async def retried(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works, as long as what stands in the way may pass.
+
+        Raises:
+            ApiError: it will not pass, or has not within `api_timeout_ms`.
+            ConnectionError, BootstrapError: nobody was reached within that time.
+        """
+        pause = Patience(self.settings.api_timeout_ms)
+        while True:
+            try:
+                return await attempt()
+            except (ApiError, ConnectionError, BootstrapError) as error:
+                if not may_pass(error) or not await pause.once_more():
+                    raise _said_while(what, error) from None
+
+
+class Patience:
+    """How long to go on trying: growing pauses, until nothing has helped for so long."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self.reward()
+
+    def reward(self) -> None:
+        """Something worked: begin anew."""
+        self._deadline_s = self._loop.time() + self._timeout_s
+        self._pause_ms = _BACKOFF_MS
+
+    async def once_more(self) -> bool:
+        """Wait a little; False if the time is up."""
+        if self._loop.time() >= self._deadline_s:
+            return False
+        await asyncio.sleep(self._pause_ms / 1000)
+        self._pause_ms = min(self._pause_ms * 2, _BACKOFF_MS_MAX)
+        return True
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same may work a moment later."""
+    if isinstance(error, ApiError):
+        return error.code in RETRIABLE or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+    final = (InvalidAddressError, UnresolvableError)
+    return isinstance(error, ConnectionError | BootstrapError) and not isinstance(error, final)
+
+
+def _said_while(what: str, error: Exception) -> Exception:
+    if isinstance(error, ApiError):
+        return ApiError(error.code, f"{what}: {error.message or error.code.name}")
+    if isinstance(error, BootstrapError):
+        return BootstrapError(f"{what}: {error}")
+    return ConnectionError(f"{what}: {error}")
