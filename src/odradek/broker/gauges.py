@@ -71,6 +71,25 @@ def publish(broker: "Broker") -> None:
             ((path,), float(broker.logs.is_offline(path))) for path in broker.logs.directories
         ],
     )
+    cleaner = broker.cleaner
+    gauge("kafka_log_logcleaner_max_buffer_utilization_percent", lambda: cleaner.map_percent)
+    gauge("kafka_log_logcleaner_cleaner_recopy_percent", lambda: cleaner.recopy_percent)
+    gauge("kafka_log_logcleaner_max_clean_time_secs", lambda: cleaner.round_s_max)
+    gauge("kafka_log_logcleaner_max_compaction_delay_secs", lambda: cleaner.overdue_ms_max / 1000)
+    gauge("kafka_log_logcleanermanager_max_dirty_percent", lambda: cleaner.dirty_percent_max)
+    gauge("kafka_log_logcleanermanager_time_since_last_run_ms", lambda: cleaner.since_look_ms)
+    metrics.gauges(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        lambda: [
+            ((path,), float(cleaner.uncleanable_in(path)[0])) for path in broker.logs.directories
+        ],
+    )
+    metrics.gauges(
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        lambda: [
+            ((path,), float(cleaner.uncleanable_in(path)[1])) for path in broker.logs.directories
+        ],
+    )
     metrics.watch_partitions(lambda: replicas, _numbers)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.broker.cleaner_process import CleanerProcess
 from odradek.broker.generated_id import with_broker_id
 from odradek.broker.server import Broker
 from odradek.broker.stores import store_of
@@ -127,6 +128,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
             send_bytes=_if_set(config, "socket.send.buffer.bytes"),
             receive_bytes=_if_set(config, "socket.receive.buffer.bytes"),
         ),
+        make_cleaner=CleanerProcess,
     )
 
 

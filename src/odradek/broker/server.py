@@ -25,6 +25,7 @@ from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
+from odradek.broker.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.config_admin import ConfigAdmin
 from odradek.broker.controller_channels import (
     BrokerPort,
@@ -171,6 +172,13 @@ class Broker:
         self.housekeeping = Housekeeping(self.logs, self.server, clock, self.tasks)
         self.housekeeping.also(config.replica_lag_time_max_ms // 2, self.replicas.review_isrs)
         self.housekeeping.also(config.replica_fetch_wait_max_ms, self.fetchers.check_silence)
+        self.cleaner = LogCleaner(
+            self.logs,
+            config=lambda: self.config,
+            make=world.make_cleaner or (lambda: InlineCleaner(world.disk)),
+            clock=clock,
+            tasks=self.tasks,
+        )
         publish(self)
 
     # ------------------------------------------------------------------------ assembly
@@ -397,6 +405,7 @@ class Broker:
             log.warning("no controller has announced this broker yet")
         self.log_dir_moves.resume()
         self.housekeeping.start(config)
+        self.cleaner.start()
         self.state = "running"
 
     async def stop(self) -> None:

@@ -7,14 +7,18 @@ production only, and any number of brokers live in one process without knowing o
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
 from odradek.model.clock import Clock
 from odradek.net.channel import Connector
 from odradek.net.server import Network
+
+if TYPE_CHECKING:
+    from odradek.broker.cleaner_shell import Cleaner
 
 
 class WorldNetwork(Network, Connector, Protocol):
@@ -43,3 +47,5 @@ class World:
     disk: Disk
     store: Store
     network: WorldNetwork
+    # Who cleans logs elsewhere; None: they are cleaned on the loop.
+    make_cleaner: "Callable[[], Cleaner] | None" = None

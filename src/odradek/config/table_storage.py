@@ -189,39 +189,32 @@ OPTIONS: Final = (
     # ---------------------------------------------------------------------------------- log cleaner
     Option(
         "log.cleaner.enable", BOOLEAN, True,
-        effect=False,
         doc="Whether logs with the policy `compact` are cleaned; without it they grow for ever, "
             "`__consumer_offsets` among them.",
     ),
     Option(
         "log.cleaner.threads", INT, 1, rule=at_least(0), scope=CLUSTER_WIDE,
-        effect=False,
         doc="How many logs are cleaned at a time, at most.",
     ),
     Option(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, scope=CLUSTER_WIDE,
-        effect=False,
         doc="How many bytes all cleaners together have for the map of keys; each round takes as "
             "many records as fit.",
     ),
     Option(
         "log.cleaner.io.buffer.size", INT, 524_288, rule=at_least(0), scope=CLUSTER_WIDE,
-        effect=False,
         doc="The buffers by which the cleaner reads and writes.",
     ),
     Option(
         "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, scope=CLUSTER_WIDE,
-        effect=False,
         doc="How full the map of keys may become, as a fraction.",
     ),
     Option(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, scope=CLUSTER_WIDE,
-        effect=False,
         doc="How much cleaners may read and write in a second, together.",
     ),
     Option(
         "log.cleaner.backoff.ms", LONG, 15_000, rule=at_least(0), scope=CLUSTER_WIDE,
-        effect=False,
         doc="How long a cleaner waits when there was nothing to clean.",
     ),
     Option(

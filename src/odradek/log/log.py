@@ -88,6 +88,7 @@ class Log:
         "cuts",
         "directory",
         "epochs",
+        "first_dirty_offset",
         "gone",
         "high_watermark",
         "host",
@@ -120,6 +121,7 @@ class Log:
         self.clean_leo = -1  # where a clean start found the end
         self.cuts = 0  # counts truncations: what was being flushed may not be there any more
         self.gone = False  # deleted, or on a disk that failed
+        self.first_dirty_offset = 0  # below it the cleaner has been
         self._flusher = Flusher(self)
         self._active: Segment
         self.update_config(config)
@@ -291,7 +293,7 @@ class Log:
         if timestamp <= self._roll_after:
             return False
         active, config = self._active, self.config
-        open_ms = config.segment_ms - self._jitter_ms(active.base_offset)
+        open_ms = config.roll_ms - self._jitter_ms(active.base_offset)
         first_timestamp = active.first_timestamp
         if first_timestamp < 0:
             return now_ms - active.created_ms > open_ms
@@ -353,6 +355,15 @@ class Log:
     def segments_before(self, offset: int) -> list[Segment]:
         """The segments in front of the one that holds `offset`."""
         return self.segments[: max(0, bisect_right(self._bases, offset) - 1)]
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """One segment has taken the place of neighbours, none of them the active one."""
+        index = self.segments.index(old[0])
+        assert self.segments[index : index + len(old)] == list(old), self.partition
+        assert self._active not in old, self.partition
+        self.segments[index : index + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._flusher.directory_changed = True
 
     @property
     def active_segment(self) -> Segment:
@@ -545,8 +556,9 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         self.cuts += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+        if offset < max(self.recovery_point, self.first_dirty_offset):
+            self.recovery_point = min(self.recovery_point, offset)
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
             self.host.recovery_point_lowered(self.directory)
         keep = bisect_right(self._bases, offset)
         gone, self.segments[keep:] = self.segments[keep:], []
@@ -569,6 +581,7 @@ class Log:
         remove_snapshots(self.host.disk, self.directory, above=-1)
         self.producers.clear()
         self.recovery_point = self.log_start_offset = self.high_watermark = offset
+        self.first_dirty_offset = offset
         self.open_segment(offset)
         self._ends_at(offset)
 

@@ -42,6 +42,15 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """How long a segment is written: what is open cannot be cleaned."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms)
+            if self.is_compacted
+            else (self.segment_ms)
+        )
+
+    @property
     def is_deleted(self) -> bool:
         """Whether retention by age and size works on it."""
         return "delete" in self.cleanup_policy

@@ -11,6 +11,7 @@ small files, written behind the scenes when they say something new:
     recovery points        what is flushed; from there on recovery reads
     log start offsets      where DeleteRecords has left them above the first segment
     high watermarks        where followers and readers go on after a restart
+    first dirty offsets    up to where the cleaner has been, of compacted topics
 """
 
 import errno
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import (
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -185,6 +187,7 @@ class Logs:
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_FILE)
         log_starts = directory.read_checkpoint(LOG_START_OFFSET_FILE)
         high_watermarks = directory.read_checkpoint(HIGH_WATERMARK_FILE)
+        first_dirty_offsets = directory.read_checkpoint(CLEANER_FILE)
         for name, found in partition_directories(entries):
             partition, mark = found
             path = f"{directory.path}/{name}"
@@ -211,6 +214,7 @@ class Logs:
             if mark is Mark.FUTURE:
                 self._futures[partition] = log
             else:
+                log.first_dirty_offset = min(first_dirty_offsets.get(partition, 0), log.leo)
                 self._add_one_of(log, self._logs.get(partition))
 
     def _add_one_of(self, log: Log, other: Log | None) -> None:
@@ -437,6 +441,7 @@ class Logs:
             future.assign_topic_id(current.topic_id)  # a crash has taken the file that named it
         future.set_high_watermark(current.high_watermark)
         future.advance_log_start(current.log_start_offset)
+        future.first_dirty_offset = current.first_dirty_offset  # nothing is cleaned in a move
         del self._held[self.directory_of(current)][partition]
         self._take_place(future)
         current.gone = True
@@ -510,6 +515,18 @@ class Logs:
             offsets = {name: log.high_watermark for name, log in self._held[path].items()}
             self._write(path, HIGH_WATERMARK_FILE, offsets)
 
+    def checkpoint_first_dirty_offsets(self) -> None:
+        """Write up to where the cleaner has been."""
+        for path in self.online_directories:
+            self._write(path, CLEANER_FILE, self._first_dirty_offsets(path))
+
+    def _first_dirty_offsets(self, path: str) -> dict[TopicPartition, int]:
+        return {
+            name: log.first_dirty_offset
+            for name, log in self._held[path].items()
+            if log.first_dirty_offset and log.config.is_compacted
+        }
+
     def _log_starts(self, path: str) -> dict[TopicPartition, int]:
         return {
             name: log.log_start_offset
@@ -539,6 +556,7 @@ class Logs:
             self.checkpoint_recovery_points()
             self.checkpoint_log_start_offsets()
             self.checkpoint_high_watermarks()
+            self.checkpoint_first_dirty_offsets()
 
         self._host.call_later(CHECKPOINT_SOON_S, checkpoint)
 
@@ -597,6 +615,9 @@ class Logs:
         directory.write_checkpoint_now(RECOVERY_POINT_FILE, recovery_points)
         directory.write_checkpoint_now(LOG_START_OFFSET_FILE, self._log_starts(directory.path))
         directory.write_checkpoint_now(HIGH_WATERMARK_FILE, high_watermarks)
+        first_dirty_offsets = self._first_dirty_offsets(directory.path)
+        if first_dirty_offsets:
+            directory.write_checkpoint_now(CLEANER_FILE, first_dirty_offsets)
         directory.mark_clean()
 
 

@@ -220,6 +220,20 @@ GAUGES: Final[Mapping[str, str]] = {
         "Partitions in these sessions."
     ),
     "kafka_log_logmanager_offlinelogdirectorycount": "Log directories that failed.",
+    "kafka_log_logcleaner_max_buffer_utilization_percent": (
+        "How full the map of keys was in the last cleaning."
+    ),
+    "kafka_log_logcleaner_cleaner_recopy_percent": (
+        "How much of what the last cleaning read it wrote again."
+    ),
+    "kafka_log_logcleaner_max_clean_time_secs": "The longest cleaning.",
+    "kafka_log_logcleaner_max_compaction_delay_secs": (
+        "For how long a record is beyond max.compaction.lag.ms, at most."
+    ),
+    "kafka_log_logcleanermanager_max_dirty_percent": "Of the dirtiest log, the dirty part.",
+    "kafka_log_logcleanermanager_time_since_last_run_ms": (
+        "Since it was last looked what there is to clean."
+    ),
     "kafka_controller_kafkacontroller_activecontrollercount": "1 on the controller, else 0.",
     "kafka_controller_kafkacontroller_activebrokercount": "Brokers that are registered.",
     "kafka_controller_kafkacontroller_globaltopiccount": "Topics of the cluster.",
@@ -248,6 +262,14 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "kafka_log_logmanager_logdirectoryoffline": (
         "1 for a log directory that failed, else 0.",
+        ("logDirectory",),
+    ),
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": (
+        "Logs that cannot be cleaned, for they are damaged.",
+        ("logDirectory",),
+    ),
+    "kafka_log_logcleanermanager_uncleanable_bytes": (
+        "What is not clean in these.",
         ("logDirectory",),
     ),
     "kafka_server_replicafetchermanager_maxlag": (

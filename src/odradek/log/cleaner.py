@@ -1,0 +1,234 @@
+"""Which log is cleaned next, how far, and how what was cleaned takes its place in the log.
+
+                 clean            cleanable            not yet
+    |----------------------|------------------|-----------------------|
+    log start       first dirty offset    end of round               LEO
+
+Not cleaned is the active segment, what lies above the last stable offset, and what is younger
+than `min.compaction.lag.ms`; always whole segments. The dirtiest log comes first, if the
+cleanable part of it is above `min.cleanable.dirty.ratio`; a log whose oldest dirty segment is
+older than `max.compaction.lag.ms` needs no ratio.
+
+The heavy part (`odradek.log.cleaner_round`) is done elsewhere while the log is used. What it
+has written replaces segments only if meanwhile nothing was cut or deleted, nobody else leads,
+and no copy of the log is being made in another directory (which would take what is not clean for
+clean): `Stamp` tells. Each replacement is, in this order, so that a start after a crash finds
+one or the other (`odradek.log.recovery`):
+
+    <base>.log.cleaned -> <base>.log.swap        the indexes before it
+    old segments -> .deleted                     in their order: a tombstone may not go
+                                                 before what it deletes
+    <base>.log.swap -> <base>.log                the indexes before it
+
+The first dirty offset moves when the directory with the new names is durable; if it did not
+wait, a tombstone could be thought clean, and go, while what it deletes is still there.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from odradek.log.cleaner_batches import LastOfProducer
+from odradek.log.cleaner_round import CLEANED, CleanedSegment, Job, Outcome, SourceSegment
+from odradek.log.deletion import remove_later
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.log_config import NEVER
+from odradek.log.segment import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Segment,
+    segment_stem,
+)
+
+SWAP: Final = ".swap"
+# A log without its indexes gets new ones, indexes without a log go: the log is renamed last.
+_LOG_LAST: Final = (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG)
+
+
+class Cleanable(NamedTuple):
+    """A log that could be cleaned, and what that would come to."""
+
+    log: Log
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int  # for so long its oldest dirty record is beyond `max.compaction.lag.ms`
+
+    @property
+    def ratio(self) -> float:
+        """Which part of what could be read is dirty."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is worth a round."""
+        if not self.cleanable_bytes:
+            return False
+        return self.overdue_ms > 0 or self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def cleanable(log: Log, *, now_ms: int) -> Cleanable:
+    """What could be cleaned of a log now."""
+    first_dirty = log.first_dirty_offset
+    if not log.log_start_offset <= first_dirty <= log.leo:
+        first_dirty = log.log_start_offset
+    end = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
+    # The segment that holds the first dirty offset counts as dirty.
+    clean_bytes = cleanable_bytes = 0
+    dirty_from = log.segments_from(first_dirty)[0].base_offset
+    for segment in log.segments:
+        if segment.base_offset >= end:
+            break
+        if segment.base_offset < dirty_from:
+            clean_bytes += segment.size
+        else:
+            cleanable_bytes += segment.size
+    overdue_ms = _overdue_ms(log, first_dirty, now_ms)
+    return Cleanable(log, first_dirty, end, clean_bytes, cleanable_bytes, overdue_ms)
+
+
+def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
+    """The base offset of the first segment that must not be cleaned yet."""
+    active = log.active_segment
+    limit = min(log.last_stable_offset, active.base_offset)
+    oldest_ms = now_ms - log.config.min_compaction_lag_ms
+    if log.config.min_compaction_lag_ms > 0:
+        for segment in log.segments_from(first_dirty):
+            if segment is active or segment.base_offset >= limit:
+                break
+            if segment.max_timestamp > oldest_ms:
+                limit = segment.base_offset
+                break
+    # Downwards to where a segment begins: what reaches above the limit stays as a whole.
+    for segment, following in zip(log.segments, log.segments[1:], strict=False):
+        if following.base_offset > limit:
+            return segment.base_offset
+    return active.base_offset
+
+
+def _overdue_ms(log: Log, first_dirty: int, now_ms: int) -> int:
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms >= NEVER:
+        return 0
+    dirty = (s for s in log.segments_from(first_dirty) if s is not log.active_segment)
+    stamps = (segment.first_timestamp for segment in dirty)
+    oldest_ms = min((stamp for stamp in stamps if stamp > 0), default=NEVER)
+    return max(0, now_ms - lag_ms - oldest_ms)
+
+
+def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
+    """The log to clean next, if any is worth it."""
+    return max((c for c in found if c.is_due), key=lambda c: c.ratio, default=None)
+
+
+# ------------------------------------------------------------------------------- before and after
+
+
+class Stamp(NamedTuple):
+    """What must not have changed between the beginning of a round and its end."""
+
+    cuts: int
+    leader_epoch: int
+    directory: str
+
+    @classmethod
+    def of(cls, log: Log) -> "Stamp | None":
+        """The log as it is now; None if it is not there any more."""
+        if log.gone:
+            return None
+        return cls(log.cuts, log.epochs.latest_epoch, log.directory)
+
+
+def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -> Job:
+    """All that the round has to know of the log."""
+    log, config = found.log, found.log.config
+    segments = [s for s in log.segments if s.base_offset < found.end_offset]
+    return Job(
+        directory=log.directory,
+        segments=tuple(SourceSegment(s.base_offset, s.size) for s in segments),
+        first_dirty_offset=found.first_dirty_offset,
+        end_offset=found.end_offset,
+        aborted=tuple(log.aborted_transactions(segments[0].base_offset, found.end_offset)),
+        producers={
+            producer.producer_id: LastOfProducer(producer.last_offset, producer.producer_epoch)
+            for producer in log.active_producers()
+        },
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        map_bytes=map_bytes,
+        read_bytes=read_bytes,
+    )
+
+
+def still_fits(log: Log, job: Job, outcome: Outcome) -> bool:
+    """Whether the segments that were read are those of the log, and what was written is there."""
+    standing = {segment.base_offset: segment.size for segment in log.segments}
+    if any(standing.get(source.base_offset) != source.size for source in job.segments):
+        return False
+    disk = log.host.disk
+    for cleaned in outcome.segments:
+        path = segment_stem(log.directory, cleaned.sources[0]) + LOG + CLEANED
+        if not disk.exists(path) or disk.file(path).size() != cleaned.size:
+            return False
+    return True
+
+
+def replace(log: Log, cleaned: CleanedSegment) -> bool:
+    """Put one segment that was written in the place of those that were read.
+
+    False, and nothing is done, if they are not all there any more.
+
+    Raises:
+        StorageError: the disk refused; the log dir has to go offline.
+    """
+    disk, host = log.host.disk, log.host
+    base_offset = cleaned.sources[0]
+    stem = segment_stem(log.directory, base_offset)
+    old = [s for s in log.segments if s.base_offset in cleaned.sources]
+    if len(old) < len(cleaned.sources) or log.active_segment in old:
+        return False
+    suffixes = [suffix for suffix in _LOG_LAST if disk.exists(stem + suffix + CLEANED)]
+    for suffix in suffixes:
+        disk.rename(stem + suffix + CLEANED, stem + suffix + SWAP)
+    renamed = []
+    for segment in old:
+        host.index_cache.forget(segment)
+        # The producers' state at the first base offset goes on being that.
+        snapshot = () if segment.base_offset == base_offset else (SNAPSHOT,)
+        for suffix in (*_LOG_LAST[::-1], *snapshot):
+            path = segment.stem + suffix
+            if disk.exists(path):
+                disk.rename(path, path + DELETED)
+                renamed.append(path + DELETED)
+        segment.file.rest()
+        segment.file.path += DELETED
+    for suffix in suffixes:
+        disk.rename(stem + suffix + SWAP, stem + suffix)
+    created_ms = old[-1].created_ms
+    log.replace_segments(
+        old,
+        Segment.existing(disk, log.directory, base_offset, size=cleaned.size, mtime_ms=created_ms),
+    )
+    remove_later(host, renamed, delay_ms=log.config.file_delete_delay_ms)
+    return True
+
+
+def make_durable(log: Log, outcome: Outcome, done: Callable[[StorageError | None], None]) -> None:
+    """Flush the new names; then the log is clean up to where the round came."""
+    cuts = log.cuts
+
+    def named(error: StorageError | None) -> None:
+        if error is None and not log.gone and cuts == log.cuts:
+            log.first_dirty_offset = outcome.end_offset
+        done(error)
+
+    log.host.disk.flush([log.directory], named)

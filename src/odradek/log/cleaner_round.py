@@ -1,0 +1,350 @@
+"""One round of cleaning one log: segments are read, `.cleaned` files are written, nothing else.
+
+    1  from the first dirty offset on, the offset of each key's last record is noted, as far as
+       the memory for it reaches or the log may be cleaned
+    2  neighbouring segments that fit into one are put together
+    3  of each group what stays is written to `<base>.log.cleaned`, with its indexes, and flushed
+
+The log itself is not touched and not asked anything: a `Job` says all there is to know, and an
+`Outcome` what was written. Both travel as JSON, for the round runs in a process of its own
+(`odradek.broker.cleaner_worker`). Who gets the outcome decides whether it still fits the log
+(`odradek.log.cleaner_swap`).
+
+`cleaning` is a generator: it yields after each batch, how many bytes it has read and written,
+and returns the outcome.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+from odradek.log.cleaner_batches import (
+    BatchFilter,
+    CleanedTransactions,
+    Counts,
+    LastOfProducer,
+    OffsetMap,
+)
+from odradek.log.disk import Data, Disk, File
+from odradek.log.offset_index import OffsetIndex
+from odradek.log.segment import (
+    INDEX,
+    LOG,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    segment_stem,
+)
+from odradek.log.time_index import TimeIndex
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.model.errors import OdradekError
+from odradek.record.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatchError,
+    has_valid_crc,
+    iter_batches,
+    read_header,
+)
+
+CLEANED: Final = ".cleaned"
+READ_BYTES: Final = 1 << 20
+
+Steps = Generator[int, None, "Outcome"]
+
+
+class SourceSegment(NamedTuple):
+    """A segment as it stands: only its first `size` bytes are read."""
+
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All that a round has to know."""
+
+    directory: str
+    segments: tuple[SourceSegment, ...]  # from the log's first on, below `end_offset`
+    first_dirty_offset: int
+    end_offset: int  # where the first segment begins that must not be cleaned
+    aborted: tuple[AbortedTransaction, ...]
+    producers: Mapping[int, LastOfProducer]
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    map_bytes: int
+    read_bytes: int = READ_BYTES
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The job that `to_json` has told."""
+        return cls(
+            **{
+                **data,
+                "segments": tuple(SourceSegment(*segment) for segment in data["segments"]),
+                "aborted": tuple(AbortedTransaction(*entry) for entry in data["aborted"]),
+                "producers": {
+                    int(producer_id): LastOfProducer(*last)
+                    for producer_id, last in data["producers"].items()
+                },
+            }
+        )
+
+
+class CleanedSegment(NamedTuple):
+    """A `.cleaned` segment, and which segments it is to replace."""
+
+    sources: tuple[int, ...]  # their base offsets; the first is its own
+    size: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a round has written, and how far it came."""
+
+    end_offset: int  # the log is clean up to here, once the segments are replaced
+    segments: list[CleanedSegment] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    map_utilization: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The outcome that `to_json` has told."""
+        return cls(
+            end_offset=data["end_offset"],
+            segments=[CleanedSegment(tuple(found[0]), found[1]) for found in data["segments"]],
+            counts=Counts(**data["counts"]),
+            map_utilization=data["map_utilization"],
+        )
+
+
+def cleaning(job: Job, disk: Disk) -> Steps:
+    """Do a round; a step for each batch.
+
+    Raises:
+        CorruptBatchError, InvalidRecordError, DecompressionError: the log is damaged.
+        StorageError: the disk refused, or a segment is not there any more.
+    """
+    offset_map = OffsetMap(bytes_max=job.map_bytes, start_offset=job.first_dirty_offset)
+    outcome = Outcome(end_offset=job.first_dirty_offset)
+    yield from _fill(offset_map, job, disk, outcome.counts)
+    outcome.end_offset = offset_map.end_offset
+    outcome.map_utilization = offset_map.utilization
+    batch_filter = BatchFilter(
+        offset_map,
+        aborted=job.aborted,
+        producers=job.producers,
+        end_of_round=job.end_offset,
+        delete_retention_ms=job.delete_retention_ms,
+        now_ms=job.now_ms,
+    )
+    counts = batch_filter.counts
+    counts.map_records, counts.map_bytes = outcome.counts.map_records, outcome.counts.map_bytes
+    outcome.counts = counts
+    reached = [s for s in job.segments if s.base_offset < offset_map.end_offset]
+    try:
+        for group in grouped(reached, job, disk):
+            writer = _CleanedWriter(job, disk, group[0].base_offset)
+            for source in group:
+                for header, batch in _batches(job, disk, source, 0):
+                    kept = batch_filter.keep(header, batch)
+                    if kept is not None:
+                        writer.append(kept)
+                        if batch_filter.ended is not None:
+                            writer.ended.append(batch_filter.ended)
+                    yield header.size_bytes + (len(kept) if kept is not None else 0)
+            sources = tuple(source.base_offset for source in group)
+            outcome.segments.append(CleanedSegment(sources, writer.finish()))
+    except OdradekError:
+        remove_cleaned(job, disk)
+        raise
+    return outcome
+
+
+def remove_cleaned(job: Job, disk: Disk) -> None:
+    """Remove what a round has written, if its directory is still there."""
+    for source in job.segments:
+        for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            disk.unlink(segment_stem(job.directory, source.base_offset) + suffix + CLEANED)
+
+
+def grouped(
+    segments: Sequence[SourceSegment], job: Job, disk: Disk
+) -> Iterator[list[SourceSegment]]:
+    """Neighbours that fit into one segment together, whatever of them stays.
+
+    They fit by their sizes, those of their indexes, and the range of an index' offsets.
+    """
+    group: list[SourceSegment] = []
+    size = index_bytes = time_index_bytes = 0
+    for position, segment in enumerate(segments):
+        stem = segment_stem(job.directory, segment.base_offset)
+        own_index, own_time_index = _size(disk, stem + INDEX), _size(disk, stem + TIME_INDEX)
+        following = position + 1
+        end = segments[following].base_offset if following < len(segments) else job.end_offset
+        fits = group and (
+            size + segment.size <= job.segment_bytes
+            and index_bytes + own_index <= job.segment_index_bytes
+            and time_index_bytes + own_time_index <= job.segment_index_bytes
+            and (not segment.size or end - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX)
+        )
+        if group and not fits:
+            yield group
+            group = []
+            size = index_bytes = time_index_bytes = 0
+        group.append(segment)
+        size += segment.size
+        index_bytes += own_index
+        time_index_bytes += own_time_index
+    if group:
+        yield group
+
+
+def _size(disk: Disk, path: str) -> int:
+    return disk.file(path).size() if disk.exists(path) else 0
+
+
+# --------------------------------------------------------------------------------- the map of keys
+
+
+def _fill(offset_map: OffsetMap, job: Job, disk: Disk, counts: Counts) -> Iterator[int]:
+    first, end = job.first_dirty_offset, job.end_offset
+    transactions = CleanedTransactions(t for t in job.aborted if t.last_offset >= first)
+    for index, source in enumerate(job.segments):
+        following = index + 1
+        ends = job.segments[following].base_offset if following < len(job.segments) else end
+        if ends <= first:
+            continue
+        for header, batch in _batches(job, disk, source, first):
+            if offset_map.is_full:
+                return
+            counts.map_bytes += header.size_bytes
+            counts.map_records += header.record_count
+            if header.attributes & CONTROL_BIT:
+                transactions.marker_met(header, batch)
+                offset_map.reach(header.next_offset)
+            elif transactions.is_aborted(header):
+                offset_map.reach(header.next_offset)
+            else:
+                offset_map.take(header, batch)
+            yield header.size_bytes
+        offset_map.reach(ends)  # a gap at the end of the segment
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def _batches(
+    job: Job, disk: Disk, source: SourceSegment, from_offset: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a segment that reach `from_offset`, their checksums right.
+
+    Raises:
+        CorruptBatchError: what should be a batch is none.
+    """
+    file = disk.file(segment_stem(job.directory, source.base_offset) + LOG)
+    position, size = 0, source.size
+    length = job.read_bytes
+    try:
+        while position < size:
+            chunk = memoryview(file.read_now(position, min(length, size - position)))
+            end = 0
+            for at, header in iter_batches(chunk):
+                end = at + header.size_bytes
+                if header.next_offset <= from_offset:
+                    continue
+                if not has_valid_crc(chunk, at, header):
+                    raise CorruptBatchError(
+                        f"{file.path}: the checksum of the batch at position {position + at} is "
+                        "not that of its bytes"
+                    )
+                yield header, chunk[at:end]
+            length = job.read_bytes
+            if not end:
+                # Larger than what is read at a time: once more, with room for it; or torn.
+                length = read_header(chunk).size_bytes if len(chunk) >= HEADER_BYTES else 0
+                if length <= len(chunk) or position + length > size:
+                    raise CorruptBatchError(f"{file.path}: no whole batch at position {position}")
+            position += end
+    finally:
+        file.rest()
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+class _CleanedWriter:
+    """Writes one `.cleaned` segment with its indexes."""
+
+    def __init__(self, job: Job, disk: Disk, base_offset: int) -> None:
+        self._job = job
+        self._disk = disk
+        self._base_offset = base_offset
+        self._stem = segment_stem(job.directory, base_offset)
+        self._file = disk.create(self._stem + LOG + CLEANED)
+        self._offset_index = OffsetIndex()
+        self._time_index = TimeIndex()
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, base_offset
+        self._since_entry = 0
+        self._buffer: list[Data] = []
+        self._buffered = self._written = 0
+        self.ended: list[AbortedTransaction] = []  # whose data is not all gone
+
+    def append(self, batch: Data) -> None:
+        """Another batch that stays."""
+        header = read_header(batch)
+        relative = header.last_offset - self._base_offset
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, relative
+        if self._since_entry > self._job.index_interval_bytes:
+            self._offset_index.append(relative, self._written + self._buffered)
+            self._time_index.append(self._max_timestamp, self._max_timestamp_offset)
+            self._since_entry = 0
+        self._since_entry += len(batch)
+        # A copy: a view would keep all that was read along with it.
+        self._buffer.append(bytes(batch))
+        self._buffered += len(batch)
+        # At most 1,000 pieces fit into one write.
+        if self._buffered >= READ_BYTES or len(self._buffer) == 1000:
+            self._write()
+
+    def _write(self) -> None:
+        if self._buffer:
+            self._file.write(self._written, self._buffer)
+            self._written += self._buffered
+            self._buffer, self._buffered = [], 0
+
+    def finish(self) -> int:
+        """Write and flush everything. Returns the size of the log."""
+        self._write()
+        if self._written:
+            self._time_index.append(self._max_timestamp, self._max_timestamp_offset)
+        disk, stem = self._disk, self._stem
+        self._offset_index.save(disk, stem + INDEX + CLEANED)
+        self._time_index.save(disk, stem + TIME_INDEX + CLEANED)
+        files: list[File] = [
+            self._file,
+            disk.file(stem + INDEX + CLEANED),
+            disk.file(stem + TIME_INDEX + CLEANED),
+        ]
+        if self.ended:
+            index = disk.create(stem + TRANSACTION_INDEX + CLEANED)
+            index.write(0, (b"".join(transaction.encode() for transaction in self.ended),))
+            files.append(index)
+        disk.flush_now(files)
+        for file in files:
+            file.rest()
+        return self._written

@@ -1,0 +1,104 @@
+"""The outline of a batch's records: where each lies, its key, and whether it has a value.
+
+For who has to know what may go (the cleaner) and copies what stays as the bytes it is. One pass
+over the records, about half a microsecond for each: headers and values are passed over, so this
+finds damage only where it makes a record end elsewhere than its length says. Whoever wants more
+reads with `odradek.record.records`.
+"""
+
+from typing import Final
+
+from odradek.record.records import InvalidRecordError
+
+# Where the record begins and ends, its timestamp less the base timestamp, its offset less the
+# base offset, its key, whether it has a value.
+Outline = tuple[int, int, int, int, bytes | None, bool]
+
+_VARLONG_SHIFT_MAX: Final = 63
+
+
+def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, PLR0915
+    """The outline of decompressed records, in their order.
+
+    Varints of one or two bytes, which nearly all are, are read here and not by a call each.
+
+    Raises:
+        InvalidRecordError: they are not exactly `count` records of the lengths they claim.
+    """
+    found: list[Outline] = []
+    append = found.append
+    position = 0
+    size = len(body)
+    try:
+        for _ in range(count):
+            start = position
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, start)
+            end = position + (raw >> 1)
+            position += 1  # the attributes
+            at = position
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, at)
+            timestamp_delta = (raw >> 1) ^ -(raw & 1)
+            at = position
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                high = body[position]
+                position += 1
+                raw += (high << 7) - 0x80
+                if high > 0x7F:
+                    raw, position = _raw_varint(body, at)
+            offset_delta = (raw >> 1) ^ -(raw & 1)
+            at = position
+            raw = body[position]
+            position += 1
+            if raw > 0x7F:
+                raw, position = _raw_varint(body, at)
+            key = None
+            if raw & 1:  # negative: null
+                if raw != 1:
+                    raise InvalidRecordError(f"record {len(found)} of {count}: negative key length")
+            else:
+                at = position
+                position += raw >> 1
+                key = body[at:position]
+            # Of the value's length only the sign: negative is null.
+            has_value = not body[position] & 1
+            if position >= end or end > size:
+                raise InvalidRecordError(
+                    f"record {len(found)} of {count} claims to end at {end} of {size}"
+                )
+            append((start, end, timestamp_delta, offset_delta, key, has_value))
+            position = end
+    except IndexError:
+        raise InvalidRecordError(f"record {len(found)} of {count} ends early") from None
+    if position != size:
+        raise InvalidRecordError(f"{size - position} bytes after the last of {count} records")
+    return found
+
+
+def _raw_varint(body: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` before zig-zag is undone, and where the next thing begins."""
+    raw = shift = 0
+    while True:
+        byte = body[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, position
+        shift += 7
+        if shift > _VARLONG_SHIFT_MAX:
+            raise InvalidRecordError("a varint that does not end")
