@@ -101,7 +101,9 @@ class Lifecycle:
             StartupError: the id is taken by a broker that lives.
         """
         path = layout.broker_path(broker.id)
-        deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
+        patience_ms = self._session_timeout_ms + _RETRY_MS_MAX
+        deadline_ms = self._clock.monotonic_ms() + patience_ms
+        has_said = False
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
@@ -121,6 +123,14 @@ class Lifecycle:
                 raise StartupError(
                     f"broker.id={broker.id} is registered by another broker that lives; "
                     "give this one another broker.id, or stop the other"
+                )
+            if stat is not None and not has_said:
+                has_said = True
+                log.info(
+                    "broker.id=%d is registered already, perhaps by the life of this broker that "
+                    "was killed: waiting up to %d ms for that session to end",
+                    broker.id,
+                    patience_ms,
                 )
             await asyncio.sleep(_PAUSE_S)
 

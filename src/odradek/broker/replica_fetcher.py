@@ -73,12 +73,12 @@ class FetchOptions(NamedTuple):
 class _Followed:
     """One partition that is fetched, and in which reign."""
 
-    __slots__ = ("asked_offset", "is_held_back", "leader_epoch", "partition")
+    __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.asked_offset = -1
+        self.is_asked = False  # a request has named it in this reign
         self.is_held_back = False  # refused just now, or being put right
 
 
@@ -258,7 +258,7 @@ class ReplicaFetcher:
     def _wanted(self, key: Key, followed: _Followed) -> FetchPartition:
         partition = followed.partition
         assert partition.log is not None
-        followed.asked_offset = partition.log.leo
+        followed.is_asked = True
         return FetchPartition(
             partition=key[1],
             current_leader_epoch=followed.leader_epoch,
@@ -295,7 +295,9 @@ class ReplicaFetcher:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 followed = self._followed.get(key)
-                if followed is not None and not followed.is_held_back:
+                # What was asked in the last reign is answered in its terms: that its epoch is
+                # fenced is no word about the present one. The next request asks in this one's.
+                if followed is not None and followed.is_asked and not followed.is_held_back:
                     self._take(key, followed, data)
         self._go_on()
 

@@ -1,0 +1,191 @@
+"""A follower's fetcher against a leader whose answers are written by hand."""
+
+import asyncio
+from types import SimpleNamespace
+
+from tests.unit.net.test_connection import FakeTransport
+
+from odradek.broker.replica_fetcher import FetchOptions, ReplicaFetcher
+from odradek.broker.tasks import Tasks
+from odradek.model.cluster import EndPoint
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.sim import loop as simulated
+from odradek.wire.codec import decoder, encoder
+from odradek.wire.header import decode_request_header, encode_response_header
+from odradek.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+FETCH, VERSION = 1, 17
+TOPIC_ID = b"i" * 16
+SESSION = 7
+
+
+class FakePartition:
+    """What a fetcher sees of a partition: where its log ends, and what it is given."""
+
+    def __init__(self, index=0):
+        self.topic_id = TOPIC_ID
+        self.topic_partition = TopicPartition("t", index)
+        self.leader_epoch = 0
+        self.log = SimpleNamespace(
+            leo=10, log_start_offset=0, epochs=SimpleNamespace(latest_epoch=0)
+        )
+        self.followed = []
+
+    def follow(self, batches, *, high_watermark, log_start_offset, wall_ms):
+        self.followed.append((bytes(batches), high_watermark))
+        return bool(batches)
+
+
+class Wire(FakeTransport):
+    """Tells when something was written."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_written = asyncio.Event()
+
+    def write(self, data):
+        super().write(data)
+        self.has_written.set()
+
+
+class Leader:
+    """The other end of the fetcher's connection."""
+
+    def __init__(self):
+        self.channel = None
+        self.transport = Wire()
+
+    async def connect(self, make_protocol, host, port):
+        self.channel = make_protocol()
+        self.channel.connection_made(self.transport)
+        return self.channel
+
+    async def request(self):
+        """The next fetch: its header and body."""
+        await self.transport.has_written.wait()
+        self.transport.has_written.clear()
+        frame = memoryview(b"".join(self.transport.written))[4:]
+        self.transport.written.clear()
+        header, position = decode_request_header(frame)
+        self._correlation_id = header.correlation_id
+        body, _ = decoder(FetchRequest, VERSION)(frame, position)
+        return body
+
+    def answer(self, *partitions, error=ErrorCode.NONE):
+        topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(partitions))]
+        response = FetchResponse(
+            error_code=error, session_id=SESSION, responses=topics if partitions else []
+        )
+        body = encode_response_header(FETCH, VERSION, self._correlation_id)
+        body += encoder(FetchResponse, VERSION)(response)
+        data = len(body).to_bytes(4, "big") + body
+        self.channel.get_buffer(-1)[: len(data)] = data
+        self.channel.buffer_updated(len(data))
+
+
+def asked(request):
+    """Of each partition that a request names: leader epoch and offset."""
+    return {
+        wanted.partition: (wanted.current_leader_epoch, wanted.fetch_offset)
+        for topic in request.topics
+        for wanted in topic.partitions
+    }
+
+
+def data(index=0, **fields):
+    return PartitionData(partition_index=index, aborted_transactions=None, **fields)
+
+
+def play(story):
+    async def main():
+        leader = Leader()
+        running = asyncio.get_running_loop()
+        failures = []
+        fetcher = ReplicaFetcher(
+            EndPoint(listener="P", security_protocol="PLAINTEXT", host="leader", port=1),
+            broker_id=2,
+            broker_epoch=lambda: 5,
+            connector=leader,
+            loop=running,
+            clock=SimpleNamespace(
+                monotonic_ms=lambda: int(running.time() * 1000), wall_ms=lambda: 0
+            ),
+            options=FetchOptions(500, 1, 1 << 20, 10 << 20, 100, 30_000),
+            tasks=Tasks(running, lambda name, error: failures.append((name, error))),
+            storage_failed=failures.append,
+        )
+        await story(fetcher, leader)
+        fetcher.stop()
+        assert failures == []
+
+    simulated.run(main())
+
+
+def test_a_session_names_a_partition_again_only_when_its_end_has_moved():
+    async def story(fetcher, leader):
+        partition = FakePartition()
+        fetcher.follow(partition)
+        assert asked(await leader.request()) == {0: (0, 10)}
+        leader.answer(data(high_watermark=10))
+        assert asked(await leader.request()) == {}
+        partition.log.leo = 12
+        leader.answer(data(high_watermark=10, records=b"batch"))
+        assert asked(await leader.request()) == {0: (0, 12)}
+        assert partition.followed == [(b"", 10), (b"batch", 10)]
+
+    play(story)
+
+
+def test_an_answer_in_the_terms_of_the_last_reign_is_no_word_about_the_present_one():
+    async def story(fetcher, leader):
+        partition = FakePartition()
+        fetcher.follow(partition)
+        await leader.request()
+        # While the answer is on its way, the same leader begins another reign.
+        partition.leader_epoch = 1
+        fetcher.follow(partition)
+        leader.answer(data(error_code=ErrorCode.FENCED_LEADER_EPOCH, high_watermark=-1))
+        assert asked(await leader.request()) == {0: (1, 10)}
+        leader.answer(data(high_watermark=10))
+        assert partition.followed == [(b"", 10)]
+
+    play(story)
+
+
+def test_records_of_the_last_reign_are_asked_for_again_in_the_present_one():
+    async def story(fetcher, leader):
+        partition = FakePartition()
+        fetcher.follow(partition)
+        await leader.request()
+        partition.leader_epoch = 1
+        fetcher.follow(partition)
+        leader.answer(data(high_watermark=10, records=b"perhaps cut away since"))
+        assert asked(await leader.request()) == {0: (1, 10)}
+        assert partition.followed == []
+
+    play(story)
+
+
+def test_a_fenced_partition_is_left_until_the_controller_says_more():
+    async def story(fetcher, leader):
+        fenced, other = FakePartition(0), FakePartition(1)
+        fetcher.follow(fenced)
+        fetcher.follow(other)
+        await leader.request()
+        leader.answer(data(0, error_code=ErrorCode.FENCED_LEADER_EPOCH), data(1, high_watermark=10))
+        request = await leader.request()
+        assert [(t.topic_id, t.partitions) for t in request.forgotten_topics_data] == [
+            (TOPIC_ID, [0])
+        ]
+        fenced.leader_epoch = 1
+        fetcher.follow(fenced)
+        leader.answer()
+        assert asked(await leader.request()) == {0: (1, 10)}
+
+    play(story)
