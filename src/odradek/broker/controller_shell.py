@@ -76,6 +76,7 @@ from odradek.controller.events import (
     TopicsRead,
     TopicsRemoved,
     UncleanAllowed,
+    UncleanElectionsEnabled,
 )
 from odradek.coord import layout
 from odradek.coord import store as coord
@@ -116,6 +117,7 @@ class Notice(Enum):
     REASSIGNMENTS = auto()
     ELECTIONS = auto()
     REBALANCE = auto()  # no watch: the timer of the leaders' balance
+    UNCLEAN = auto()  # no watch either: topics in `_unclean_allowed` may be led by anybody now
     LOG_DIRS = auto()
 
 
@@ -196,6 +198,7 @@ class ControllerShell:
         self._room = asyncio.Semaphore(REQUESTS_MAX)
         self._rebalance: asyncio.TimerHandle | None = None
         self._changed_topics: dict[str, None] = {}
+        self._unclean_allowed: dict[str | None, None] = {}
         self._topic_watches: dict[str, coord.Watcher] = {}
 
     # --------------------------------------------------------------------- from outside
@@ -237,6 +240,12 @@ class ControllerShell:
         """Have something looked into."""
         self._inbox.setdefault(notice, None)
         self._something.set()
+
+    def unclean_allowed(self, topic: str | None) -> None:
+        """Unclean election was allowed for a topic; None: for all that do not say otherwise."""
+        if self.reign is not None:
+            self._unclean_allowed[topic] = None
+            self.notice(Notice.UNCLEAN)
 
     def session_lost(self) -> None:
         """The session is over, and so is the reign; `session_opened` begins another race."""
@@ -342,6 +351,7 @@ class ControllerShell:
         # What was heard in this reign is void; that somebody else reigns is to be heard.
         self._inbox = {key: None for key in self._inbox if key is Notice.CONTROLLER}
         self._changed_topics.clear()
+        self._unclean_allowed.clear()
 
     def _refuse(self, request: _Request) -> None:
         if not request.answer.done():
@@ -372,14 +382,21 @@ class ControllerShell:
                 event = ReassignmentsSeen(await hands.reassignments(watch))
             case Notice.ELECTIONS:
                 event = ElectionsSeen(await hands.elections(watch))
-            case Notice.REBALANCE:
-                self._schedule_rebalance(self._options.rebalance_interval_seconds)
-                event = RebalanceDue(self._options.rebalance_percentage)
             case Notice.LOG_DIRS:
                 event = LogDirsFailed(await self._log_dir_events(hands, watch))
-            case Notice.CONTROLLER:
-                raise AssertionError(notice)
+            case _:
+                event = self._unwatched(notice)
         return event
+
+    def _unwatched(self, notice: Notice) -> Event:
+        """What is not about a node: the timer went off, an option changed."""
+        if notice is Notice.REBALANCE:
+            self._schedule_rebalance(self._options.rebalance_interval_seconds)
+            return RebalanceDue(self._options.rebalance_percentage)
+        assert notice is Notice.UNCLEAN, notice
+        allowed, self._unclean_allowed = self._unclean_allowed, {}
+        topics = None if None in allowed else tuple(t for t in allowed if t is not None)
+        return UncleanElectionsEnabled(topics)
 
     def _topic_watch(self, name: str) -> coord.Watcher:
         # The same object each time: a watcher that is set twice is told once.

@@ -134,6 +134,23 @@ class Lifecycle:
                 )
             await asyncio.sleep(_PAUSE_S)
 
+    async def tell_log_dir_failed(self, broker_id: int) -> None:
+        """Have the controller ask which replicas this broker still has.
+
+        A broker that is registered anew is asked in any case: so a session's end ends this, too.
+        """
+        path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
+        data = layout.encode_log_dir_event(broker_id)
+        while True:
+            try:
+                await self._store.create(path, data, sequential=True)
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_S)  # said twice is said once
+            except SessionExpiredError:
+                return
+            else:
+                return
+
     async def keep_registered(self, broker: Broker) -> None:
         """Register again after each lost session, until cancelled."""
         while True:

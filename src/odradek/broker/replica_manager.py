@@ -235,7 +235,9 @@ class ReplicaManager:
                 known_partition_epoch=partition.partition_epoch,
             )
             if refusal is not ErrorCode.NONE:
-                return refusal
+                # Asked again what it has, for a directory failed: what is lost is what matters.
+                lost = partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+                return ErrorCode.KAFKA_STORAGE_ERROR if lost else refusal
         settings = self._settings.topic(name.topic)
         try:
             if partition is None or partition.log is None:

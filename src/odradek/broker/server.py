@@ -496,7 +496,10 @@ class Broker:
 
     def set_config(self, config: BrokerConfig) -> None:
         """The dynamic part of the configuration is another one."""
-        self.config = config
+        before, self.config = self.config, config
+        allowed = config.topic_defaults.unclean_leader_election_enable
+        if allowed and not before.topic_defaults.unclean_leader_election_enable:
+            self.controller.unclean_allowed(None)
         self.settings.set_broker(config)
         self.server.limits = limits_of(config)
         self.replicas.all_configs_changed()
@@ -508,6 +511,9 @@ class Broker:
         self.replicas.logs_lost(lost)
         if not self.logs.online_directories:
             self._on_fatal(f"the last of log.dirs has failed: {error}")
+        elif self.orders.broker_epoch >= 0:
+            told = self.lifecycle.tell_log_dir_failed(self.config.broker_id)
+            self.tasks.start(told, "notice of a failed log directory")
 
     def _topic_gone(self, topic: str) -> None:
         self.settings.set_topic(topic, {})
@@ -556,6 +562,9 @@ class _ConfigListener:
             self._broker.settings.set_topic(topic, overrides)
         except InvalidConfigError as error:
             self.note(f"topic {topic} keeps its options: {error}")
+            return
+        if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
+            self._broker.controller.unclean_allowed(topic)
 
     def broker_config(self, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
         broker = self._broker

@@ -318,3 +318,34 @@ def test_a_stopping_controller_lets_the_next_one_reign_at_once(play):
         await cluster.until(lambda: cluster.nodes[2].shell.reign is not None)
 
     play(story)
+
+
+def test_where_unclean_election_is_allowed_later_it_is_held_at_once(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        for topic in ("t", "u"):
+            await cluster.create_topic(topic, {0: (2, 1)})
+        await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 2)
+        for topic in ("t", "u"):
+            wanted = LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), store_version=0)
+            change = IsrChange(TopicPartition(topic, 0), wanted, {})
+            epoch = node.shell.machine.context.brokers[2].broker_epoch
+            await node.shell.ask(IsrChangesRequested(2, epoch, (change,)), IsrChangesAnswer)
+        await cluster.nodes[2].end()
+        leaders = cluster.brokers[1].leaders
+        t0, u0 = TopicPartition("t", 0), TopicPartition("u", 0)
+        await cluster.until(lambda: (leaders()[t0], leaders()[u0]) == (-1, -1))
+
+        path = topic_entity("t").path
+        await cluster.store.set_data(
+            path, encode_config({"unclean.leader.election.enable": "true"})
+        )
+        node.shell.unclean_allowed("t")
+        await cluster.until(lambda: leaders()[t0] == 1)
+        assert leaders()[u0] == -1
+
+        node.shell._options.unclean_allowed = True
+        node.shell.unclean_allowed(None)
+        await cluster.until(lambda: leaders()[u0] == 1)
+
+    play(story)

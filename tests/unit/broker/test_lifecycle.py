@@ -210,3 +210,35 @@ def test_a_store_that_cannot_be_reached_at_the_start():
         live.store.restore()
 
     play(story)
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+def test_the_notice_of_a_lost_directory_is_given_whatever_the_connection_does(loss):
+    async def story(live):
+        # Nobody reads it: else it would be gone before it is looked at.
+        await live.broker.controller.stop()
+        lost = []
+
+        def once(operation):
+            if operation == "create" and not lost:
+                lost.append(operation)
+                return Fate(loss=loss)
+            return Fate()
+
+        live.store._fate = once
+        await live.broker.lifecycle.tell_log_dir_failed(0)
+        assert lost
+        names = await live.store.children(layout.LOG_DIR_EVENTS)
+        path = f"{layout.LOG_DIR_EVENTS}/{names[-1]}"
+        data, _ = await live.store.get(path)
+        assert data == b'{"version":1,"broker":0,"event":1}'
+
+    play(story)
+
+
+def test_a_session_that_is_over_gives_no_notice_for_the_next_one_is_asked_anyway():
+    async def story(live):
+        live.tree.expire(live.store.session_id)
+        await live.broker.lifecycle.tell_log_dir_failed(0)
+
+    play(story)

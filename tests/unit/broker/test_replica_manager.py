@@ -331,3 +331,30 @@ class Ticking:
 
     def wall_ms(self):
         return self._clock.wall_ms()
+
+
+def test_asked_again_what_it_holds_a_broker_names_what_is_lost():
+    async def story(live):
+        await take(live, role())
+        # The controller asks with what it said before: for what is there that is old.
+        assert await take(live, role()) == ErrorCode.STALE_CONTROLLER_EPOCH
+        await lose(live, live.broker.logs.directory_of(live.log()))
+        assert await take(live, role()) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(story)
+
+
+def test_the_controller_is_told_of_a_lost_directory_and_takes_its_partitions_offline():
+    async def story(live):
+        await live.topic("t", 2)
+        held = {n: live.broker.logs.directory_of(live.log(index=n)) for n in range(2)}
+        await lose(live, held[0])
+        await live.until(lambda: live.broker.metadata.partition("t", 0).leader == -1)
+
+        assert held[1] != held[0]
+        assert live.broker.metadata.partition("t", 1).leader == 0
+        assert live.broker.metadata.partition("t", 0).offline == (0,)
+        notices = await live.store.children("/log_dir_event_notification")
+        assert notices == [], "it was read"
+
+    play(story)

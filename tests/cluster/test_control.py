@@ -1,0 +1,193 @@
+"""Three broker processes: what their controller does about moves, elections, deletions, disks."""
+
+import pathlib
+import resource
+import signal
+
+import pytest
+from control import BROKER, TOPIC, ThreeBrokers, wait_for
+
+from odradek.model.errors import ErrorCode
+
+NONE = [ErrorCode.NONE]
+TEN = [b"%d" % n for n in range(10)]
+
+
+@pytest.fixture
+def three(make_broker, tmp_path):
+    return ThreeBrokers(make_broker, tmp_path)
+
+
+def topic_node(three, topic="t"):
+    node = three.node(f"/brokers/topics/{topic}")
+    return node["partitions"], node["adding_replicas"], node["removing_replicas"]
+
+
+def moved(three, *ids, topic="t"):
+    """Wait until the replicas of partition 0 are these, all in sync, and nobody else has files."""
+
+    def arrived():
+        found = three.partition(topic)
+        return found.replica_nodes == list(ids) and set(found.isr_nodes) == set(ids)
+
+    wait_for(arrived)
+    assert topic_node(three, topic) == ({"0": list(ids)}, {}, {})
+    for broker in {1, 2, 3} - set(ids):
+        wait_for(lambda broker=broker: not three.holds(broker, topic))
+
+
+def test_a_partition_moves_grows_and_shrinks_and_loses_nothing(three):
+    three.create("t", [1])
+    three.write("t", TEN)
+
+    assert three.reassign("t", {0: [2]}) == NONE
+    moved(three, 2)
+    state = three.state("t")
+    # As Apache Kafka counts: all are told, 2 leads, 1 leaves the ISR.
+    assert (state["leader"], state["leader_epoch"], state["isr"]) == (2, 3, [2])
+    assert three.values("t") == 10
+
+    assert three.reassign("t", {0: [2, 1, 3]}) == NONE
+    moved(three, 2, 1, 3)
+    three.write("t", TEN)
+
+    assert three.reassign("t", {0: [3, 1]}) == NONE
+    moved(three, 3, 1)
+    assert three.partition("t").leader_id == 3
+    assert three.values("t") == 20
+
+
+def test_a_move_to_a_dead_broker_is_refused_and_one_that_waits_is_taken_back(three):
+    three.create("t", [1, 2])
+    three.write("t", TEN)
+    assert three.reassign("t", {0: None}) == [ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+    three.brokers[3].kill()
+    wait_for(lambda: len(three.metadata().brokers) == 2)
+    assert three.reassign("t", {0: [1, 3]}) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+
+    three.brokers[3].start()
+    wait_for(lambda: len(three.metadata().brokers) == 3)
+    three.brokers[3].process.send_signal(signal.SIGSTOP)  # registered, and it copies nothing
+    try:
+        assert three.reassign("t", {0: [1, 3]}) == NONE
+        assert three.reassigning() == {"t-0": ([1, 3, 2], [3], [2])}
+        assert topic_node(three) == ({"0": [1, 3, 2]}, {"0": [3]}, {"0": [2]})
+        assert three.reassign("t", {0: None}) == NONE
+    finally:
+        three.brokers[3].process.send_signal(signal.SIGCONT)
+    assert three.reassigning() == {}
+    moved(three, 1, 2)
+
+
+def test_a_move_goes_on_under_the_next_controller(three):
+    controller = three.controller
+    stays, other = sorted({1, 2, 3} - {controller})
+    three.create("t", [stays])
+    three.write("t", TEN)
+    three.brokers[other].process.send_signal(signal.SIGSTOP)
+    assert three.reassign("t", {0: [other]}) == NONE
+    three.brokers[controller].kill()
+    three.brokers[other].process.send_signal(signal.SIGCONT)
+
+    moved(three, other)
+    assert three.controller != controller
+    assert three.values("t") == 10
+
+
+def test_elections_are_held_on_demand(three):
+    three.create("t", [1, 2])
+    three.write("t", TEN)
+    assert three.elect("t") == ErrorCode.ELECTION_NOT_NEEDED
+    three.brokers[1].stop()
+    wait_for(lambda: three.partition("t").leader_id == 2)
+    assert three.elect("t") == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    three.brokers[1].start()
+    wait_for(lambda: set(three.partition("t").isr_nodes) == {1, 2})
+    assert three.partition("t").leader_id == 2
+    assert three.elect("t") == ErrorCode.NONE
+    assert three.partition("t", at=three.controller).leader_id == 1
+
+    # 2 alone has the last records; only an unclean election brings 1 back without it.
+    three.brokers[1].kill()
+    three.write("t", TEN)
+    three.brokers[2].kill()
+    three.brokers[1].start()
+    wait_for(lambda: {b.node_id for b in three.metadata().brokers} == {1, 3})
+    assert three.partition("t").leader_id == -1
+    assert three.elect("t", unclean=True) == ErrorCode.NONE
+    wait_for(lambda: three.partition("t").leader_id == 1)
+    state = three.state("t")
+    assert (state["isr"], state["leader_recovery_state"]) == ([1], 1)
+    # It has recovered when its leader says so, with the next change of the ISR.
+    three.brokers[2].start()
+    wait_for(lambda: "leader_recovery_state" not in three.state("t"))
+    assert three.state("t")["isr"] == [1, 2]
+
+
+@pytest.mark.parametrize("whose", ["topic", "brokers"])
+def test_allowing_unclean_election_elects_at_once(three, whose):
+    three.create("t", [1, 2])
+    three.write("t", TEN)
+    three.brokers[1].kill()
+    three.write("t", TEN)
+    three.brokers[2].kill()
+    three.brokers[1].start()
+    wait_for(lambda: {b.node_id for b in three.metadata().brokers} == {1, 3})
+    assert three.partition("t").leader_id == -1
+
+    kind, name = (TOPIC, "t") if whose == "topic" else (BROKER, "")
+    three.configure(kind, name, unclean_leader_election_enable="true")
+    wait_for(lambda: three.partition("t").leader_id == 1)
+
+
+def test_a_topic_is_deleted_when_its_last_broker_is_back(three):
+    three.create("t", [1, 2], [2, 3])
+    three.write("t", TEN)
+    victim = 2 if three.controller != 2 else 1
+    three.brokers[victim].kill()
+    wait_for(lambda: len(three.metadata().brokers) == 2)
+    assert three.delete("t", timeout_ms=5_000) == ErrorCode.NONE
+    assert three.node("/admin/delete_topics/t") is not None
+    assert three.holds(victim, "t")
+
+    three.brokers[victim].start()
+    wait_for(lambda: three.node("/brokers/topics/t") is None)
+    wait_for(lambda: three.node("/admin/delete_topics/t") is None)
+    for broker in three.brokers:
+        wait_for(lambda broker=broker: not three.holds(broker, "t"))
+
+
+def test_the_leader_moves_away_from_a_directory_that_fails(three):
+    # As many topics as it takes for one to be in the directory that will fail.
+    topics = [f"t{n}" for n in range(4)]
+    for topic in topics:
+        three.create(topic, [1, 2])
+        three.write(topic, TEN)
+    directory = pathlib.Path(three.brokers[1].options["log.dirs"].partition(",")[0])
+    lost = [topic for topic in topics if (directory / f"{topic}-0").is_dir()]
+    assert 0 < len(lost) < len(topics)
+    # No file of broker 1 may grow further than this: its disk is full.
+    limit = 4 << 20
+    resource.prlimit(three.brokers[1].pid, resource.RLIMIT_FSIZE, (limit, limit))
+    three.write(lost[0], [b"x" * 500_000] * 10)
+
+    for topic in topics:
+        leader = 2 if topic in lost else 1
+        wait_for(lambda topic=topic, leader=leader: three.partition(topic).leader_id == leader)
+        assert three.values(topic) == 10 if topic != lost[0] else three.values(topic) >= 20
+    shown = three.partition(lost[0])
+    assert (shown.offline_replicas, shown.isr_nodes) == ([1], [2])
+    # The notice was read, and is gone.
+    assert three.node("/log_dir_event_notification/log_dir_event_0000000000") is None
+
+
+def test_options_of_a_topic_reach_every_broker(three):
+    three.create("t", [1, 2, 3])
+    three.configure(TOPIC, "t", max_message_bytes="100")
+    for leader in (1, 2, 3):
+        others = [id_ for id_ in (1, 2, 3) if id_ != leader]
+        assert three.reassign("t", {0: [leader, *others]}) == NONE
+        if three.partition("t").leader_id != leader:
+            assert three.elect("t") == ErrorCode.NONE
+        assert three.refusal("t", b"x" * 200) == ErrorCode.MESSAGE_TOO_LARGE
