@@ -4,6 +4,7 @@ import json
 import pathlib
 import sqlite3
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -239,6 +240,12 @@ class ThreeBrokers:
         leader = self.partition(topic).leader_id
         with Peer(self.brokers[leader].port) as peer:
             return ErrorCode(peer.produce(topic, 0, build_batch([Record(None, value)])).error_code)
+
+    def tells(self, broker: int, path: str) -> Any:
+        """What a broker says by HTTP."""
+        url = f"{self.brokers[broker].http}/{path}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)
 
     def values(self, topic: str, number: int = 0) -> int:
         """How many records its leader serves."""

@@ -467,6 +467,11 @@ class ControllerShell:
         self._rebalance = loop.call_later(seconds, self.notice, Notice.REBALANCE)
 
     @property
+    def rebalance_percentage(self) -> int:
+        """How many percent of what a broker should lead others may lead."""
+        return self._options.rebalance_percentage
+
+    @property
     def rebalance_in_seconds(self) -> float | None:
         """When the leaders' balance is looked at next; None if that is not done here."""
         if self._rebalance is None:
@@ -524,8 +529,10 @@ class ControllerShell:
             case Disconnect(broker_id):
                 self._channels.remove(broker_id)
             case Record(decisions):
-                for decision in decisions:
+                for number, decision in enumerate(decisions, 1):
                     self._journal.record(decision)
+                    if number % SLICE == 0:
+                        await asyncio.sleep(0)
             case Answer(answer):
                 assert self._asked is not None, answer
                 self._asked.answer.set_result(answer)

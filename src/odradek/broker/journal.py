@@ -1,30 +1,120 @@
 """What the controller decided, and why: the newest of it in memory, all of it in the log.
 
-The ring is what `why` questions are answered from; the state-change log is for those who come
-later.
+The ring is what `why` questions are answered from (`/journal`, `odradek why`); the state-change log
+is for those who come later. Every broker keeps what it decided while it was controller: who wants
+the whole story asks all of them.
 """
 
 import logging
 from collections import deque
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from odradek.controller.causes import Decision
+from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 log = logging.getLogger("odradek.state_change")
-DECISIONS_MAX: Final = 10_000
+ENTRIES_MAX: Final = 10_000
+
+
+class Entry(NamedTuple):
+    """Something that was decided, or that happened to the decider."""
+
+    at_ms: int  # wall clock
+    number: (
+        int  # of all that this broker ever entered: what came first where the clock does not say
+    )
+    what: Decision | str
 
 
 class DecisionJournal:
-    """A bounded ring of decisions."""
+    """A bounded ring of entries."""
 
-    def __init__(self) -> None:
-        self.decisions: deque[Decision] = deque(maxlen=DECISIONS_MAX)
+    def __init__(self, wall_ms: Callable[[], int], *, entries_max: int = ENTRIES_MAX) -> None:
+        self.entries: deque[Entry] = deque(maxlen=entries_max)
+        self._wall_ms = wall_ms
+        self._numbered = 0
 
     def record(self, decision: Decision) -> None:
         """A decision, with its cause."""
-        self.decisions.append(decision)
+        self._enter(decision)
         log.info("%s", decision)
 
     def note(self, text: str) -> None:
         """Something an operator may want to know."""
+        self._enter(text)
         log.warning("%s", text)
+
+    def find(
+        self, *, topic: str | None = None, partition: int | None = None, broker: int | None = None
+    ) -> Iterator[Entry]:
+        """The entries about a topic, one partition of it, or a broker; all if nothing is asked for.
+
+        The newest first. Notes, and brokers that come and go, are about every topic.
+        """
+        for entry in reversed(self.entries):
+            if isinstance(entry.what, str) or _is_about(entry.what, topic, partition, broker):
+                yield entry
+
+    def _enter(self, what: Decision | str) -> None:
+        self._numbered += 1
+        self.entries.append(Entry(self._wall_ms(), self._numbered, what))
+
+
+def _is_about(
+    decision: Decision, topic: str | None, partition: int | None, broker: int | None
+) -> bool:
+    subject = decision.subject
+    if isinstance(subject, int):
+        # Brokers that come and go are behind much of what happens to a topic.
+        return broker is None or subject == broker
+    if topic is None or broker is not None:
+        return broker is None
+    if isinstance(subject, str):
+        return subject == topic
+    return subject.topic == topic and partition in (None, subject.partition)
+
+
+def as_json(entry: Entry) -> Mapping[str, Any]:
+    """An entry as `/journal` shows it."""
+    at = {"at_ms": entry.at_ms, "number": entry.number}
+    decision = entry.what
+    if isinstance(decision, str):
+        return {**at, "verdict": None, "says": decision}
+    subject = decision.subject
+    about: dict[str, Any] = {"topic": None, "partition": None, "broker": None}
+    if isinstance(subject, TopicPartition):
+        about |= {"topic": subject.topic, "partition": subject.partition}
+    else:
+        about["topic" if isinstance(subject, str) else "broker"] = subject
+    return {
+        **at,
+        **about,
+        "verdict": decision.verdict.name,
+        "says": str(decision),
+        "cause": {
+            "kind": decision.cause.kind.name,
+            "brokers": decision.cause.brokers,
+            "says": str(decision.cause),
+        },
+        "before": _led(decision.before),
+        "after": _led(decision.after),
+        "detail": decision.detail,
+    }
+
+
+def _led(state: LeaderAndIsr | None) -> Mapping[str, Any] | None:
+    if state is None:
+        return None
+    return {
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "recovering": bool(state.leader_recovery_state),
+    }
+
+
+def newest(entries: Iterator[Entry], count: int) -> list[Entry]:
+    """The first so many, which are the newest, in the order in which they were entered."""
+    return list(islice(entries, count))[::-1]

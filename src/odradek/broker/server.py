@@ -124,7 +124,7 @@ class Broker:
         )
         self.log_dir_moves = LogDirMoves(self.logs, self.replicas, self.tasks, clock)
         self.settings.on_change = self.replicas.topic_config_changed
-        self.journal = DecisionJournal()
+        self.journal = DecisionJournal(clock.wall_ms)
         self.lifecycle = Lifecycle(
             world.store,
             clock,

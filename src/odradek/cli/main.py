@@ -35,6 +35,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "kill": Command("odradek.cli.local", "kill", "Kill one broker (kill -9)."),
     "pause": Command("odradek.cli.local", "pause", "Freeze one broker (SIGSTOP)."),
     "resume": Command("odradek.cli.local", "resume", "Let a frozen broker go on."),
+    "why": Command("odradek.cli.why", "why", "Say why a topic or a broker is as it is."),
     "server-start": Command("odradek.cli.server_start", "server_start", "Run one broker here."),
     "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
 }

@@ -124,5 +124,17 @@ def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> 
     ]
 
 
+def fence(machines: Machines, broker: int, broker_epoch: int) -> None:
+    """A broker spoke in another life than the one that is registered: enter it once."""
+    context = machines.context
+    registered = context.brokers.get(broker)
+    if registered is None or context.fenced.get(broker) == broker_epoch:
+        return
+    context.fenced[broker] = broker_epoch
+    detail = f"it spoke in epoch {broker_epoch}, and is registered in {registered.broker_epoch}"
+    cause = Cause(CauseKind.BROKER_OUTLIVED, (broker,))
+    machines.batch.decided(Decision(Verdict.BROKER_FENCED, broker, cause, detail=detail))
+
+
 def _broken(errors: Mapping[TopicPartition, ErrorCode]) -> set[TopicPartition]:
     return {name for name, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}

@@ -17,6 +17,7 @@ class CauseKind(Enum):
     CONTROLLER_ELECTED = "a controller was elected"
     BROKER_STARTED = "broker started"
     BROKER_FAILED = "broker went away"
+    BROKER_OUTLIVED = "its registration is a newer one"
     BROKER_LEAVING = "controlled shutdown"
     LOG_DIR_FAILED = "a log dir failed"
     LOG_DIR_REPAIRED = "a log dir serves again"

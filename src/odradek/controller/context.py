@@ -61,6 +61,8 @@ class ControllerContext:
         self.being_deleted: set[str] = set()
         # What was said of a partition or broker at the last look at the leaders' balance.
         self.said: dict[TopicPartition | int, str] = {}
+        # The last broker epoch that was refused, by broker.
+        self.fenced: dict[int, int] = {}
         # Replicas whose log dir failed, by broker.
         self.offline_dirs: dict[int, set[TopicPartition]] = {}
 

@@ -8,6 +8,7 @@ are left alone, for there is nobody to move them to.
 
 from functools import partial
 
+from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import Partition
 from odradek.controller.effects import Answer, Effect, Proceed, ShutdownAnswer
@@ -25,6 +26,7 @@ def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Ef
     if registered is None:
         return [Answer(ShutdownAnswer(ErrorCode.BROKER_NOT_AVAILABLE))]
     if event.broker_epoch not in (-1, registered.broker_epoch):
+        fence(machines, event.broker, event.broker_epoch)
         return [Answer(ShutdownAnswer(ErrorCode.STALE_BROKER_EPOCH))]
     context.shutting_down.add(event.broker)
     cause = Cause(CauseKind.BROKER_LEAVING, (event.broker,))

@@ -8,6 +8,7 @@ its broker must be registered, in the epoch that the leader saw it fetch with (K
 
 from functools import partial
 
+from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import Answer, Effect, IsrChangesAnswer, Proceed
@@ -21,6 +22,7 @@ def requested(machines: Machines, event: IsrChangesRequested) -> list[Effect]:
     """Judge each change on its own, store those in order, then answer all."""
     broker = machines.context.brokers.get(event.broker)
     if broker is None or broker.broker_epoch != event.broker_epoch:
+        fence(machines, event.broker, event.broker_epoch)
         return [Answer(IsrChangesAnswer(ErrorCode.STALE_BROKER_EPOCH, {}))]
     cause = Cause(CauseKind.LEADER_ASKED, (event.broker,))
     answers: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
