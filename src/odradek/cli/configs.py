@@ -11,11 +11,16 @@ from typing import Final
 
 from odradek.cli.configs_quotas import alter_clients, alter_ips, describe_clients, describe_ips
 from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import IllegalArgumentError, ToolError, java_text
-from odradek.cli.flags import FlagError, Flags, Parser
+from odradek.cli.failures import (
+    IllegalArgumentError,
+    InvalidConfigurationError,
+    ToolError,
+    java_text,
+)
+from odradek.cli.flags import FlagError, Flags, Parser, UsageError
 from odradek.client import admin
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError, OdradekError
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import topic_name_problem
 
 _TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
@@ -28,7 +33,6 @@ _NAMED: Final = {
     "broker": "brokers",
     "broker-logger": "broker-loggers",
     "ip": "ips",
-    "client-metrics": "client-metrics",
 }
 _DEFAULTS: Final = {
     "client-defaults": "clients",
@@ -44,15 +48,11 @@ _RESOURCES: Final = {
 }
 
 
-class InvalidConfigurationError(ToolError):
-    """An option that cannot be altered so."""
-
-    exception = "org.apache.kafka.common.errors.InvalidConfigurationException"
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = _parser()
+    if not arguments:
+        parser.fail(parser.description)
     try:
         flags = parser.parse(arguments)
         done = parser.help_or_version(flags)
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         properties = properties_of(flags.value("command-config"))
         servers = flags.text("bootstrap-server") or flags.text("bootstrap-controller")
         return with_cluster(servers, properties, lambda cluster: _run(cluster, flags))
+    except UsageError:
+        raise
     except (IllegalArgumentError, InvalidConfigurationError, FlagError, ClientError) as error:
         sys.stdout.flush()
         print(error, file=sys.stderr)
@@ -134,7 +136,7 @@ def entity_names(flags: Flags) -> list[str]:
 
 def _check(parser: Parser, flags: Flags) -> None:
     if flags.has("alter") == flags.has("describe"):
-        parser.fail("Command must include exactly one action: --describe, --alter.")
+        parser.fail("Command must include exactly one action: --describe, --alter")
     parser.refuse(flags, "describe", ["alter", "add-config", "delete-config"])
     types = entity_types(flags)
     _check_types(flags, types)
@@ -181,7 +183,8 @@ def _check_connection(flags: Flags) -> None:
     ways = sum(map(flags.has, ("bootstrap-server", "bootstrap-controller", "zookeeper")))
     if ways > 1:
         raise IllegalArgumentError(
-            "Only one of --bootstrap-server, --bootstrap-controller, and --zookeeper can be "
+            # Kafka's spelling; whoever looks for this message looks for it so.
+            "Only one of --bootstrap-server, --boostrap-controller, and --zookeeper can be "
             "specified"
         )
     if ways == 0:
@@ -231,7 +234,7 @@ def _check_alter(flags: Flags, types: Sequence[str], names: Sequence[str]) -> No
         if not names:
             raise IllegalArgumentError(
                 "an entity-name or default entity must be specified with --alter of "
-                f"{', '.join(types)}"
+                "users, clients, brokers or ips"
             )
     elif not any(names):
         raise IllegalArgumentError(
@@ -382,7 +385,11 @@ async def _all_of(cluster: Cluster, kind: str) -> Sequence[str]:
     if kind == "topics":
         return await admin.list_topics(cluster)
     if kind == "client-metrics":
-        return []  # they came with Kafka 3.7, in KRaft mode alone
+        # They came with Kafka 3.7, in KRaft mode alone.
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The broker does not support LIST_CLIENT_METRICS_RESOURCES",
+        )
     state = await admin.describe_cluster(cluster)
     return [*(str(node.id) for node in sorted(state.nodes)), ""]
 

@@ -7,7 +7,12 @@ names side by side; the name "" is the default entity.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.cli.failures import IllegalArgumentError, ToolError, java_text, message_of
+from odradek.cli.failures import (
+    IllegalArgumentError,
+    InvalidConfigurationError,
+    java_text,
+    message_of,
+)
 from odradek.cli.java import double, hash_order, string_hash
 from odradek.client.admin_security import (
     DEFAULT,
@@ -36,12 +41,6 @@ _CLIENT_QUOTAS: Final = (
     "controller_mutation_rate",
 )
 _IP_QUOTAS: Final = ("connection_creation_rate",)
-
-
-class InvalidQuotaError(ToolError):
-    """A quota that is not there to be removed."""
-
-    exception = "org.apache.kafka.common.errors.InvalidConfigurationException"
 
 
 # ------------------------------------------------------------------------------------ describe
@@ -75,7 +74,9 @@ async def describe_ips(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 async def _print_quotas(cluster: Cluster, types: Sequence[str], names: Sequence[str]) -> None:
-    for entity, values in await _quotas(cluster, types, names):
+    quotas = dict(await _quotas(cluster, types, names))
+    for entity in hash_order(quotas, _entity_hash, expected=len(quotas)):
+        values = quotas[entity]
         whose = ", ".join(
             f"the default {printed}" if name is None else f"{printed} '{name}'"
             for kind, printed in _PRINTED.items()
@@ -83,8 +84,17 @@ async def _print_quotas(cluster: Cluster, types: Sequence[str], names: Sequence[
             if entity_type == kind
         )
         by_key = dict(values)
-        told = ", ".join(f"{k}={double(by_key[k])}" for k in hash_order(by_key, string_hash))
+        keys = hash_order(by_key, string_hash, expected=len(by_key))
+        told = ", ".join(f"{key}={double(by_key[key])}" for key in keys)
         print(f"Quota configs for {whose} are {told}")
+
+
+def _entity_hash(entity: QuotaEntity) -> int:
+    """`ClientQuotaEntity.hashCode`."""
+    pairs = (
+        string_hash(kind) ^ (0 if name is None else string_hash(name)) for kind, name in entity
+    )
+    return (31 + sum(pairs)) & 0xFFFFFFFF
 
 
 async def _quotas(
@@ -143,7 +153,10 @@ def _check_client_keys(
     known = _CLIENT_QUOTAS if only_quotas else (*_CLIENT_QUOTAS, *SCRAM_MECHANISMS)
     whom = "clients" if only_quotas else "users"
     what = "quota" if only_quotas else "quota and SCRAM credential"
-    for keys, verb, collection in ((list(added), "added", "Set"), (deleted, "deleted", "List")):
+    for keys, verb, collection in (
+        (list(added), "added", "Set"),
+        (deleted, "deleted", "ArrayBuffer"),
+    ):
         unknown = [key for key in keys if key not in known]
         if unknown:
             raise IllegalArgumentError(
@@ -173,7 +186,7 @@ async def _alter_quotas(
     present = {key for _, values in await _quotas(cluster, types, names) for key, _ in values}
     invalid = [key for key in deleted if key not in present]
     if invalid:
-        raise InvalidQuotaError(f"Invalid config(s): {','.join(invalid)}")
+        raise InvalidConfigurationError(f"Invalid config(s): {','.join(invalid)}")
     changes: dict[str, float | None] = {key: _number(key, text) for key, text in added.items()}
     changes |= dict.fromkeys(deleted)
     entity = tuple(
@@ -197,7 +210,8 @@ def _credential(mechanism: str, text: str) -> ScramCredential:
     number = head.removeprefix("iterations=").removesuffix(",")
     sound = head == "" or (head.startswith("iterations=") and head.endswith(","))
     if not found or not sound or (number and not number.lstrip("-").isdecimal()):
-        raise IllegalArgumentError(f"Invalid credential property {mechanism}={text}")
+        name = mechanism.replace("-", "_")
+        raise IllegalArgumentError(f"Invalid credential property {name}={text}")
     iterations = int(number) if number and number != "-1" else SCRAM_ITERATIONS_MIN
     if iterations < SCRAM_ITERATIONS_MIN:
         raise IllegalArgumentError(

@@ -86,7 +86,7 @@ async def _read(store: Store, name: str) -> tuple[dict[str, str], int | None]:
 
 async def _describe(store: Store, name: str) -> None:
     options, _ = await _read(store, name)
-    whose = f"broker '{name}'" if name else "the default broker"
+    whose = f"brokers '{name}'" if name else "the default brokers"
     told = ",".join(f"{key}={value}" for key, value in options.items())
     print(f"Configs for {whose} are {told}")
 

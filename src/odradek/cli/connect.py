@@ -11,7 +11,7 @@ import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
 
-from odradek.cli.failures import ToolError
+from odradek.cli.failures import FileError, ToolError
 from odradek.client.cluster import Cluster, InvalidAddressError, UnresolvableError
 from odradek.client.settings import ClientSettings
 
@@ -26,7 +26,7 @@ def properties_of(file: str | None) -> dict[str, str]:
     """The properties in a file, as `--command-config` names it; none for None.
 
     Raises:
-        OSError: it cannot be read.
+        FileError: it cannot be read.
         InvalidConfigError: it is no properties file; names the file and the line.
     """
     if file is None:
@@ -36,6 +36,8 @@ def properties_of(file: str | None) -> dict[str, str]:
 
     try:
         return parse(pathlib.Path(file).read_text())
+    except OSError as error:
+        raise FileError(f"{file}: {error.strerror}") from None
     except InvalidConfigError as error:
         raise InvalidConfigError(f"{file}: {error}") from None
 

@@ -7,6 +7,7 @@ Kafka's tools print them; Java's stack traces do not.
 import time
 from typing import Final
 
+from odradek.cli.flags import FlagError
 from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
 
@@ -32,6 +33,12 @@ class NumberFormatError(ToolError):
 
     def __init__(self, text: str) -> None:
         super().__init__(f'For input string: "{text}"')
+
+
+class InvalidConfigurationError(ToolError):
+    """An option that cannot be altered so."""
+
+    exception = "org.apache.kafka.common.errors.InvalidConfigurationException"
 
 
 class CommandFailedError(ToolError):
@@ -64,7 +71,7 @@ def java_text(error: Exception) -> str:
     if isinstance(error, ApiError):
         name, message = exception_of(error)
         return f"{name}: {message}"
-    if isinstance(error, ToolError):
+    if isinstance(error, ToolError | FlagError):
         return f"{error.exception}: {error}"
     return str(error)
 

@@ -29,6 +29,10 @@ _HELP_COLUMN: Final = 34
 class FlagError(OdradekError):
     """The command line is none (joptsimple's OptionException); the text is joptsimple's."""
 
+    def __init__(self, message: str, kind: str = "OptionException") -> None:
+        super().__init__(message)
+        self.exception = f"joptsimple.{kind}"
+
 
 class UsageError(OdradekError):
     """The options do not go together: the message, then the help, both on stderr; exit code 1."""
@@ -93,7 +97,8 @@ class Flags:
         values = self.values(name)
         if len(values) > 1:
             raise FlagError(
-                f"Found multiple arguments for option {name}, but you asked for only one"
+                f"Found multiple arguments for option {name}, but you asked for only one",
+                "MultipleArgumentsForOptionException",
             )
         return values[0] if values else None
 
@@ -121,7 +126,9 @@ def to_integer(value: str, name: str, *, bits: int = 32) -> int:
     digits = value[1:] if value[:1] in ("-", "+") else value
     if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(value) < 1 << bits - 1:
         return int(value)
-    raise FlagError(f"Cannot parse argument '{value}' of option {name}")
+    raise FlagError(
+        f"Cannot parse argument '{value}' of option {name}", "OptionArgumentConversionException"
+    )
 
 
 class Parser:

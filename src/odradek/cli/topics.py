@@ -116,7 +116,7 @@ def _check(parser: Parser, flags: Flags) -> None:
         raise IllegalArgumentError("--bootstrap-server must be specified")
     if flags.has("describe") and flags.has("if-exists"):
         if not flags.has("topic") and not flags.has("topic-id"):
-            raise IllegalArgumentError("--topic or --topic-id is required to describe a topic")
+            parser.fail("--topic or --topic-id is required to describe a topic")
         if flags.has("topic") and flags.has("topic-id"):
             print(
                 "Only topic id will be used when both --topic and --topic-id are specified "
@@ -147,8 +147,7 @@ def _check_pairs(parser: Parser, flags: Flags) -> None:
     if flags.has("create"):
         parser.refuse(flags, "replica-assignment", ["partitions", "replication-factor"])
     for report in _REPORTS:
-        others = [other for other in _REPORTS if other != report]
-        only_with(report, "describe", but=[*others, "topics-with-overrides"])
+        only_with(report, "describe", but=["topics-with-overrides"])
     only_with("topics-with-overrides", "describe", but=_REPORTS)
     only_with("if-exists", "alter", "delete", "describe")
     only_with("if-not-exists", "create")
@@ -446,15 +445,14 @@ def _print_head(topic: MetadataResponseTopic, partitions: Sequence[_Replicas], o
 def _is_wanted(flags: Flags, replicas: _Replicas, min_isr: int, live: set[int]) -> bool:
     partition = replicas.partition
     has_leader = partition.leader_id >= 0
-    if flags.has("under-replicated-partitions"):
-        return replicas.replication_factor > len(partition.isr_nodes)
-    if flags.has("unavailable-partitions"):
-        return not has_leader or partition.leader_id not in live
-    if flags.has("under-min-isr-partitions"):
-        return not has_leader or len(partition.isr_nodes) < min_isr
-    if flags.has("at-min-isr-partitions"):
-        return len(partition.isr_nodes) == min_isr
-    return True
+    reports = {
+        "under-replicated-partitions": replicas.replication_factor > len(partition.isr_nodes),
+        "unavailable-partitions": not has_leader or partition.leader_id not in live,
+        "under-min-isr-partitions": not has_leader or len(partition.isr_nodes) < min_isr,
+        "at-min-isr-partitions": len(partition.isr_nodes) == min_isr,
+    }
+    asked = [is_so for report, is_so in reports.items() if flags.has(report)]
+    return not asked or any(asked)
 
 
 def _print_partition(topic: str, replicas: _Replicas) -> None:
