@@ -33,6 +33,10 @@ class Tool(NamedTuple):
 TOOLS: Final[Mapping[str, Tool]] = {
     "topics": Tool("odradek.cli.topics", "Create, list, describe, alter and delete topics."),
     "configs": Tool("odradek.cli.configs", "Describe and alter configurations and quotas."),
+    "reassign-partitions": Tool(
+        "odradek.cli.reassign_partitions", "Move replicas between brokers and directories."
+    ),
+    "leader-election": Tool("odradek.cli.leader_election", "Elect preferred, or unclean, leaders."),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})
 

@@ -213,6 +213,9 @@ async def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Metada
     """
     told = await cluster.refresh(names)
     by_name = {topic.name: topic for topic in told.topics}
+    for name in names:
+        if name not in by_name or by_name[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
     return [_sound(by_name[name]) for name in names]
 
 
