@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from odradek.broker.housekeeping import in_slices
 from odradek.broker.partition import Partition
@@ -41,6 +41,7 @@ from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.record.batch import (
     CONTROL_BIT,
+    NO_SEQUENCE,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatchError,
@@ -137,8 +138,11 @@ class CoordinatorLog(Generic[M]):
         timeout_ms: int,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        base_sequence: int = NO_SEQUENCE,
     ) -> None:
         """Append with acks=all; in a transaction, if a producer is named.
+
+        The sequence is written and never looked at: a transaction takes any number of these.
 
         `done` is told once: NONE when it is committed (that may be at once, before this
         returns), REQUEST_TIMED_OUT when that is not known in time, or why it was not appended.
@@ -151,7 +155,7 @@ class CoordinatorLog(Generic[M]):
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         waiting = _Append(self._topic.purgatory, done)
-        error = self._write(records, producer_id, producer_epoch, waiting)
+        error = self._write(records, _Writer(producer_id, producer_epoch, base_sequence), waiting)
         if error is not ErrorCode.NONE:
             done(error)
             return
@@ -167,13 +171,12 @@ class CoordinatorLog(Generic[M]):
         """Append what nobody waits for, as tombstones are: who leads next can do it again."""
         if self.is_over or self.partition.leader is None:
             return ErrorCode.NOT_COORDINATOR
-        return self._write(records, -1, -1, None)
+        return self._write(records, _NO_WRITER, None)
 
     def _write(
         self,
         records: Iterable[KeyAndValue],
-        producer_id: int,
-        producer_epoch: int,
+        writer: "_Writer",
         waiting: "_Append | None",
     ) -> ErrorCode:
         topic, partition = self._topic, self.partition
@@ -182,9 +185,10 @@ class CoordinatorLog(Generic[M]):
         batch = build_batch(
             [Record(key, value, wall_ms) for key, value in records],
             codec=topic.codec(),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer_id >= 0,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            base_sequence=writer.base_sequence,
+            transactional=writer.producer_id >= 0,
         )
         if len(batch) > partition.rules.message_bytes_max:
             return ErrorCode.MESSAGE_TOO_LARGE
@@ -192,7 +196,7 @@ class CoordinatorLog(Generic[M]):
         try:
             appended = partition.append(
                 memoryview(batch),
-                read_header(batch),
+                read_header(batch)._replace(base_sequence=NO_SEQUENCE),
                 now_ms=topic.clock.monotonic_ms(),
                 wall_ms=wall_ms,
                 flushed=waiting.flushed if flushes and waiting is not None else None,
@@ -305,6 +309,17 @@ class CoordinatorTopic(Generic[M]):
         took_ms = self.clock.monotonic_ms() - started_ms
         log.info("loaded %s: %d records in %d ms", led, replayer.records, took_ms)
         self.loaded(led)
+
+
+class _Writer(NamedTuple):
+    """In whose name something is appended."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+_NO_WRITER: Final = _Writer(-1, -1, NO_SEQUENCE)
 
 
 class _Append(Waiting):

@@ -85,6 +85,11 @@ class MetadataCache:
             if end_point is not None:
                 yield broker, end_point
 
+    def partition_count_of(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if it is not known."""
+        known = self._topics.get(topic)
+        return len(known.partitions) if known else 0
+
     async def wait_until(self, predicate: Callable[[], bool], deadline_ms: int) -> bool:
         """Wait until something is shown here; False if the (monotonic) time is up before."""
         if predicate():

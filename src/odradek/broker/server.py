@@ -36,8 +36,10 @@ from odradek.broker.controller_channels import (
 from odradek.broker.controller_election import ControllerElection
 from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.coordinator_log import CoordinatorTopic
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
+from odradek.broker.group_shell import GroupShell
 from odradek.broker.housekeeping import Housekeeping, in_slices
 from odradek.broker.isr_shell import IsrShell
 from odradek.broker.journal import DecisionJournal
@@ -46,6 +48,7 @@ from odradek.broker.log_dir_moves import LogDirMoves
 from odradek.broker.logger_levels import ProcessLoggers
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
+from odradek.broker.partition import Partition
 from odradek.broker.peers import VERSIONS, Peer, PeerError
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
@@ -63,16 +66,20 @@ from odradek.broker.topic_maker import InternalTopics, TopicMaker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
+from odradek.group.machine import GroupMachine
+from odradek.group.options import GroupOptions
 from odradek.log.disk import StorageError
 from odradek.log.log_config import LogHost
 from odradek.log.logs import Logs
 from odradek.model.cluster import Broker as RegisteredBroker
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode, StartupError
+from odradek.model.names import GROUP_TOPIC
 from odradek.model.partition import TopicPartition
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
 from odradek.obs.metrics import BrokerMetrics
+from odradek.record.compression import Codec
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -148,6 +155,7 @@ class Broker:
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
         self.link = self._make_link()
+        self._make_groups()
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.dynamic_config = DynamicConfig(
             world.store, broker_id=config.broker_id, clock=clock, listener=_ConfigListener(self)
@@ -172,6 +180,9 @@ class Broker:
         self.housekeeping = Housekeeping(self.logs, self.server, clock, self.tasks)
         self.housekeeping.also(config.replica_lag_time_max_ms // 2, self.replicas.review_isrs)
         self.housekeeping.also(config.replica_fetch_wait_max_ms, self.fetchers.check_silence)
+        self.housekeeping.also(
+            config.offsets_retention_check_interval_ms, self.groups.expire_offsets
+        )
         self.cleaner = LogCleaner(
             self.logs,
             config=lambda: self.config,
@@ -261,6 +272,36 @@ class Broker:
             client_id=f"broker-{self.config.broker_id}",
             timeout_ms=self.config.controller_socket_timeout_ms,
         )
+
+    def _make_groups(self) -> None:
+        config, world = self.config, self._world
+        options = GroupOptions(
+            session_timeout_ms_min=config.group_min_session_timeout_ms,
+            session_timeout_ms_max=config.group_max_session_timeout_ms,
+            size_max=config.group_max_size,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            offset_metadata_chars_max=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        )
+        topic: CoordinatorTopic[GroupMachine] = CoordinatorTopic(
+            GROUP_TOPIC,
+            replicas=self.replicas,
+            purgatory=self.purgatory,
+            clock=world.clock,
+            tasks=self.tasks,
+            partition_count=partial(self.metadata.partition_count_of, GROUP_TOPIC),
+            make=lambda _index, _coordinator_epoch: GroupMachine(options),
+            codec=lambda: Codec(config.offsets_topic_compression_codec),
+        )
+        self.groups = GroupShell(
+            topic, world, commit_timeout_ms=lambda: self.config.offsets_commit_timeout_ms
+        )
+        self._coordinators = (topic,)
+        self.replicas.role_changed = self._role_changed
+
+    def _role_changed(self, partition: Partition) -> None:
+        for topic in self._coordinators:
+            topic.role_changed(partition)
 
     def _make_replication(self) -> None:
         config, world = self.config, self._world
@@ -518,6 +559,7 @@ class Broker:
     def _topic_gone(self, topic: str) -> None:
         self.settings.set_topic(topic, {})
         self.metrics.topic_deleted(topic)
+        self.tasks.start(self.groups.topics_deleted([topic]), f"forget positions in {topic}")
 
     async def draw_producer_ids(self, broker_id: int) -> tuple[int, int]:
         """As controller: the next block of producer ids, its first id and how many.

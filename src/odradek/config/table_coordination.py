@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from odradek.config.option import BOOLEAN, CLUSTER_WIDE, INT, INT_MAX, LONG, SHORT, Option, at_least
+from odradek.config.option import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    INT,
+    INT_MAX,
+    LONG,
+    SHORT,
+    Option,
+    at_least,
+    between,
+)
 
 # fmt: off
 OPTIONS: Final = (
@@ -37,23 +47,23 @@ OPTIONS: Final = (
     ),
     # --------------------------------------------------------------------------- groups and offsets
     Option(
-        "group.min.session.timeout.ms", INT, 6_000, effect=False,
+        "group.min.session.timeout.ms", INT, 6_000,
         doc="The shortest session timeout that a member may ask for.",
     ),
     Option(
-        "group.max.session.timeout.ms", INT, 1_800_000, effect=False,
+        "group.max.session.timeout.ms", INT, 1_800_000,
         doc="The longest session timeout that a member may ask for.",
     ),
     Option(
-        "group.max.size", INT, INT_MAX, rule=at_least(1), effect=False,
+        "group.max.size", INT, INT_MAX, rule=at_least(1),
         doc="How many members a group may have.",
     ),
     Option(
-        "group.initial.rebalance.delay.ms", INT, 3_000, effect=False,
+        "group.initial.rebalance.delay.ms", INT, 3_000,
         doc="How long an empty group waits for more members before its first rebalance.",
     ),
     Option(
-        "offset.metadata.max.bytes", INT, 4_096, effect=False,
+        "offset.metadata.max.bytes", INT, 4_096,
         doc="How long the text may be that a consumer stores beside an offset.",
     ),
     Option(
@@ -69,17 +79,17 @@ OPTIONS: Final = (
         doc="The size of its segments: small, so that it is compacted and loaded quickly.",
     ),
     Option(
-        "offsets.topic.compression.codec", INT, 0, effect=False,
+        "offsets.topic.compression.codec", INT, 0, rule=between(0, 4),
         doc="How its batches are compressed, as the number of a codec: 0 none, 1 gzip, 2 "
             "snappy, 3 lz4, 4 zstd.",
     ),
     Option(
-        "offsets.retention.minutes", INT, 10_080, rule=at_least(1), effect=False,
+        "offsets.retention.minutes", INT, 10_080, rule=at_least(1),
         doc="How long the offsets of a group without members are kept; of a consumer without a "
             "group, since its last commit.",
     ),
     Option(
-        "offsets.retention.check.interval.ms", LONG, 600_000, rule=at_least(1), effect=False,
+        "offsets.retention.check.interval.ms", LONG, 600_000, rule=at_least(1),
         doc="How often it is looked for offsets that may go.",
     ),
     Option(
@@ -87,7 +97,7 @@ OPTIONS: Final = (
         doc="How much of `__consumer_offsets` is read at a time while a coordinator loads.",
     ),
     Option(
-        "offsets.commit.timeout.ms", INT, 5_000, rule=at_least(1), effect=False,
+        "offsets.commit.timeout.ms", INT, 5_000, rule=at_least(1),
         doc="How long a commit of offsets may wait for its replicas.",
     ),
     Option(

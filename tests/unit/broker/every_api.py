@@ -18,17 +18,28 @@ from odradek.wire.messages import (
     alter_replica_log_dirs,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     elect_leaders,
+    heartbeat,
     incremental_alter_configs,
+    join_group,
     leader_and_isr,
+    leave_group,
+    list_groups,
     list_offsets,
     list_partition_reassignments,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     stop_replica,
+    sync_group,
+    txn_offset_commit,
     update_metadata,
 )
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -61,6 +72,10 @@ class Example(NamedTuple):
 
 def on_topic(operation, name="t"):
     return (operation, ResourceType.TOPIC, name)
+
+
+def on_group(operation, name="x"):
+    return (operation, ResourceType.GROUP, name)
 
 
 def on_cluster(operation):
@@ -146,6 +161,73 @@ def _find_coordinator(key_type):
         return FindCoordinatorRequest(key="x", key_type=key_type if version >= 1 else 0)
 
     return find
+
+
+def _join_group(live, version):
+    request = join_group.JoinGroupRequest(
+        group_id="x", session_timeout_ms=10_000, protocol_type="consumer"
+    )
+    request.protocols = [join_group.JoinGroupRequestProtocol(name="range")]
+    return request
+
+
+def _sync_group(live, version):
+    names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    return sync_group.SyncGroupRequest(group_id="x", generation_id=1, member_id="m", **names)
+
+
+def _heartbeat(live, version):
+    return heartbeat.HeartbeatRequest(group_id="x", generation_id=1, member_id="m")
+
+
+def _leave_group(live, version):
+    if version < 3:
+        return leave_group.LeaveGroupRequest(group_id="x", member_id="m")
+    member = leave_group.MemberIdentity(member_id="m")
+    return leave_group.LeaveGroupRequest(group_id="x", members=[member])
+
+
+def _offset_commit(live, version):
+    part = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = offset_commit.OffsetCommitRequestTopic(name="t", partitions=[part])
+    return offset_commit.OffsetCommitRequest(
+        group_id="x", generation_id_or_member_epoch=-1, topics=[topic]
+    )
+
+
+def _offset_fetch(live, version):
+    if version >= 8:
+        topic = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+        group = offset_fetch.OffsetFetchRequestGroup(group_id="x", topics=[topic])
+        return offset_fetch.OffsetFetchRequest(groups=[group])
+    topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    return offset_fetch.OffsetFetchRequest(group_id="x", topics=[topic])
+
+
+def _offset_delete(live, version):
+    part = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
+    topic = offset_delete.OffsetDeleteRequestTopic(name="t", partitions=[part])
+    return offset_delete.OffsetDeleteRequest(group_id="x", topics=[topic])
+
+
+def _txn_offset_commit(live, version):
+    part = txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=0)
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
+    return txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id="x", group_id="x", producer_id=7, topics=[topic]
+    )
+
+
+def _list_groups(live, version):
+    return list_groups.ListGroupsRequest()
+
+
+def _describe_groups(live, version):
+    return describe_groups.DescribeGroupsRequest(groups=["x"])
+
+
+def _delete_groups(live, version):
+    return delete_groups.DeleteGroupsRequest(groups_names=["x"])
 
 
 def _create_topics(live, version):
@@ -359,6 +441,28 @@ EXAMPLES = (
     Example("FindCoordinator of a transaction", ApiKey.FIND_COORDINATOR, _find_coordinator(1),
             ((_OP.DESCRIBE, _RES.TRANSACTIONAL_ID, "x"),), _TRANSACTION,
             ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    Example("JoinGroup", ApiKey.JOIN_GROUP, _join_group, (on_group(_OP.READ),), _GROUP,
+            ErrorCode.NOT_COORDINATOR),
+    Example("SyncGroup", ApiKey.SYNC_GROUP, _sync_group, (on_group(_OP.READ),), _GROUP,
+            ErrorCode.NOT_COORDINATOR),
+    Example("Heartbeat", ApiKey.HEARTBEAT, _heartbeat, (on_group(_OP.READ),), _GROUP,
+            ErrorCode.NOT_COORDINATOR),
+    Example("LeaveGroup", ApiKey.LEAVE_GROUP, _leave_group, (on_group(_OP.READ),), _GROUP,
+            ErrorCode.NOT_COORDINATOR),
+    Example("OffsetCommit", ApiKey.OFFSET_COMMIT, _offset_commit,
+            (on_group(_OP.READ), on_topic(_OP.READ)), _GROUP, ErrorCode.NOT_COORDINATOR),
+    Example("OffsetFetch", ApiKey.OFFSET_FETCH, _offset_fetch,
+            (on_group(_OP.DESCRIBE),), _GROUP, ErrorCode.NOT_COORDINATOR),
+    Example("OffsetDelete", ApiKey.OFFSET_DELETE, _offset_delete,
+            (on_group(_OP.DELETE),), _GROUP, ErrorCode.NOT_COORDINATOR),
+    Example("TxnOffsetCommit", ApiKey.TXN_OFFSET_COMMIT, _txn_offset_commit,
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_group(_OP.READ), on_topic(_OP.READ)),
+            _TRANSACTION, ErrorCode.NOT_COORDINATOR),
+    Example("ListGroups", ApiKey.LIST_GROUPS, _list_groups, (on_cluster(_OP.DESCRIBE),)),
+    Example("DescribeGroups", ApiKey.DESCRIBE_GROUPS, _describe_groups,
+            (on_group(_OP.DESCRIBE),), _GROUP, ErrorCode.NOT_COORDINATOR),
+    Example("DeleteGroups", ApiKey.DELETE_GROUPS, _delete_groups, (on_group(_OP.DELETE),),
+            _GROUP, ErrorCode.NOT_COORDINATOR),
     Example("CreateTopics", ApiKey.CREATE_TOPICS, _create_topics,
             (on_topic(_OP.CREATE, "new"),), _TOPIC),
     Example("CreateTopics by the cluster's right", ApiKey.CREATE_TOPICS, _create_topics,

@@ -16,18 +16,29 @@ from odradek.broker.apis.api_versions import ServedRange, api_versions
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.apis.create_partitions import create_partitions
 from odradek.broker.apis.create_topics import create_topics
+from odradek.broker.apis.delete_groups import delete_groups
 from odradek.broker.apis.delete_records import delete_records
 from odradek.broker.apis.delete_topics import delete_topics
 from odradek.broker.apis.describe_cluster import describe_cluster
 from odradek.broker.apis.describe_configs import describe_configs
+from odradek.broker.apis.describe_groups import describe_groups
 from odradek.broker.apis.describe_log_dirs import describe_log_dirs
 from odradek.broker.apis.elect_leaders import elect_leaders
 from odradek.broker.apis.find_coordinator import find_coordinator
+from odradek.broker.apis.heartbeat import heartbeat
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
 from odradek.broker.apis.init_producer_id import init_producer_id
+from odradek.broker.apis.join_group import join_group
+from odradek.broker.apis.leave_group import leave_group
+from odradek.broker.apis.list_groups import list_groups
 from odradek.broker.apis.list_offsets import list_offsets
 from odradek.broker.apis.list_partition_reassignments import list_partition_reassignments
+from odradek.broker.apis.offset_commit import offset_commit
+from odradek.broker.apis.offset_delete import offset_delete
+from odradek.broker.apis.offset_fetch import offset_fetch
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from odradek.broker.apis.sync_group import sync_group
+from odradek.broker.apis.txn_offset_commit import txn_offset_commit
 from odradek.broker.orders import Asker
 from odradek.broker.request_loop import RawRoute, Request, Route
 from odradek.broker.session import Session
@@ -44,7 +55,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
     served: list[ServedRange] = []
     replicas, cache = broker.replicas, broker.metadata
-    topics, configs = broker.topic_admin, broker.config_admin
+    topics, configs, groups = broker.topic_admin, broker.config_admin, broker.groups
     table: dict[ApiKey, Route | RawRoute] = {
         # The way of the data.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle),
@@ -78,6 +89,28 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                 make_topic=broker.internal_topics.make,
             )
         ),
+        # Consumer groups.
+        ApiKey.JOIN_GROUP: Route(
+            lambda r: join_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.SYNC_GROUP: Route(
+            lambda r: sync_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.HEARTBEAT: Route(lambda r: heartbeat(groups, r.session, r.body)),
+        ApiKey.LEAVE_GROUP: Route(
+            lambda r: leave_group(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_COMMIT: Route(lambda r: offset_commit(groups, cache, r.session, r.body)),
+        ApiKey.OFFSET_FETCH: Route(
+            lambda r: offset_fetch(groups, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.OFFSET_DELETE: Route(lambda r: offset_delete(groups, cache, r.session, r.body)),
+        ApiKey.TXN_OFFSET_COMMIT: Route(
+            lambda r: txn_offset_commit(groups, cache, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.LIST_GROUPS: Route(lambda r: list_groups(groups, r.session, r.body)),
+        ApiKey.DESCRIBE_GROUPS: Route(lambda r: describe_groups(groups, r.session, r.body)),
+        ApiKey.DELETE_GROUPS: Route(lambda r: delete_groups(groups, r.session, r.body)),
         # Topics and configuration, by way of the controller and the store.
         ApiKey.CREATE_TOPICS: Route(lambda r: create_topics(topics, r.session, r.body)),
         ApiKey.DELETE_TOPICS: Route(

@@ -1,0 +1,42 @@
+"""DeleteGroups (42), versions 0-2: groups without members go, with their positions.
+
+Behaviour:
+    * A group with members is a NON_EMPTY_GROUP, one that nobody knows is GROUP_ID_NOT_FOUND.
+    * Group Delete, or GROUP_AUTHORIZATION_FAILED for that group.
+
+Versions:
+    v2 flexible
+"""
+
+from odradek.broker.group_shell import GroupShell
+from odradek.broker.session import Session
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def delete_groups(
+    groups: GroupShell, session: Session, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    """Answer every group on its own."""
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=_delete(groups, session, name))
+            for name in dict.fromkeys(request.groups_names)
+        ]
+    )
+
+
+def _delete(groups: GroupShell, session: Session, group_id: str) -> ErrorCode:
+    if not session.authorize(AclOperation.DELETE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    led = groups.find(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        return led
+    error, effects = led.mind.delete_group(group_id)
+    groups.perform(led, effects)
+    return error

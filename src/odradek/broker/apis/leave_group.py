@@ -1,0 +1,68 @@
+"""LeaveGroup (13), versions 0-5: members leave at once instead of being timed out.
+
+Behaviour:
+    * Each of many (v3) succeeds or fails on its own. A static member may be removed by its
+      instance id alone; with a member id that is not its present one it is FENCED_INSTANCE_ID.
+    * In a group that does not exist everybody is an UNKNOWN_MEMBER_ID.
+    * Group Read, or GROUP_AUTHORIZATION_FAILED.
+
+Versions:
+    v3 many members    v4 flexible    v5 reasons
+"""
+
+from typing import Final
+
+from odradek.broker.group_shell import GroupShell, Ticket
+from odradek.broker.session import Session
+from odradek.group.effects import Leave, LeaveAnswer, Leaving
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+_MANY_SINCE: Final = 3
+_REASON_CHARACTERS_MAX: Final = 255
+
+
+def leave_group(
+    groups: GroupShell, session: Session, request: LeaveGroupRequest, api_version: int
+) -> LeaveGroupResponse:
+    """Remove members."""
+    if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    led = groups.find(request.group_id)
+    if isinstance(led, ErrorCode):
+        return LeaveGroupResponse(error_code=led)
+    if api_version >= _MANY_SINCE:
+        members = request.members
+    else:
+        members = [MemberIdentity(member_id=request.member_id)]
+    ticket = Ticket()
+    leaving = [
+        Leaving(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            reason=(member.reason or "not provided")[:_REASON_CHARACTERS_MAX],
+        )
+        for member in members
+    ]
+    groups.tell(led, Leave(ticket=ticket, group_id=request.group_id, members=leaving))
+    answer = ticket.answer
+    assert isinstance(answer, LeaveAnswer), answer  # whoever leaves waits for nobody
+    if api_version < _MANY_SINCE:
+        return LeaveGroupResponse(error_code=answer.members[0])
+    return LeaveGroupResponse(
+        error_code=answer.error,
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=error,
+            )
+            for member, error in zip(members, answer.members, strict=True)
+        ],
+    )

@@ -1,0 +1,143 @@
+"""OffsetFetch (9), versions 1-9: committed positions of a group, from v8 on of many.
+
+Behaviour:
+    * A position that was never committed, and a group that nobody knows: offset -1, no error.
+    * None instead of topics (v2): all positions of the group.
+    * `require_stable` (v7): UNSTABLE_OFFSET_COMMIT where a commit or a transaction is under way.
+    * Group Describe, or GROUP_AUTHORIZATION_FAILED for that group; Topic Describe, or
+      TOPIC_AUTHORIZATION_FAILED, and among all positions silence.
+
+Versions:
+    v2 all topics, an error for the group    v5 leader epochs    v6 flexible
+    v7 require_stable    v8 many groups
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from odradek.broker.group_shell import GroupShell
+from odradek.broker.session import Session
+from odradek.group.machine import GroupMachine
+from odradek.group.offsets import Place
+from odradek.group.records import Committed
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_ERROR_OF_GROUP_SINCE: Final = 2
+_MANY_SINCE: Final = 8
+_NOWHERE: Final = Committed(-1, -1, "", -1)
+
+Asked = list[tuple[str, list[int]]]
+
+
+def offset_fetch(
+    groups: GroupShell, session: Session, request: OffsetFetchRequest, api_version: int
+) -> OffsetFetchResponse:
+    """Tell what is committed."""
+    stable = request.require_stable
+    if api_version >= _MANY_SINCE:
+        return OffsetFetchResponse(
+            groups=[
+                _group(groups, session, group.group_id, _asked(group.topics), stable=stable)
+                for group in request.groups
+            ]
+        )
+    asked = _asked(request.topics)
+    told = _group(groups, session, request.group_id, asked, stable=stable)
+    if told.error_code and api_version < _ERROR_OF_GROUP_SINCE:
+        told.topics = _everywhere(asked or [], ErrorCode(told.error_code))
+    return OffsetFetchResponse(
+        error_code=told.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=part.partition_index,
+                        committed_offset=part.committed_offset,
+                        committed_leader_epoch=part.committed_leader_epoch,
+                        metadata=part.metadata,
+                        error_code=part.error_code,
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in told.topics
+        ],
+    )
+
+
+def _asked(topics: Iterable[object] | None) -> Asked | None:
+    if topics is None:
+        return None
+    return [(topic.name, topic.partition_indexes) for topic in topics]  # type: ignore[attr-defined]
+
+
+def _group(
+    groups: GroupShell, session: Session, group_id: str, asked: Asked | None, *, stable: bool
+) -> OffsetFetchResponseGroup:
+    answer = OffsetFetchResponseGroup(group_id=group_id)
+    if not session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return answer
+    led = groups.find(group_id, may_be_empty=True)
+    if isinstance(led, ErrorCode):
+        answer.error_code = led
+        return answer
+    machine = led.mind
+    everything = asked is None
+    if asked is None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in machine.positions(group_id):
+            by_topic.setdefault(topic, []).append(partition)
+        asked = list(by_topic.items())
+    for topic, partitions in asked:
+        if session.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            answer.topics.append(_topic(machine, group_id, topic, partitions, stable=stable))
+        elif not everything:
+            answer.topics += _everywhere(
+                [(topic, partitions)], ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+    return answer
+
+
+def _topic(
+    machine: GroupMachine, group_id: str, topic: str, partitions: list[int], *, stable: bool
+) -> OffsetFetchResponseTopics:
+    positions = machine.positions(group_id)
+    parts = []
+    for partition in partitions:
+        place: Place = (topic, partition)
+        if stable and machine.is_unstable(group_id, place):
+            parts.append(_part(partition, _NOWHERE, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        else:
+            parts.append(_part(partition, positions.get(place, _NOWHERE), ErrorCode.NONE))
+    return OffsetFetchResponseTopics(name=topic, partitions=parts)
+
+
+def _everywhere(asked: Asked, error: ErrorCode) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=topic, partitions=[_part(partition, _NOWHERE, error) for partition in partitions]
+        )
+        for topic, partitions in asked
+    ]
+
+
+def _part(partition: int, committed: Committed, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=error,
+    )

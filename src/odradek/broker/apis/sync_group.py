@@ -1,0 +1,70 @@
+"""SyncGroup (14), versions 0-5: the leader brings the assignment, each member fetches its part.
+
+Behaviour:
+    * Answered when the leader's assignment is stored; in a stable group at once.
+    * A generation that is over: ILLEGAL_GENERATION; a rebalance that has begun:
+      REBALANCE_IN_PROGRESS, as while the coordinator loads, for it has lost the rebalance.
+    * Protocol type and name must be those of the generation: INCONSISTENT_GROUP_PROTOCOL (v5).
+    * Group Read, or GROUP_AUTHORIZATION_FAILED.
+
+Versions:
+    v3 static members    v4 flexible    v5 protocol type and name
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from odradek.broker.group_shell import GroupShell, Ticket
+from odradek.broker.session import Session
+from odradek.group.effects import Sync, SyncAnswer
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_NAMES_PROTOCOL_SINCE: Final = 5
+
+
+def sync_group(
+    groups: GroupShell, session: Session, request: SyncGroupRequest, api_version: int
+) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    """Hand over, and wait for one's own part."""
+    if api_version >= _NAMES_PROTOCOL_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    led = groups.find(request.group_id)
+    if isinstance(led, ErrorCode):
+        if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            led = ErrorCode.REBALANCE_IN_PROGRESS
+        return SyncGroupResponse(error_code=led)
+    ticket = Ticket()
+    event = Sync(
+        ticket=ticket,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={part.member_id: bytes(part.assignment) for part in request.assignments},
+    )
+    groups.tell(led, event)
+    if ticket.answer is not None:
+        return _response(ticket.answer)
+
+    async def later() -> SyncGroupResponse:
+        return _response(await groups.answered(ticket))
+
+    return later()
+
+
+def _response(answer: object) -> SyncGroupResponse:
+    assert isinstance(answer, SyncAnswer)
+    return SyncGroupResponse(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )

@@ -1,0 +1,1 @@
+"""The group coordinator's mind: members, generations, offsets. Pure."""

@@ -1,0 +1,348 @@
+"""One group: its state, its members, its generation.
+
+States and the states they may be entered from:
+
+    EMPTY                  <- PREPARING_REBALANCE           no members; maybe offsets
+    PREPARING_REBALANCE    <- EMPTY, STABLE,                members are asked to join again
+                              COMPLETING_REBALANCE
+    COMPLETING_REBALANCE   <- PREPARING_REBALANCE           the leader is asked for the assignment
+    STABLE                 <- COMPLETING_REBALANCE          every member has its part
+    DEAD                   <- all                           removed
+
+A group knows who belongs to it and what all of them share; when it moves from state to state is
+decided in `odradek.group.machine`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from odradek.group.effects import JoinedMember, Ticket
+from odradek.group.offsets import Offsets
+from odradek.group.protocols import (
+    CONSUMER_PROTOCOL,
+    Protocols,
+    choose_protocol,
+    subscribed_topics,
+)
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+
+
+class GroupState(Enum):
+    """Where a group is in its life, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_ALL: Final = frozenset(GroupState)
+VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: _ALL,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member. What it waits for is a ticket: an answer to its JoinGroup or SyncGroup."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_ticket: Ticket | None = None
+    sync_ticket: Ticket | None = None
+    is_new: bool = False  # has not been in a generation yet
+    deadline_ms: int = 0  # when its silence ends its membership
+    timer_ms: int | None = None  # the timer that will look at it, if there is one
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it brought for one strategy."""
+        return next(data for name, data in self.protocols if name == protocol)
+
+    @property
+    def is_waiting(self) -> bool:
+        """For an answer: so it need not send heartbeats."""
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+
+@dataclass(slots=True, eq=False)
+class Joining:
+    """A rebalance that waits for members to join, until a deadline.
+
+    The first of a group waits a while for more members than the one that began it, and longer
+    while more come, but never longer than `remaining_ms` in all.
+    """
+
+    deadline_ms: int
+    is_initial: bool = False
+    delay_ms: int = 0
+    remaining_ms: int = 0
+
+
+class Group:
+    """One group, with what is remembered of it."""
+
+    __slots__ = (
+        "_speakers", "awaiting_join", "generation", "group_id", "joining", "leader",
+        "member_added", "members", "offsets", "pending_joins", "pending_syncs", "protocol",
+        "protocol_type", "state", "state_timestamp_ms", "static_members", "subscribed",
+        "sync_deadline_ms",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = -1  # wall time; -1: not known
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}  # in the order in which they came
+        self.static_members: dict[str, str] = {}  # instance id: member id
+        self.pending_joins: dict[str, int] = {}  # sent back for their id: until when
+        self.pending_syncs: set[str] = set()  # told of the generation, not heard of since
+        self.awaiting_join = 0
+        self.joining: Joining | None = None
+        self.member_added = False  # since the first rebalance began, or was prolonged
+        self.sync_deadline_ms: int | None = None
+        self.subscribed: frozenset[str] | None = None  # None: nobody can say
+        self.offsets = Offsets()
+        self._speakers: Counter[str] = Counter()  # how many members speak a strategy
+
+    # ------------------------------------------------------------------------- state
+
+    def enter(self, state: GroupState, *, wall_ms: int) -> None:
+        """Change the state."""
+        assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
+        self.state = state
+        self.state_timestamp_ms = wall_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance can begin; it cannot while one waits for members."""
+        return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing would be lost if it were forgotten."""
+        return (
+            self.state is GroupState.EMPTY
+            and not self.generation
+            and not self.offsets
+            and not self.pending_joins
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to join: as the most patient of them says."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Everybody waits for the next generation, and nobody was sent back for an id."""
+        return len(self.members) == self.awaiting_join and not self.pending_joins
+
+    def next_generation(self, *, wall_ms: int) -> None:
+        """Everybody who will be in it is here."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        self.protocol = self.choose_protocol() if self.members else None
+        self.subscribed = self._subscribed()
+        self.enter(
+            GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms=wall_ms
+        )
+
+    def _subscribed(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        return subscribed_topics(m.metadata(self.protocol) for m in self.members.values())
+
+    # ----------------------------------------------------------------------- members
+
+    def add(self, member: Member, ticket: Ticket | None) -> None:
+        """A member is in the group; the first one leads."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members, member
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._speakers.update(name for name, _ in member.protocols)
+        self.pending_joins.pop(member.member_id, None)
+        self.await_join(member, ticket)
+
+    def remove(self, member_id: str) -> None:
+        """It is in the group no longer; if it led, the next one does."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.await_join(member, None)
+            self._speakers.subtract(name for name, _ in member.protocols)
+            instance_id = member.group_instance_id
+            if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                del self.static_members[instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.discard(member_id)
+
+    def replace(self, member: Member, member_id: str) -> None:
+        """A static member has another member id now."""
+        old = member.member_id
+        # It keeps its place among the others: equal inputs, equal outputs.
+        self.members = {
+            (member_id if key == old else key): known for key, known in self.members.items()
+        }
+        member.member_id = member_id
+        assert member.group_instance_id is not None
+        self.static_members[member.group_instance_id] = member_id
+        if self.leader == old:
+            self.leader = member_id
+        if old in self.pending_syncs:
+            self.pending_syncs.remove(old)
+            self.pending_syncs.add(member_id)
+
+    def update(
+        self,
+        member: Member,
+        protocols: Protocols,
+        *,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        """It brings other strategies and time-outs."""
+        self._speakers.subtract(name for name, _ in member.protocols)
+        self._speakers.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def await_join(self, member: Member, ticket: Ticket | None) -> None:
+        """It waits for the next generation, or does so no longer (None)."""
+        self.awaiting_join += (ticket is not None) - (member.join_ticket is not None)
+        member.join_ticket = ticket
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether it is in the group, under this name."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        if member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def elect_leader(self) -> bool:
+        """Have one lead who is here for the next generation; False if nobody is."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_ticket is not None:
+            return True
+        joined = next((m for m in self.members.values() if m.join_ticket is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined.member_id
+        return True
+
+    # --------------------------------------------------------------------- protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether one who speaks these can be in the group."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        if protocol_type != self.protocol_type:
+            return False
+        return any(self._speakers[name] == len(self.members) for name in names)
+
+    def choose_protocol(self) -> str:
+        """The strategy of the next generation."""
+        return choose_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
+
+    def described_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader is told of all."""
+        assert self.protocol is not None
+        return tuple(
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
+            for member in self.members.values()
+        )
+
+    # ----------------------------------------------------------------------- storage
+
+    def value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        """What is written of it, with each member's part."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol or ""),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def restore(self, value: GroupMetadataValue | None) -> None:
+        """Be what was written last; None: it was erased, but for its offsets."""
+        self.members.clear()
+        self.static_members.clear()
+        self._speakers.clear()
+        self.leader = None
+        if value is None:
+            value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None)
+        self.state = GroupState.STABLE if value.members else GroupState.EMPTY
+        self.state_timestamp_ms = value.current_state_timestamp
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.protocol = value.protocol or "" if value.members else value.protocol
+        for written in value.members:
+            rebalance_ms = written.rebalance_timeout
+            member = Member(
+                member_id=written.member_id,
+                group_instance_id=written.group_instance_id,
+                client_id=written.client_id,
+                client_host=written.client_host,
+                session_timeout_ms=written.session_timeout,
+                rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else written.session_timeout,
+                protocols=((value.protocol or "", bytes(written.subscription)),),
+                assignment=bytes(written.assignment),
+            )
+            self.members[member.member_id] = member
+            self._speakers.update(name for name, _ in member.protocols)
+            if member.group_instance_id is not None:
+                self.static_members[member.group_instance_id] = member.member_id
+        if value.leader in self.members:
+            self.leader = value.leader
+        else:
+            self.leader = next(iter(self.members), None)
+        self.subscribed = self._subscribed()

@@ -1,0 +1,367 @@
+"""Plays the scenarios in `group/*.txt` and compares what the group coordinator answers.
+
+A scenario is text: a command, `----`, the answers, and how the groups stand that it is about.
+`ODRADEK_REWRITE=1 pytest tests/golden` writes the answers anew; read the diff and commit it only
+if you can say why it changed.
+
+    options initial_rebalance_delay_ms=0 size_max=2          before anything else
+    after 500                                       so many ms pass; what is due happens
+    join A [id=a-1] [instance=i] [session=10000] [rebalance=20000] [v=9] [speaks=range:t,roundrobin]
+                                                    A is who asks; a new one is given the id A-n;
+                                                    who speaks - speaks nothing
+    sync A gen=1 id=A-1 [A-1=x B-1=y] [type=..] [protocol=..]
+    heartbeat gen=1 id=A-1 [instance=i]
+    leave A-1 @i ...                                by id, or by instance id
+    commit t-0=5 [t-1=6] [gen=1 id=A-1] [producer=7] [keep=1000] [metadata=...]
+    stored | stored NOT_COORDINATOR                 what became of all that was appended
+    marker 7 commit|abort                           a producer's transaction ended
+    positions [t-0]                                 of the group
+    delete-offsets t-0 | delete-group | delete-topic t | expire
+    reload [epoch]                                  another broker reads the log
+    describe
+
+The group is `g`, unless `group=` names another. What is appended is committed at `stored`, or at
+once after `auto`.
+"""
+
+import os
+import pathlib
+
+import pytest
+
+from odradek.group.effects import (
+    Erase,
+    Join,
+    JoinAnswer,
+    Leave,
+    LeaveAnswer,
+    Leaving,
+    Loaded,
+    Note,
+    Now,
+    Reply,
+    Store,
+    Stored,
+    Sync,
+    SyncAnswer,
+    Tick,
+    Unloaded,
+)
+from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.options import GroupOptions
+from odradek.group.records import Committed, decode_group_key, decode_offset_key, key_version
+from odradek.model.errors import ErrorCode
+from odradek.record.records import Record
+from odradek.wire.codec import encoder
+from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+
+SCENARIOS = sorted((pathlib.Path(__file__).parent / "group").glob("*.txt"))
+WALL_MS = 1_000_000
+
+
+class Stage:
+    """One coordinator, spoken to in words."""
+
+    def __init__(self) -> None:
+        self.options = GroupOptions(initial_rebalance_delay_ms=0)
+        self.machine = GroupMachine(self.options)
+        self.now_ms = 0
+        self.given_ids: dict[str, int] = {}
+        self.waiting: list[Store | Commit] = []
+        self.auto = False
+        self.log: list[tuple[bytes, bytes | None, int] | tuple[int, bool]] = []
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, WALL_MS + self.now_ms)
+
+    def play(self, line: str) -> list[str]:
+        command, *words = line.split()
+        plain = [word for word in words if "=" not in word]
+        given = dict(word.split("=", 1) for word in words if "=" in word)
+        group = given.pop("group", "g")
+        if command == "options":
+            for name, value in given.items():
+                setattr(self.options, name, int(value))
+            return []
+        method = getattr(self, "_" + command.replace("-", "_"))
+        answers = method(group, plain, given)
+        if self.machine.next_deadline_ms is not None:
+            due = self.machine.next_deadline_ms <= self.now_ms
+            if due:
+                answers += self._tell(Tick())
+        return answers
+
+    # --------------------------------------------------------------------- members
+
+    def _after(self, group, plain, given):
+        end_ms = self.now_ms + int(plain[0])
+        answers = []
+        while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
+            self.now_ms = max(due_ms, self.now_ms)
+            answers += self._tell(Tick())
+        self.now_ms = end_ms
+        return answers
+
+    def _join(self, group, plain, given):
+        (who,) = plain
+        number = self.given_ids.get(who, 0) + 1
+        version = int(given.get("v", 9))
+        joining = Join(
+            ticket=who,
+            group_id=group,
+            member_id=given.get("id", ""),
+            fresh_member_id=f"{who}-{number}",
+            group_instance_id=given.get("instance"),
+            client_id=f"client-{who}",
+            client_host=f"/{who}",
+            session_timeout_ms=int(given.get("session", 10_000)),
+            rebalance_timeout_ms=int(given.get("rebalance", 20_000)),
+            protocol_type=given.get("type", "consumer"),
+            protocols=speaks(given.get("speaks", "range:t")),
+            knows_member_ids=version >= 4,
+            can_skip_assignment=version >= 9,
+        )
+        answers = self._tell(joining)
+        if any(f"{who}-{number}" in answer for answer in answers) or (
+            group in self.machine.groups and f"{who}-{number}" in self.machine.groups[group].members
+        ):
+            self.given_ids[who] = number
+        return answers
+
+    def _sync(self, group, plain, given):
+        (who,) = plain
+        event = Sync(
+            ticket=who,
+            group_id=group,
+            generation=int(given.pop("gen")),
+            member_id=given.pop("id"),
+            group_instance_id=given.pop("instance", None),
+            protocol_type=given.pop("type", None),
+            protocol=given.pop("protocol", None),
+            assignments={name: part.encode() for name, part in given.items()},
+        )
+        return self._tell(event)
+
+    def _heartbeat(self, group, plain, given):
+        error = self.machine.heartbeat(
+            group, int(given["gen"]), given["id"], given.get("instance"), self.now_ms
+        )
+        return [error.name]
+
+    def _leave(self, group, plain, given):
+        members = [
+            Leaving(member_id="", group_instance_id=word[1:])
+            if word.startswith("@")
+            else Leaving(member_id=word.partition("@")[0], group_instance_id=after_at(word))
+            for word in plain
+        ]
+        return self._tell(Leave(ticket="leave", group_id=group, members=members))
+
+    # ------------------------------------------------------------------- positions
+
+    def _commit(self, group, plain, given):
+        who = Committer(
+            member_id=given.pop("id", ""),
+            generation=int(given.pop("gen", -1)),
+            group_instance_id=given.pop("instance", None),
+            producer_id=int(given.pop("producer", -1)),
+        )
+        wall_ms = self.now.wall_ms
+        keep = int(given.pop("keep", -1))
+        metadata = given.pop("metadata", "")
+        positions = {
+            parse(name): Committed(
+                int(offset), -1, metadata, wall_ms, -1 if keep < 0 else wall_ms + keep
+            )
+            for name, offset in given.items()
+        }
+        commit = self.machine.commit(group, who, positions, self.now)
+        if isinstance(commit, ErrorCode):
+            return [commit.name]
+        answers = [f"{show(place)} {error.name}" for place, error in commit.refused.items()]
+        if commit.records:
+            self.log += [(key, value, who.producer_id) for key, value in commit.records]
+            self.waiting.append(commit)
+            if self.auto:
+                answers += self._stored(group, [], {})
+        return answers
+
+    def _marker(self, group, plain, given):
+        producer_id, how = plain
+        self.log.append((int(producer_id), how == "commit"))
+        self.machine.transaction_ended(int(producer_id), committed=how == "commit")
+        return []
+
+    def _positions(self, group, plain, given):
+        positions = self.machine.positions(group)
+        places = [parse(name) for name in plain] or sorted(positions)
+        return [
+            f"{show(place)} {positions[place].offset if place in positions else -1}"
+            + (" unstable" if self.machine.is_unstable(group, place) else "")
+            for place in places
+        ]
+
+    def _stored(self, group, plain, given):
+        error = ErrorCode[plain[0]] if plain else ErrorCode.NONE
+        answers = []
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            if isinstance(each, Store):
+                answers += self._tell(Stored(each, error))
+            else:
+                self.machine.settle(each, error)
+                answers.append("committed" if error is ErrorCode.NONE else error.name)
+        return answers
+
+    def _auto(self, group, plain, given):
+        self.auto = True
+        return []
+
+    # --------------------------------------------------------------------- removal
+
+    def _delete_offsets(self, group, plain, given):
+        error, errors, effects = self.machine.delete_offsets(group, [parse(p) for p in plain])
+        answers = [error.name] if error else []
+        answers += [f"{show(place)} {found.name}" for place, found in errors.items()]
+        return answers + self._perform(effects)
+
+    def _delete_group(self, group, plain, given):
+        error, effects = self.machine.delete_group(group)
+        return [error.name, *self._perform(effects)]
+
+    def _delete_topic(self, group, plain, given):
+        return [
+            answer
+            for effects in self.machine.topics_deleted(frozenset(plain))
+            for answer in self._perform(effects)
+        ]
+
+    def _expire(self, group, plain, given):
+        return [
+            answer
+            for effects in self.machine.expiring(self.now.wall_ms)
+            for answer in self._perform(effects)
+        ]
+
+    # ------------------------------------------------------------------ leadership
+
+    def _reload(self, group, plain, given):
+        answers = self._tell(Unloaded())
+        self.machine = GroupMachine(self.options)
+        self.waiting.clear()
+        for offset, entry in enumerate(self.log):
+            if len(entry) == 2:
+                self.machine.replay_marker(entry[0], committed=entry[1])
+            else:
+                key, value, producer_id = entry
+                self.machine.replay(Record(key, value, offset=offset), producer_id)
+        return answers + self._tell(Loaded()) + self._describe(group, plain, given)
+
+    def _describe(self, group, plain, given):
+        return [describe(found) for _, found in sorted(self.machine.groups.items())] or ["nothing"]
+
+    # ---------------------------------------------------------------------- effects
+
+    def _tell(self, event):
+        return self._perform(self.machine.handle(event, self.now))
+
+    def _perform(self, effects):
+        answers = []
+        for effect in effects:
+            answers += self._one(effect)
+        return answers
+
+    def _one(self, effect):
+        match effect:
+            case Reply(ticket, answer):
+                return [f"{ticket} {said(answer)}"]
+            case Store(group_id, records, _):
+                self.log += [(key, value, -1) for key, value in records]
+                self.waiting.append(effect)
+                group = self.machine.groups[group_id]
+                line = [f"store {group_id} generation {group.generation}"]
+                return line + (self._stored(group_id, [], {}) if self.auto else [])
+            case Erase(keys):
+                self.log += [(key, None, -1) for key in keys]
+                return [f"erase {' '.join(map(erased, keys))}"]
+            case Note(text):
+                return [f"({text})"]
+
+
+def said(answer) -> str:
+    if isinstance(answer, LeaveAnswer):
+        return " ".join(error.name for error in (*answer.members,))
+    if answer.error is not ErrorCode.NONE:
+        named = f" id={answer.member_id}" if isinstance(answer, JoinAnswer) else ""
+        return answer.error.name + named
+    if isinstance(answer, SyncAnswer):
+        return f"is given {answer.assignment.decode() or 'nothing'} by {answer.protocol}"
+    text = f"is {answer.member_id} in generation {answer.generation} by {answer.protocol}"
+    text += f", led by {answer.leader}"
+    if answer.members:
+        members = ", ".join(
+            m.member_id + (f"@{m.group_instance_id}" if m.group_instance_id else "")
+            for m in answer.members
+        )
+        text += f"; members {members}"
+    return text + ("; assignment stays" if answer.skip_assignment else "")
+
+
+def describe(group) -> str:
+    text = f"{group.group_id} {group.state.value} generation {group.generation}"
+    if group.members:
+        text += f" {group.protocol_type}/{group.protocol} led by {group.leader}:"
+        for member in group.members.values():
+            text += f" {member.member_id}"
+            text += f"@{member.group_instance_id}" if member.group_instance_id else ""
+            text += f"={member.assignment.decode()}" if member.assignment else ""
+    for place, commit in sorted(group.offsets.committed.items()):
+        text += f" {show(place)}:{commit.offset}"
+    return text
+
+
+def speaks(text):
+    protocols = []
+    for each in text.split(",") if text != "-" else ():
+        name, _, topics = each.partition(":")
+        subscription = ConsumerProtocolSubscription(topics=topics.split("+") if topics else [])
+        metadata = b"\x00\x00" + encoder(ConsumerProtocolSubscription, 0)(subscription)
+        protocols.append((name, b"?" if topics == "?" else metadata))
+    return tuple(protocols)
+
+
+def erased(key):
+    if key_version(key) == 2:
+        return decode_group_key(key)
+    group_id, topic, partition = decode_offset_key(key)
+    return f"{group_id}:{topic}-{partition}"
+
+
+def after_at(word):
+    return word.partition("@")[2] or None
+
+
+def parse(name):
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
+def show(place):
+    return f"{place[0]}-{place[1]}"
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: pathlib.Path) -> None:
+    stage, out = Stage(), []
+    for block in path.read_text().strip("\n").split("\n\n"):
+        head, _, _ = block.partition("\n----")
+        comments = [line for line in head.split("\n") if line.startswith("#")]
+        commands = [line for line in head.split("\n") if line and not line.startswith("#")]
+        answers = [answer for line in commands for answer in stage.play(line)]
+        body = [*commands, "----", *(answers or ["ok"])] if commands else []
+        out.append("\n".join([*comments, *body]))
+    played = "\n\n".join(out) + "\n"
+    if os.environ.get("ODRADEK_REWRITE"):
+        path.write_text(played)
+    assert played == path.read_text()
