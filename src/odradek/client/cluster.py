@@ -150,7 +150,7 @@ class Cluster:
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=creating,
         )
-        answer = await (await self._any()).request(request, MetadataResponse)
+        answer = await (await self.any_broker()).request(request, MetadataResponse)
         self.picture.update(answer, all_topics=topics is None)
         return answer
 
@@ -219,7 +219,7 @@ class Cluster:
             FindCoordinatorResponse,
         )
 
-        connection = await self._any()
+        connection = await self.any_broker()
         if connection.version_of(FindCoordinatorRequest.SCHEMA.api_key or 0) >= _MANY_KEYS_FROM:
             asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             answer = await connection.request(asked, FindCoordinatorResponse)
@@ -351,7 +351,7 @@ class Cluster:
             )
         raise BootstrapError("no broker can be reached", reasons)
 
-    async def _any(self) -> Connection:
+    async def any_broker(self) -> Connection:
         """A connection to whichever broker; one that is there rather than a new one."""
         if self._seed is not None and self._seed.is_open and not self._seed.is_stale:
             return self._seed

@@ -141,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         encode: Encode,
         answer: type[R] | None,
         *,
+        version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> R | None:
         """`request` for who encodes the frame himself; None for one that is not answered.
@@ -149,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
             ApiError: UNSUPPORTED_VERSION, there is no such version.
             ConnectionError: the connection is or was lost, or there was no answer in time.
         """
-        version = self.version_of(api_key)
+        version = self.version_of(api_key, version_max=version_max)
         async with self._in_flight:
             pieces = encode(version, self._next_correlation_id(), self._client_id)
             if answer is None:
