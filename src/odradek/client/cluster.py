@@ -43,7 +43,7 @@ GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 
 
-class BootstrapError(OdradekError):
+class BootstrapError(OdradekError, ConnectionError):
     """No broker of the list answered; the message has each with its reason."""
 
     def __init__(self, message: str, reasons: Collection[str] = ()) -> None:
