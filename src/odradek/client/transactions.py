@@ -316,7 +316,7 @@ class Transactions:
                 codes = [code for code in await attempt(connection) if code]
             except ConnectionError:
                 self._cluster.forget_coordinator(kind, key)
-                codes = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+                codes = [ErrorCode.REQUEST_TIMED_OUT]
             if not codes:
                 return
             lasting = [code for code in codes if code not in _LATER]

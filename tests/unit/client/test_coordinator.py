@@ -1,0 +1,386 @@
+"""A member of a group: each step of its life, the coordinator saying what the test says."""
+
+import asyncio
+import importlib
+import sys
+
+import pytest
+
+from odradek.client.consumer_settings import COOPERATIVE, ConsumerSettings
+from odradek.client.coordinator import CommitFailedError, Coordinator
+from odradek.client.errors import ClientTimeoutError
+from odradek.client.group_protocol import (
+    Member,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from odradek.client.settings import SettingsError
+from odradek.client.subscription import OffsetAndMetadata
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.sim.loop import run
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from odradek.wire.messages.leave_group import LeaveGroupRequest
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from odradek.wire.messages.sync_group import SyncGroupResponse
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+FakeCluster = importlib.import_module("fakes").FakeCluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+AT_5 = {T0: OffsetAndMetadata(5)}
+
+
+class Consumer:
+    """The consumer, as a coordinator sees it: what it has, and what it was told."""
+
+    topics = ("t",)
+
+    def __init__(self):
+        self.has = []
+        self.told = []
+        self.listener = self
+        self.at = {}
+        self.woken = 0
+
+    def owned(self):
+        return list(self.has)
+
+    def take_over(self, partitions):
+        self.has = list(partitions)
+
+    def positions(self):
+        return self.at
+
+    def wake(self):
+        self.woken += 1
+
+    async def assigned(self, partitions):
+        self.told.append(("assigned", [p.partition for p in partitions]))
+
+    async def revoked(self, partitions):
+        self.told.append(("revoked", [p.partition for p in partitions]))
+
+    async def lost(self, partitions):
+        self.told.append(("lost", [p.partition for p in partitions]))
+
+
+def as_member(then, **properties):
+    """Run `then(coordinator, consumer, cluster)` in simulated time; returns the cluster."""
+
+    async def play():
+        text = {name.replace("_", "."): str(value) for name, value in properties.items()}
+        settings = ConsumerSettings.from_properties({"group.id": "g", **text})
+        cluster, consumer = FakeCluster(2, settings=settings.client), Consumer()
+        coordinator = Coordinator(cluster, settings, consumer)
+        try:
+            await asyncio.wait_for(then(coordinator, consumer, cluster), 10_000)
+        finally:
+            await coordinator.close()
+        return cluster
+
+    return run(play())
+
+
+def joined(generation=1, *, leader="other", protocol="range", members=()):
+    return JoinGroupResponse(
+        generation_id=generation,
+        protocol_name=protocol,
+        leader=leader,
+        member_id="me",
+        members=list(members),
+    )
+
+
+def given(*partitions):
+    return SyncGroupResponse(assignment=encode_assignment(partitions))
+
+
+def refused(code):
+    return JoinGroupResponse(error_code=code, protocol_name=None, member_id="me")
+
+
+def commit_answer(code):
+    parts = [OffsetCommitResponsePartition(partition_index=0, error_code=code)]
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=parts)])
+
+
+async def poll(coordinator, seconds=1.0):
+    await coordinator.poll(asyncio.get_running_loop().time() + seconds)
+
+
+def names(cluster):
+    return [type(m).__name__.removesuffix("Request") for m in cluster.asked]
+
+
+def of(cluster, kind):
+    return [message for message in cluster.asked if isinstance(message, kind)]
+
+
+def test_a_member_is_sent_back_for_its_id_and_then_given_its_part():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [refused(ErrorCode.MEMBER_ID_REQUIRED), joined(), given(T1)]
+        await poll(coordinator)
+        assert consumer.has == [T1]
+        assert consumer.told == [("assigned", [1])]
+        assert coordinator.metadata() == ("g", 1, "me", None)
+        assert names(cluster) == ["JoinGroup", "JoinGroup", "SyncGroup"]
+        assert [m.member_id for m in cluster.asked] == ["", "me", "me"]
+
+    as_member(then)
+
+
+def test_the_leader_assigns_for_everybody():
+    async def then(coordinator, consumer, cluster):
+        members = [
+            JoinGroupResponseMember(member_id=name, metadata=encode_subscription(Member(("t",))))
+            for name in ("me", "other")
+        ]
+        cluster.answers = [joined(leader="me", members=members), given(T0)]
+        await poll(coordinator)
+        handed_in = {
+            part.member_id: decode_assignment(part.assignment)
+            for part in cluster.asked[-1].assignments
+        }
+        assert handed_in == {"me": [T0], "other": [T1]}
+        cluster.partitions = 3
+        await cluster.refresh(["t"])
+        coordinator.counts_changed()
+        assert not coordinator.is_joined
+
+    as_member(then)
+
+
+def test_a_rebalance_is_heard_of_by_heartbeat_and_an_eager_member_gives_all_up():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        consumer.at = AT_5
+        cluster.answers = [HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)]
+        await asyncio.sleep(3.1)
+        assert consumer.woken == 1
+        cluster.answers = [commit_answer(0), joined(2), given(T1)]
+        await poll(coordinator)
+        assert consumer.told[1:] == [("revoked", [0]), ("assigned", [1])]
+        assert names(cluster)[2:] == ["Heartbeat", "OffsetCommit", "JoinGroup", "SyncGroup"]
+
+    as_member(then)
+
+
+def test_a_cooperative_member_keeps_what_stays_and_joins_again_after_giving_up():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(protocol="cooperative-sticky"), given(T0, T1)]
+        await poll(coordinator)
+        coordinator.rejoin("test")
+        cluster.answers = [
+            joined(2, protocol="cooperative-sticky"),
+            given(T0),
+            joined(3, protocol="cooperative-sticky"),
+            given(T0),
+        ]
+        await poll(coordinator)
+        assert consumer.told[1:] == [("revoked", [1]), ("assigned", []), ("assigned", [])]
+        joins = [m for m in cluster.asked if type(m).__name__ == "JoinGroupRequest"]
+        owned = [decode_subscription(m.protocols[0].metadata).owned for m in joins]
+        assert owned == [(), (T0, T1), (T0,)]
+
+    as_member(then, partition_assignment_strategy=COOPERATIVE, enable_auto_commit="false")
+
+
+def test_a_member_that_the_group_does_not_know_has_lost_everything():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        cluster.answers = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        await asyncio.sleep(3.1)
+        cluster.answers = [joined(5), given(T1)]
+        await poll(coordinator)
+        assert consumer.told[1:] == [("lost", [0]), ("assigned", [1])]
+        assert cluster.asked[-2].member_id == ""
+
+    as_member(then)
+
+
+def test_who_does_not_poll_leaves():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        await asyncio.sleep(12.5)
+        (leaving,) = of(cluster, LeaveGroupRequest)
+        assert leaving.members[0].member_id == "me"
+        assert leaving.members[0].reason == "consumer poll timeout has expired."
+        cluster.answers = [joined(2), given(T0)]
+        await poll(coordinator)
+        assert consumer.told[1:] == [("lost", [0]), ("assigned", [0])]
+
+    as_member(then, max_poll_interval_ms=10_000)
+
+
+def test_a_join_goes_on_over_several_polls():
+    async def then(coordinator, consumer, cluster):
+        slow = asyncio.get_running_loop().create_future()
+        cluster.answers = [slow, given(T0)]
+        await poll(coordinator)
+        await poll(coordinator)
+        assert not coordinator.is_joined
+        assert names(cluster) == ["JoinGroup"]
+        slow.set_result(joined())
+        await poll(coordinator)
+        assert consumer.has == [T0]
+
+    as_member(then)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        ConnectionError("lost"),
+        refused(ErrorCode.NOT_COORDINATOR),
+        refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        refused(ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_what_passes_is_waited_for(trouble):
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [trouble, joined(), given(T0)]
+        await poll(coordinator)
+        assert consumer.has == [T0]
+
+    as_member(then)
+
+
+def test_a_group_that_does_not_take_the_member_says_why():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+        with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL: JoinGroup for g"):
+            await poll(coordinator)
+
+    as_member(then)
+
+
+def test_a_static_member_that_was_replaced_is_told_and_never_leaves():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        cluster.answers = [HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)]
+        await asyncio.sleep(3.1)
+        with pytest.raises(ApiError, match="FENCED_INSTANCE_ID"):
+            await poll(coordinator)
+
+    cluster = as_member(then, group_instance_id="one")
+
+    assert of(cluster, LeaveGroupRequest) == []
+    assert {m.group_instance_id for m in of(cluster, HeartbeatRequest)} == {"one"}
+
+
+# ----------------------------------------------------------------------------------- commits
+
+
+def test_a_commit_is_tried_until_it_is_done():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [
+            commit_answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            ConnectionError("lost"),
+            commit_answer(ErrorCode.NOT_COORDINATOR),
+            commit_answer(0),
+        ]
+        await coordinator.commit(AT_5)
+        assert len(of(cluster, OffsetCommitRequest)) == 4
+        assert cluster.forgotten == 2
+
+    as_member(then)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.ILLEGAL_GENERATION, CommitFailedError),
+        (ErrorCode.REBALANCE_IN_PROGRESS, CommitFailedError),
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, ApiError),
+    ],
+)
+def test_or_until_it_cannot_be(code, error):
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [commit_answer(code)]
+        with pytest.raises(error):
+            await coordinator.commit(AT_5)
+
+    as_member(then)
+
+
+def test_or_until_the_time_is_up():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [commit_answer(ErrorCode.REQUEST_TIMED_OUT)] * 1000
+        with pytest.raises(ClientTimeoutError, match="Timeout of 3000ms expired before"):
+            await coordinator.commit(AT_5, timeout_ms=3000)
+
+    as_member(then)
+
+
+def test_a_commit_without_patience_is_tried_once():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [commit_answer(ErrorCode.NOT_COORDINATOR)]
+        told = asyncio.get_running_loop().create_future()
+        coordinator.commit_async(AT_5, lambda offsets, error: told.set_result((offsets, error)))
+        offsets, error = await told
+        assert offsets == AT_5
+        assert error.code is ErrorCode.NOT_COORDINATOR
+        assert len(of(cluster, OffsetCommitRequest)) == 1
+
+    as_member(then)
+
+
+def test_it_commits_by_itself_every_five_seconds_and_at_the_end():
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(), given(T0)]
+        await poll(coordinator)
+        consumer.at = AT_5
+        await asyncio.sleep(4)
+        await poll(coordinator)
+        assert of(cluster, OffsetCommitRequest) == []
+        await asyncio.sleep(1.1)
+        await poll(coordinator)
+        await asyncio.sleep(0.1)
+        (commit,) = of(cluster, OffsetCommitRequest)
+        assert (commit.member_id, commit.generation_id_or_member_epoch) == ("me", 1)
+
+    cluster = as_member(then)
+
+    assert names(cluster)[-2:] == ["OffsetCommit", "LeaveGroup"]
+
+
+def test_committed_positions_come_back_and_what_is_missing_stays_out():
+    async def then(coordinator, consumer, cluster):
+        parts = [
+            OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="m"),
+            OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1),
+        ]
+        topics = [OffsetFetchResponseTopics(name="t", partitions=parts)]
+        cluster.answers = [
+            OffsetFetchResponse(
+                groups=[OffsetFetchResponseGroup(error_code=ErrorCode.NOT_COORDINATOR)]
+            ),
+            OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)]),
+        ]
+        assert await coordinator.committed([T0, T1]) == {T0: OffsetAndMetadata(5, -1, "m")}
+
+    as_member(then)
+
+
+def test_a_strategy_that_nobody_knows_is_refused():
+    with pytest.raises(SettingsError, match="partition.assignment.strategy=Lottery"):
+        as_member(None, partition_assignment_strategy="Lottery")

@@ -1,0 +1,86 @@
+"""Only what changed travels; and all of it again when the broker has forgotten."""
+
+from odradek.client.fetch_sessions import FetchSession, Wanted
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def wanted(**offsets):
+    ids = {"a": (A, ID_A), "b": (B, ID_B)}
+    return {
+        ids[name][0]: Wanted(ids[name][1], offset, 0, -1, 100) for name, offset in offsets.items()
+    }
+
+
+def named(ask):
+    return [(t.topic, [(p.partition, p.fetch_offset) for p in t.partitions]) for t in ask.topics]
+
+
+def test_the_first_names_all_and_later_ones_what_moved():
+    session = FetchSession()
+
+    first = session.ask(wanted(a=0, b=5))
+    assert (first.session_id, first.session_epoch) == (0, 0)
+    assert named(first) == [("a", [(0, 0)]), ("b", [(1, 5)])]
+    assert session.answered(0, 77)
+
+    second = session.ask(wanted(a=3, b=5))
+    assert (second.session_id, second.session_epoch) == (77, 1)
+    assert named(second) == [("a", [(0, 3)])]
+    assert second.forgotten == []
+    assert session.answered(0, 77)
+    assert session.ask(wanted(a=3, b=5)).session_epoch == 2
+
+
+def test_what_is_no_longer_wanted_is_said():
+    session = FetchSession()
+    session.ask(wanted(a=0, b=5))
+    session.answered(0, 77)
+
+    ask = session.ask(wanted(a=0))
+
+    assert [(t.topic, t.topic_id, t.partitions) for t in ask.forgotten] == [("b", ID_B, [1])]
+    assert ask.topics == []
+
+
+def test_a_topic_made_anew_replaces_the_former():
+    session = FetchSession()
+    session.ask(wanted(a=0))
+    session.answered(0, 77)
+
+    ask = session.ask({A: Wanted(ID_B, 0, 0, -1, 100)})
+
+    assert [t.topic_id for t in ask.forgotten] == [ID_A]
+    assert [t.topic_id for t in ask.topics] == [ID_B]
+
+
+def test_a_lost_session_begins_anew():
+    session = FetchSession()
+    session.ask(wanted(a=0))
+    session.answered(0, 77)
+
+    assert not session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+    ask = session.ask(wanted(a=0))
+    assert (ask.session_id, ask.session_epoch) == (0, 0)
+    assert named(ask) == [("a", [(0, 0)])]
+
+
+def test_a_broker_without_room_is_asked_whole_each_time():
+    session = FetchSession()
+    session.ask(wanted(a=0))
+    assert session.answered(0, 0)
+
+    assert named(session.ask(wanted(a=0))) == [("a", [(0, 0)])]
+
+
+def test_another_error_leaves_the_session_as_it_was():
+    session = FetchSession()
+    session.ask(wanted(a=0))
+    session.answered(0, 77)
+
+    assert not session.answered(ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    assert session.ask(wanted(a=0)).session_id == 77

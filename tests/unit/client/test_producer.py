@@ -1,0 +1,383 @@
+"""The producer: what is sent when, what is sent again, and what its numbers are."""
+
+import asyncio
+import importlib
+import sys
+
+import pytest
+
+from odradek.client.errors import (
+    ClientTimeoutError,
+    ClosedError,
+    IllegalStateError,
+    RecordTooLargeError,
+)
+from odradek.client.producer import Producer
+from odradek.client.producer_settings import ProducerSettings
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.record.batch import read_header
+from odradek.record.records import iter_records
+from odradek.sim.loop import run
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+FakeCluster = importlib.import_module("fakes").FakeCluster
+
+
+def producing(then, *, answers=(), partitions=1, **properties):
+    """Run `then(producer, cluster)`, with these answers to produce requests."""
+
+    async def play():
+        text = {name.replace("_", "."): str(value) for name, value in properties.items()}
+        settings = ProducerSettings.from_properties(text)
+        cluster = FakeCluster(partitions, settings=settings.client)
+        cluster.connection.produce = list(answers)
+        producer = Producer(cluster, settings, draw=lambda: 0.0, now_ms=lambda: 1000)
+        try:
+            await asyncio.wait_for(then(producer, cluster), 1000)
+        finally:
+            await producer.close(0)
+        return cluster
+
+    return run(play())
+
+
+def sent(cluster):
+    """Of each batch sent: partition, base sequence, producer epoch, values."""
+    return [
+        (
+            partition.partition,
+            read_header(batch).base_sequence,
+            read_header(batch).producer_epoch,
+            [record.value for record in iter_records(batch)],
+        )
+        for partition, batch in cluster.connection.produced
+    ]
+
+
+def test_a_record_is_told_where_it_has_gone():
+    async def then(producer, cluster):
+        first = await producer.send("t", b"a", key=b"k", headers=[("h", None)])
+        second = await producer.send("t", b"b", timestamp=5)
+        assert await second == (("t", 0), 1, 5)
+        assert await first == (("t", 0), 0, 1000)
+
+    assert sent(producing(then)) == [(0, 0, 0, [b"a", b"b"])]
+
+
+def test_what_is_full_goes_at_once_and_what_lingers_later():
+    async def then(producer, cluster):
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        deliveries = [await producer.send("t", b"x" * 100) for _ in range(3)]
+        await deliveries[0]
+        assert loop.time() - begun < 0.5
+        await deliveries[2]
+        assert 1.0 <= loop.time() - begun < 1.1
+
+    cluster = producing(then, linger_ms=1000, batch_size=300)
+
+    assert [len(values) for _, _, _, values in sent(cluster)] == [1, 1, 1]
+
+
+def test_flush_does_not_wait_for_lingering():
+    async def then(producer, cluster):
+        delivery = await producer.send("t", b"a")
+        await producer.flush()
+        assert delivery.is_done
+        assert asyncio.get_running_loop().time() < 1
+
+    producing(then, linger_ms=60_000)
+
+
+def test_a_retriable_failure_is_repeated_with_the_same_numbers():
+    async def then(producer, cluster):
+        await (await producer.send("t", b"a"))
+
+    answers = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ConnectionError("lost")]
+    cluster = producing(then, answers=answers)
+
+    assert sent(cluster) == [(0, 0, 0, [b"a"])] * 3
+    assert cluster.refreshed >= 2
+
+
+def test_later_batches_wait_for_one_that_is_repeated():
+    async def then(producer, cluster):
+        await (await producer.send("t", b"first"))
+        deliveries = []
+        for value in (b"a", b"b", b"c"):
+            deliveries.append(await producer.send("t", value))
+            await asyncio.sleep(0.001)
+        for delivery in deliveries:
+            await delivery
+
+    # The first is lost; those behind it are out of order until it has come.
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    answers = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, out_of_order, out_of_order]
+    cluster = producing(then, answers=answers)
+
+    one, two, three = (0, 1, 0, [b"a"]), (0, 2, 0, [b"b"]), (0, 3, 0, [b"c"])
+    assert sent(cluster)[1:] == [one, two, three, one, two, three]
+
+
+def test_a_failure_that_lasts_is_told_and_numbers_begin_anew_in_the_next_epoch():
+    async def then(producer, cluster):
+        with pytest.raises(ApiError, match="INVALID_RECORD"):
+            await (await producer.send("t", b"bad"))
+        await (await producer.send("t", b"good"))
+
+    cluster = producing(then, answers=[ErrorCode.INVALID_RECORD])
+
+    assert sent(cluster) == [(0, 0, 0, [b"bad"]), (0, 0, 1, [b"good"])]
+
+
+def test_other_partitions_go_on_in_the_old_epoch_until_nothing_of_theirs_is_under_way():
+    held = asyncio.Event
+
+    async def then(producer, cluster):
+        hold = held()
+        cluster.connection.produce = [hold, ErrorCode.INVALID_RECORD]
+        slow = await producer.send("t", b"s0", partition=0)
+        await asyncio.sleep(0.1)
+        with pytest.raises(ApiError):
+            await (await producer.send("t", b"bad", partition=1))
+        beside = await producer.send("t", b"s1", partition=0)
+        await asyncio.sleep(0.1)
+        hold.set()
+        await slow
+        await beside
+        await (await producer.send("t", b"s2", partition=0))
+        await (await producer.send("t", b"new", partition=1))
+
+    cluster = producing(then, partitions=2)
+
+    assert sent(cluster) == [
+        (0, 0, 0, [b"s0"]),
+        (1, 0, 0, [b"bad"]),
+        (0, 1, 0, [b"s1"]),
+        (0, 0, 1, [b"s2"]),
+        (1, 0, 1, [b"new"]),
+    ]
+
+
+def test_a_batch_too_large_for_the_broker_goes_in_halves_with_the_same_numbers():
+    async def then(producer, cluster):
+        deliveries = [await producer.send("t", b"%d" % i) for i in range(4)]
+        await producer.flush()
+        assert all(delivery.error is None for delivery in deliveries)
+
+    cluster = producing(then, answers=[ErrorCode.MESSAGE_TOO_LARGE], linger_ms=5)
+
+    assert sent(cluster)[1:] == [(0, 0, 0, [b"0", b"1"]), (0, 2, 0, [b"2", b"3"])]
+
+
+def test_what_takes_too_long_expires():
+    async def then(producer, cluster):
+        delivery = await producer.send("t", b"a")
+        with pytest.raises(ClientTimeoutError, match=r"Expiring 1 record\(s\) for t-0:"):
+            await delivery
+
+    producing(
+        then,
+        answers=[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000,
+        delivery_timeout_ms=5000,
+        request_timeout_ms=1000,
+    )
+
+
+def test_retries_end():
+    async def then(producer, cluster):
+        with pytest.raises(ApiError, match="NOT_ENOUGH_REPLICAS"):
+            await (await producer.send("t", b"a"))
+
+    answers = [ErrorCode.NOT_ENOUGH_REPLICAS] * 9
+    cluster = producing(then, answers=answers, retries=2)
+
+    assert len(sent(cluster)) == 3
+
+
+def test_without_answers_nobody_waits():
+    async def then(producer, cluster):
+        assert (await (await producer.send("t", b"a"))).offset == -1
+
+    assert sent(producing(then, acks=0)) == [(0, -1, -1, [b"a"])]
+
+
+def test_who_has_no_room_waits_for_it_and_not_for_ever():
+    async def then(producer, cluster):
+        hold = asyncio.Event()
+        cluster.connection.produce = [hold]
+        first = await producer.send("t", b"x" * 600)
+        waiting = asyncio.create_task(producer.send("t", b"y" * 600))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        hold.set()
+        await first
+        await (await waiting)
+        cluster.connection.produce = [asyncio.Event()]
+        await producer.send("t", b"x" * 600)
+        with pytest.raises(ClientTimeoutError, match="Failed to allocate 621 bytes"):
+            await producer.send("t", b"y" * 600)
+
+    producing(then, buffer_memory=1000, max_block_ms=3000)
+
+
+def test_a_topic_that_is_not_there_is_waited_for_and_not_for_ever():
+    async def then(producer, cluster):
+        asyncio.get_running_loop().call_later(2, cluster.topics.add, "later")
+        await producer.send("later", b"a")
+        with pytest.raises(ClientTimeoutError, match="never not present in metadata after 3000 ms"):
+            await producer.send("never", b"a")
+
+    producing(then, max_block_ms=3000)
+
+
+def test_what_can_never_go_is_refused_at_once():
+    async def then(producer, cluster):
+        with pytest.raises(RecordTooLargeError, match="max.request.size configuration"):
+            await producer.send("t", b"x" * 2000)
+        with pytest.raises(IllegalStateError, match="without enabling transactions"):
+            producer.begin_transaction()
+        await producer.close()
+        with pytest.raises(ClosedError):
+            await producer.send("t", b"a")
+
+    producing(then, max_request_size=1000)
+
+
+def test_records_without_key_are_spread_batch_by_batch():
+    async def then(producer, cluster):
+        for _ in range(4):
+            await producer.send("t", b"x" * 80)
+        await producer.flush()
+
+    cluster = producing(then, partitions=3, batch_size=250, linger_ms=10)
+
+    assert {partition for partition, _, _, _ in sent(cluster)} == {0, 1}
+
+
+# ------------------------------------------------------------------------------ transactions
+
+
+def test_a_transaction_joins_partitions_before_it_writes_and_ends_after():
+    async def then(producer, cluster):
+        with pytest.raises(IllegalStateError, match="beginTransaction needs a producer that is"):
+            producer.begin_transaction()
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("t", b"a")
+        await producer.commit_transaction()
+        with pytest.raises(IllegalStateError):
+            await producer.send("t", b"outside")
+
+    cluster = producing(then, transactional_id="x")
+
+    names = [type(message).__name__ for message in cluster.asked]
+    assert names == ["InitProducerIdRequest", "AddPartitionsToTxnRequest", "EndTxnRequest"]
+    assert cluster.asked[-1].committed
+    assert read_header(cluster.connection.produced[0][1]).is_transactional
+
+
+def test_an_empty_transaction_ends_without_a_word():
+    async def then(producer, cluster):
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.commit_transaction()
+
+    cluster = producing(then, transactional_id="x")
+
+    assert len(cluster.asked) == 1
+
+
+def test_a_lost_record_leaves_only_the_abort_and_then_a_new_epoch():
+    async def then(producer, cluster):
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("t", b"bad")
+        with pytest.raises(IllegalStateError, match="can only be aborted: INVALID_RECORD"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        producer.begin_transaction()
+        await producer.send("t", b"good")
+        await producer.commit_transaction()
+
+    cluster = producing(then, transactional_id="x", answers=[ErrorCode.INVALID_RECORD])
+
+    assert sent(cluster) == [(0, 0, 0, [b"bad"]), (0, 0, 1, [b"good"])]
+    ends = [m.committed for m in cluster.asked if type(m).__name__ == "EndTxnRequest"]
+    assert ends == [False, True]
+
+
+def test_a_fenced_producer_is_finished():
+    async def then(producer, cluster):
+        await producer.init_transactions()
+        producer.begin_transaction()
+        cluster.answers = [ApiError(ErrorCode.PRODUCER_FENCED)]
+        cluster.answers = [_refusal(ErrorCode.PRODUCER_FENCED)]
+        with pytest.raises(ApiError, match="PRODUCER_FENCED"):
+            await producer.send("t", b"a")
+        with pytest.raises(IllegalStateError, match="failed for good"):
+            await producer.abort_transaction()
+
+    producing(then, transactional_id="x")
+
+
+def _refusal(code):
+    messages = importlib.import_module("odradek.wire.messages.add_partitions_to_txn")
+    return messages.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            messages.AddPartitionsToTxnTopicResult(
+                name="t",
+                results_by_partition=[
+                    messages.AddPartitionsToTxnPartitionResult(partition_error_code=code)
+                ],
+            )
+        ]
+    )
+
+
+def test_a_coordinator_that_is_busy_is_asked_again():
+    async def then(producer, cluster):
+        await producer.init_transactions()
+        producer.begin_transaction()
+        cluster.answers = [
+            _refusal(ErrorCode.CONCURRENT_TRANSACTIONS),
+            _refusal(ErrorCode.NOT_COORDINATOR),
+            ConnectionError("lost"),
+        ]
+        await producer.send("t", b"a")
+        await producer.commit_transaction()
+        assert cluster.forgotten == 2
+
+    producing(then, transactional_id="x")
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("properties", "idempotent"),
+    [
+        ({}, True),
+        ({"enable.idempotence": "false"}, False),
+        ({"acks": "1"}, False),
+        ({"retries": "0"}, False),
+    ],
+)
+def test_idempotence_gives_way_where_it_was_not_asked_for(properties, idempotent):
+    assert ProducerSettings.from_properties(properties).is_idempotent is idempotent
+
+
+@pytest.mark.parametrize(
+    ("properties", "complaint"),
+    [
+        ({"acks": "1", "enable.idempotence": "true"}, "Must set acks to all"),
+        ({"retries": "0", "transactional.id": "x"}, "Must set retries to non-zero"),
+        ({"max.in.flight.requests.per.connection": "6"}, "at most 5"),
+        ({"enable.idempotence": "false", "transactional.id": "x"}, "Cannot set a transactional.id"),
+        ({"delivery.timeout.ms": "1"}, "delivery.timeout.ms should be equal to or larger"),
+        ({"compression.type": "brotli"}, "String must be one of"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(properties, complaint):
+    with pytest.raises(Exception, match=complaint):
+        ProducerSettings.from_properties(properties)
