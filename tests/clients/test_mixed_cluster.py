@@ -51,7 +51,7 @@ def leaves_and_comes_back(cluster: MixedCluster, load: Load, number: int, how: s
     rest = ALL - {number}
     getattr(broker, how)()
     cluster.wait_for_isr(TOPIC, dict.fromkeys(PARTITIONS, rest))
-    assert set(cluster.leaders(TOPIC, 3)) <= rest
+    until("others lead", lambda: set(cluster.leaders(TOPIC, 3)) <= rest)
     load.goes_on()
     broker.start()
     all_in_sync(cluster)
@@ -86,6 +86,34 @@ def test_ours_is_a_broker_like_any_other_under_apaches_controller(
         cluster.elect_preferred()
         until("ours leads it", lambda: cluster.leaders(TOPIC, 3) == [3, 2, 3])
         load.goes_on()
+        must_agree(cluster, load)
+    finally:
+        load.stop()
+
+
+def test_ours_is_the_controller_of_apaches_brokers(
+    make: Callable[[dict[int, str]], MixedCluster], tmp_path: pathlib.Path
+):
+    cluster = make({3: "ours", 1: "theirs", 2: "theirs"})
+    assert cluster.controller == 3
+    cluster.create(TOPIC, ASSIGNMENT)
+    all_in_sync(cluster)
+    load = Load(cluster.bootstrap, TOPIC, 3)
+    try:
+        load.goes_on()
+        for number, how in ((1, "kill"), (1, "stop"), (2, "kill"), (2, "stop")):
+            leaves_and_comes_back(cluster, load, number, how)
+        assert cluster.controller == 3
+        cluster.reassign(tmp_path, TOPIC, {0: [2, 3]})
+        assert cluster.isr(TOPIC, 0) == {2, 3}
+        load.goes_on()
+        cluster.reassign(tmp_path, TOPIC, {0: [1, 2, 3]})
+        all_in_sync(cluster)
+        cluster.elect_preferred()
+        until("preferred leaders lead", lambda: cluster.leaders(TOPIC, 3) == [1, 2, 3])
+        # The controller dies: Apache's takes over what ours has decided, and gives it back.
+        leaves_and_comes_back(cluster, load, 3, "kill")
+        assert cluster.controller in (1, 2)
         must_agree(cluster, load)
     finally:
         load.stop()

@@ -5,7 +5,7 @@ for it is sent away. A test compares this table with the files of this folder.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_configs import alter_configs
@@ -50,10 +50,16 @@ from odradek.wire.schema import Message
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
 
+# Brokers speak to each other in versions that nobody negotiates, but for what Apache Kafka's ask
+# of their controller: they look first whether it is offered, and give up where it is not.
+_NEGOTIATED: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS})
+
 
 def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
-    served: list[ServedRange] = []
+    for_clients: list[ServedRange] = []
+    for_brokers: list[ServedRange] = []
+    inside = broker.config.inter_broker_listener
     replicas, cache = broker.replicas, broker.metadata
     topics, configs, groups = broker.topic_admin, broker.config_admin, broker.groups
     table: dict[ApiKey, Route | RawRoute] = {
@@ -72,7 +78,12 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ),
         # What is where.
         ApiKey.API_VERSIONS: Route(
-            lambda r: api_versions(r.session, r.body, r.header.api_version, served)
+            lambda r: api_versions(
+                r.session,
+                r.body,
+                r.header.api_version,
+                for_brokers if r.session.listener == inside else for_clients,
+            )
         ),
         ApiKey.METADATA: Route(
             lambda r: broker.metadata_api.handle(r.session, r.body, r.header.api_version)
@@ -166,11 +177,12 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             )
         ),
     }
-    served += [
-        ServedRange(int(key), *APIS[key].served)
-        for key in sorted(table)
-        if not APIS[key].inter_broker
-    ]
+    for key in sorted(table):
+        offered = ServedRange(int(key), *APIS[key].served)
+        if not APIS[key].inter_broker:
+            for_clients.append(offered)
+        if not APIS[key].inter_broker or key in _NEGOTIATED:
+            for_brokers.append(offered)
     return table
 
 

@@ -59,17 +59,39 @@ def test_there_is_an_example_of_every_api():
     play(story)
 
 
+INSIDE_AND_OUTSIDE = {
+    "listeners": "INSIDE://b0:9092,OUTSIDE://b0:9093",
+    "listener_security_protocol_map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    "inter_broker_listener_name": "INSIDE",
+}
+
+
+async def advertised(live, port):
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    response = await live.peer(port).ask(request)
+    return {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+
+
 def test_what_is_advertised_is_what_is_served_to_clients():
     async def story(live):
-        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        response = await live.peer().ask(request)
-        advertised = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
-
-        assert advertised == {
+        assert await advertised(live, 9093) == {
             key: tuple(APIS[key].served) for key in keys(live) if not APIS[key].inter_broker
         }
 
-    play(story)
+    play(story, **INSIDE_AND_OUTSIDE)
+
+
+def test_brokers_of_apache_kafka_find_what_they_look_for_in_their_controller():
+    async def story(live):
+        outside, inside = await advertised(live, 9093), await advertised(live, 9092)
+
+        assert inside == {
+            **outside,
+            ApiKey.ALTER_PARTITION: (0, 3),
+            ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+        }
+
+    play(story, **INSIDE_AND_OUTSIDE)
 
 
 @every_example
@@ -159,9 +181,4 @@ def test_brokers_apis_are_served_on_the_inter_broker_listener_only(example):
         response = await inside.ask(example.request(live, version), version)
         assert error_codes(response) == {ErrorCode.NONE}
 
-    play(
-        story,
-        listeners="INSIDE://b0:9092,OUTSIDE://b0:9093",
-        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
-        inter_broker_listener_name="INSIDE",
-    )
+    play(story, **INSIDE_AND_OUTSIDE)
