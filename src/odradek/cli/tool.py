@@ -37,6 +37,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "odradek.cli.reassign_partitions", "Move replicas between brokers and directories."
     ),
     "leader-election": Tool("odradek.cli.leader_election", "Elect preferred, or unclean, leaders."),
+    "dump-log": Tool("odradek.cli.dump_log", "Show what is in a broker's files."),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})
 

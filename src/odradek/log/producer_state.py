@@ -351,7 +351,7 @@ class ProducerState:
             CorruptSnapshotError: the bytes are no snapshot; nothing is remembered then.
         """
         self.clear()
-        entries = _snapshot_entries(data)
+        entries = snapshot_entries(data)
         producers = {}
         ongoing = {}
         for entry in entries:
@@ -374,7 +374,12 @@ class ProducerState:
 _NO_BATCH: Final = StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
 
 
-def _snapshot_entries(data: bytes) -> Iterator[tuple[int, ...]]:
+def snapshot_entries(data: bytes) -> Iterator[tuple[int, ...]]:
+    """The entries of a `.snapshot` file, as its layout above has them.
+
+    Raises:
+        CorruptSnapshotError: it is none.
+    """
     if len(data) < _ENTRIES_AT:
         raise CorruptSnapshotError(f"{len(data)} bytes; the head alone has {_ENTRIES_AT}")
     version, checksum = _SNAPSHOT_HEAD.unpack_from(data)
