@@ -121,7 +121,7 @@ class LogLife(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, transactional=st.booleans())
     def append_idempotent(self, producer: int, transactional: bool) -> None:
-        if self.log.producers.has_open_transaction(producer):
+        if self.log.producers.has_open_transaction(producer, 0):
             transactional = True
         sequence = self.sequences.get(producer, 0)
         self.write(

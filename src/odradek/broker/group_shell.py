@@ -77,8 +77,13 @@ class Transactions(Protocol):
         producer_id: int,
         producer_epoch: int,
         partition: TopicPartition,
-    ) -> Awaitable[ErrorCode]:
-        """NONE if it is."""
+        *,
+        add: bool,
+    ) -> Awaitable[Callable[[], ErrorCode]]:
+        """When the coordinator has spoken: what tells, right before the append, whether it may be.
+
+        `add`: the partition joins the transaction, if it is not in it.
+        """
 
 
 class GroupShell:

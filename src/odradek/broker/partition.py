@@ -15,6 +15,7 @@ from typing import Protocol
 
 from odradek.log.flushing import FlushDone
 from odradek.log.log import Log
+from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -291,11 +292,6 @@ class Partition:
             if not self._watches:
                 self._watches = None
 
-    def last_stable_offset_moved(self) -> None:
-        """A transaction ended: read_committed fetchers have more to read."""
-        for watch, wanted in (self._watches or {}).items():
-            watch.partition_ready(wanted, self._new_bytes or 1)
-
     def config_changed(self, rules: ValidationRules, *, isr_min: int, now_ms: int) -> None:
         """The topic's configuration is another one."""
         self.rules = rules
@@ -316,6 +312,8 @@ class Partition:
         log = self.log
         if log is None or high_watermark == log.high_watermark:
             return
+        was_unstable = log.producers.first_unstable_offset != NO_OFFSET
+        stable = log.last_stable_offset
         log.set_high_watermark(high_watermark)
         produces = self._produces
         if produces is not None:
@@ -326,6 +324,9 @@ class Partition:
                 self._produces = None
         if self._watches is not None:
             new_bytes, self._new_bytes = self._new_bytes, 0
+            if was_unstable:
+                # Of all that a transaction wrote, its end is the last and the least.
+                new_bytes += log.bytes_between(stable, log.last_stable_offset)
             for watch, wanted in self._watches.items():
                 if watch.follower_id < 0:
                     watch.partition_ready(wanted, new_bytes)

@@ -30,6 +30,8 @@ VERSIONS: Final = {
     ApiKey.CONTROLLED_SHUTDOWN: 3,
     ApiKey.ALTER_PARTITION: 3,
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.WRITE_TXN_MARKERS: 1,
 }
 
 R = TypeVar("R", bound=Message)

@@ -73,7 +73,7 @@ class RequestLoop:
         self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
         # The way of the data, in plain numbers and functions.
         self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
-        self._served = {key: tuple(APIS[key].served) for key in self._raw}
+        self._served = {key: tuple(APIS[key].accepted) for key in self._raw}
         self._authorizer = authorizer
         self._quotas = quotas
         self._metrics = metrics
@@ -125,7 +125,7 @@ class RequestLoop:
         if route is None:
             raise MalformedRequestError(f"API key {header.api_key} is not served")
         known = APIS[header.api_key]
-        if not known.served.first <= header.api_version <= known.served.last:
+        if header.api_version not in known.accepted:
             self._unsupported_version(connection, header)
             return
         if known.inter_broker and connection.listener != self._inter_broker_listener:
@@ -141,7 +141,7 @@ class RequestLoop:
         known = APIS[header.api_key]
         if header.api_key != ApiKey.API_VERSIONS:
             raise MalformedRequestError(
-                f"{known.name} version {header.api_version}; served are {known.served}"
+                f"{known.name} version {header.api_version}; served are {known.accepted}"
             )
         body = encoder(ApiVersionsResponse, 0)(unsupported(*known.served))
         connection.respond([_framed(encode_response_header(18, 0, header.correlation_id), body)])

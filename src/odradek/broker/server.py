@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
@@ -25,6 +25,7 @@ from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
+from odradek.broker.apis.write_txn_markers import TxnMarkersApi
 from odradek.broker.cleaner_shell import InlineCleaner, LogCleaner
 from odradek.broker.config_admin import ConfigAdmin
 from odradek.broker.controller_channels import (
@@ -36,7 +37,7 @@ from odradek.broker.controller_channels import (
 from odradek.broker.controller_election import ControllerElection
 from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.coordinator_log import CoordinatorTopic
+from odradek.broker.coordinator_log import CoordinatorTopic, coordinator_partition
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
 from odradek.broker.group_shell import GroupShell
@@ -49,6 +50,7 @@ from odradek.broker.logger_levels import ProcessLoggers
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
 from odradek.broker.partition import Partition
+from odradek.broker.peer_book import PeerBook
 from odradek.broker.peers import VERSIONS, Peer, PeerError
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.purgatory import Purgatory
@@ -63,6 +65,9 @@ from odradek.broker.tasks import Tasks
 from odradek.broker.topic_admin import TopicAdmin, store_errors_told
 from odradek.broker.topic_ids import draw_topic_id
 from odradek.broker.topic_maker import InternalTopics, TopicMaker
+from odradek.broker.txn_markers import TransactionMarkers
+from odradek.broker.txn_shell import TransactionMind, TransactionShell
+from odradek.broker.txn_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
@@ -74,7 +79,7 @@ from odradek.log.logs import Logs
 from odradek.model.cluster import Broker as RegisteredBroker
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode, StartupError
-from odradek.model.names import GROUP_TOPIC
+from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
@@ -177,12 +182,6 @@ class Broker:
         self.server = Server(
             world.network, self.requests, limits_of(config), now_ms=clock.monotonic_ms
         )
-        self.housekeeping = Housekeeping(self.logs, self.server, clock, self.tasks)
-        self.housekeeping.also(config.replica_lag_time_max_ms // 2, self.replicas.review_isrs)
-        self.housekeeping.also(config.replica_fetch_wait_max_ms, self.fetchers.check_silence)
-        self.housekeeping.also(
-            config.offsets_retention_check_interval_ms, self.groups.expire_offsets
-        )
         self.cleaner = LogCleaner(
             self.logs,
             config=lambda: self.config,
@@ -190,6 +189,7 @@ class Broker:
             clock=clock,
             tasks=self.tasks,
         )
+        self._make_housekeeping()
         publish(self)
 
     # ------------------------------------------------------------------------ assembly
@@ -296,7 +296,7 @@ class Broker:
         self.groups = GroupShell(
             topic, world, commit_timeout_ms=lambda: self.config.offsets_commit_timeout_ms
         )
-        self._coordinators = (topic,)
+        self._coordinators: tuple[CoordinatorTopic[Any], ...] = (topic,)
         self.replicas.role_changed = self._role_changed
 
     def _role_changed(self, partition: Partition) -> None:
@@ -380,7 +380,92 @@ class Broker:
             fetch_bytes_max=config.fetch_max_bytes,
         )
 
+    def _make_transactions(self) -> None:
+        config, world = self.config, self._world
+        topic: CoordinatorTopic[TransactionMind] = CoordinatorTopic(
+            TRANSACTION_TOPIC,
+            replicas=self.replicas,
+            purgatory=self.purgatory,
+            clock=world.clock,
+            tasks=self.tasks,
+            partition_count=partial(self.metadata.partition_count_of, TRANSACTION_TOPIC),
+            make=lambda _index, _coordinator_epoch: TransactionMind(),
+        )
+        self.transactions = TransactionShell(
+            topic,
+            ids=self.producer_ids,
+            clock=world.clock,
+            config=lambda: self.config,
+            call_later=world.loop.call_later,
+        )
+        self.txn_markers = TxnMarkersApi(
+            self.replicas,
+            self.purgatory,
+            clock=world.clock,
+            timeout_ms=config.request_timeout_ms,
+        )
+        self._marker_peers = self._peer_book()
+        self.transactions.markers = TransactionMarkers(
+            broker_id=config.broker_id,
+            cache=self.metadata,
+            peers=self._marker_peers,
+            own=self.txn_markers.write,
+            written=self.transactions.markers_written,
+            tasks=self.tasks,
+            clock=world.clock,
+        )
+        self._verification_peers = self._peer_book()
+        self.verification = TransactionVerification(
+            broker_id=config.broker_id,
+            cache=self.metadata,
+            peers=self._verification_peers,
+            own=self.transactions,
+            replicas=self.replicas,
+            is_enabled=lambda: self.config.transaction_partition_verification_enable,
+            tasks=self.tasks,
+            clock=world.clock,
+        )
+        self._set_verification()
+        self.groups.transactions = self.verification
+        self.txn_markers.offsets_ended = self.groups.transaction_ended
+        self._coordinators = (*self._coordinators, topic)
+
+    def _set_verification(self) -> None:
+        enabled = self.config.transaction_partition_verification_enable
+        self.produce.verification = self.verification.ask if enabled else None
+
+    def _peer_book(self) -> PeerBook:
+        return PeerBook(
+            self.metadata, listener=self.config.inter_broker_listener, make_peer=self._peer_at
+        )
+
+    def offsets_partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that minds a group, or will."""
+        count = (
+            self.metadata.partition_count_of(GROUP_TOPIC)
+            or self.config.offsets_topic_num_partitions
+        )
+        return coordinator_partition(group_id, count)
+
+    def _make_housekeeping(self) -> None:
+        config = self.config
+        self.housekeeping = Housekeeping(self.logs, self.server, self._world.clock, self.tasks)
+        self.housekeeping.also(config.replica_lag_time_max_ms // 2, self.replicas.review_isrs)
+        self.housekeeping.also(config.replica_fetch_wait_max_ms, self.fetchers.check_silence)
+        self.housekeeping.also(
+            config.offsets_retention_check_interval_ms, self.groups.expire_offsets
+        )
+        self.housekeeping.also(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.transactions.abort_timed_out,
+        )
+        self.housekeeping.also(
+            config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self.transactions.forget_expired,
+        )
+
     def _make_request_loop(self) -> RequestLoop:
+        self._make_transactions()
         config = self.config
         return RequestLoop(
             routes(self),
@@ -457,6 +542,8 @@ class Broker:
         self.housekeeping.stop()
         self.fetchers.stop()
         self.link.close()
+        self._marker_peers.close()
+        self._verification_peers.close()
         await self.controller.stop()
         self.replicas.stop_all()
         self.purgatory.expire_all()
@@ -544,6 +631,7 @@ class Broker:
         self.settings.set_broker(config)
         self.server.limits = limits_of(config)
         self.replicas.all_configs_changed()
+        self._set_verification()
 
     def _logs_lost(self, directory: str, lost: list[TopicPartition], error: StorageError) -> None:
         log.error(

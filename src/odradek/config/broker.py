@@ -124,6 +124,13 @@ class BrokerOptions:
     transaction_state_log_replication_factor: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
+    transaction_max_timeout_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_partition_verification_enable: bool
+    odradek_transaction_version_max: int
+    request_timeout_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 

@@ -204,7 +204,6 @@ OPTIONS: Final = (
     ),
     Option(
         "request.timeout.ms", INT, 30_000,
-        effect=False,
         doc="How long a request to another broker may take.",
     ),
     Option(

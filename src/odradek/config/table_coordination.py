@@ -107,11 +107,11 @@ OPTIONS: Final = (
     ),
     # ------------------------------------------------------------------- transactions and producers
     Option(
-        "transactional.id.expiration.ms", INT, 604_800_000, rule=at_least(1), effect=False,
+        "transactional.id.expiration.ms", INT, 604_800_000, rule=at_least(1),
         doc="How long a transactional id without a transaction is remembered.",
     ),
     Option(
-        "transaction.max.timeout.ms", INT, 900_000, rule=at_least(1), effect=False,
+        "transaction.max.timeout.ms", INT, 900_000, rule=at_least(1),
         doc="The longest timeout that a producer may ask for its transactions.",
     ),
     Option(
@@ -136,17 +136,16 @@ OPTIONS: Final = (
     ),
     Option(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
-        rule=at_least(1), effect=False,
+        rule=at_least(1),
         doc="How often it is looked for transactions that have timed out.",
     ),
     Option(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
-        rule=at_least(1), effect=False,
+        rule=at_least(1),
         doc="How often it is looked for transactional ids that may be forgotten.",
     ),
     Option(
         "transaction.partition.verification.enable", BOOLEAN, True, scope=CLUSTER_WIDE,
-        effect=False,
         doc="Whether a leader asks the coordinator, before it takes the first record of a "
             "transaction, that the partition belongs to it.",
     ),

@@ -82,6 +82,12 @@ OPTIONS: Final = (
             "power fails on all brokers at once, and slow.",
     ),
     Option(
+        "odradek.transaction.version.max", INT, 2, rule=between(1, 2),
+        doc="Up to which version of transactions clients are offered. 2 (KIP-890: each "
+            "transaction has an epoch of its own) is offered while every broker of the cluster is "
+            "one of Odradek's; the controller's value counts.",
+    ),
+    Option(
         "log.validate.records", STRING, "batch", rule=one_of("batch", "full"),
         doc="What a leader checks of what producers send: each batch with its checksum, and "
             "records where it has to read them (`batch`), or every record (`full`).",

@@ -18,6 +18,12 @@ refused: TRANSACTION_COORDINATOR_FENCED.
 
 `check` and `check_marker` are the leader's questions before it appends; `appended` and
 `marker_appended` record what stands in the log, and are all that a follower and recovery call.
+Verification (KIP-890). Before the first batch of a transaction is appended, its leader asks the
+coordinator whether the partition belongs to the transaction; `begin_verification` before it asks,
+`check_verified` when it has heard. In between a marker may come: then what was heard is of a
+transaction that is over, and the batch is refused (INVALID_TXN_STATE). And a batch may be tried
+again while the one behind it has been verified: that one is refused until the first is there.
+
 Batches without a producer id never come here: a partition without idempotent producers costs
 its few words and nothing at all on the way of the data.
 
@@ -95,6 +101,17 @@ class ActiveProducer(NamedTuple):
     transaction_first_offset: int  # NO_OFFSET: none is open
 
 
+class Verification:
+    """That the coordinator was asked about a producer's transaction here, and for which batches."""
+
+    __slots__ = ("epoch", "lowest_sequence", "since_ms")
+
+    def __init__(self, epoch: int, lowest_sequence: int, since_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.since_ms = since_ms
+
+
 class _Producer:
     """One producer's state. `batches` has the last five of the current epoch, oldest first."""
 
@@ -128,7 +145,9 @@ class _Producer:
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_ongoing", "_producers", "_unreplicated", "first_unstable_offset")
+    __slots__ = (
+        "_ongoing", "_producers", "_unreplicated", "_verifications", "first_unstable_offset",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         # None until there is something to remember: most of 10,000 partitions never have.
@@ -137,6 +156,8 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}
         # Ended ones whose marker is not yet below the high watermark: the marker's offset.
         self._unreplicated: dict[int, int] = {}
+        # Of producers whose transaction has not been written to here, as far as is known.
+        self._verifications: dict[int, Verification] | None = None
         # The lowest first offset of either, or NO_OFFSET.
         self.first_unstable_offset = NO_OFFSET
 
@@ -199,10 +220,63 @@ class ProducerState:
                 f"{producer.coordinator_epoch} is known",
             )
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether a transaction of this producer is open in this partition."""
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction that this producer began in this epoch is open here."""
         producer = self._producers.get(producer_id) if self._producers else None
-        return producer is not None and producer.transaction_first_offset != NO_OFFSET
+        return (
+            producer is not None
+            and producer.transaction_first_offset != NO_OFFSET
+            and producer.epoch == producer_epoch
+        )
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, now_ms: int
+    ) -> Verification:
+        """The coordinator is asked whether a batch may open a transaction; wall time."""
+        if self._verifications is None:
+            self._verifications = {}
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, sequence
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """Whether nothing has come since the coordinator was asked."""
+        return (self._verifications or {}).get(producer_id) is verification
+
+    def check_verified(
+        self, header: BatchHeader, verification: Verification, *, begins_at_0: bool
+    ) -> None:
+        """May this batch be appended, of whose transaction the coordinator has said that it is?
+
+        `begins_at_0`: every transaction has an epoch of its own, so even a producer of which
+        nothing is known begins with sequence 0.
+
+        Raises:
+            ApiError: see the head of this file, and `check`.
+        """
+        producer_id = header.producer_id
+        if self.check(header) is not None:
+            return  # a duplicate
+        if self.has_open_transaction(producer_id, header.producer_epoch):
+            return
+        if not self.is_verified(producer_id, verification):
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"the transaction of producer {producer_id} ended while it was asked about",
+            )
+        is_unknown = not self._producers or producer_id not in self._producers
+        lowest = 0 if begins_at_0 and is_unknown else verification.lowest_sequence
+        if header.base_sequence > lowest:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} in epoch {header.producer_epoch} sends sequence "
+                f"{header.base_sequence}; {lowest} is due",
+            )
 
     # ------------------------------------------------------------------- what stands in the log
 
@@ -220,6 +294,8 @@ class ProducerState:
         if header.attributes & TRANSACTIONAL_BIT and producer.transaction_first_offset == NO_OFFSET:
             producer.transaction_first_offset = base_offset
             self._ongoing[base_offset] = header.producer_id
+            if self._verifications:
+                self._verifications.pop(header.producer_id, None)
             if self.first_unstable_offset == NO_OFFSET:
                 self.first_unstable_offset = base_offset
 
@@ -227,6 +303,8 @@ class ProducerState:
         self, header: BatchHeader, marker: Marker, base_offset: int
     ) -> CompletedTransaction | None:
         """A marker stands in the log at `base_offset`. None: it ended nothing in here."""
+        if self._verifications:
+            self._verifications.pop(header.producer_id, None)
         producer = self._enter(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
@@ -306,6 +384,9 @@ class ProducerState:
 
     def expire(self, *, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `producer.id.expiration.ms`: how many."""
+        for producer_id, verification in list((self._verifications or {}).items()):
+            if now_ms - verification.since_ms >= expiration_ms:
+                del (self._verifications or {})[producer_id]
         if not self._producers:
             return 0
         expired = [
@@ -319,7 +400,7 @@ class ProducerState:
 
     def clear(self) -> None:
         """Forget everything: the log begins anew, or a snapshot is about to be loaded."""
-        self._producers = None
+        self._producers = self._verifications = None
         self._ongoing.clear()
         self._unreplicated.clear()
         self.first_unstable_offset = NO_OFFSET

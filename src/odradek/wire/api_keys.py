@@ -2,15 +2,17 @@
 
     served        what a broker of ours answers: on every listener, or, for those that only
                   brokers send each other (`inter_broker`), on the inter-broker listener
+    accepted      beyond it, what is not always advertised, or not to clients
     kafka         what a broker of Apache Kafka 3.9 answers in its ZooKeeper mode
-    decodable     from the first we serve to the last of Kafka 3.9: what our messages declare,
-                  for brokers of both kinds may stand in one cluster
+    decodable     from the first we serve to the last of Kafka 3.9, or the last we accept: what our
+                  messages declare, for brokers of both kinds may stand in one cluster
     flexible_from the first version in the later encoding; None: there is none
 
 Served versions begin where Kafka 4.0's do (what Kafka 2.1 spoke). Produce begins at 0 all
 the same: librdkafka of old turns compression off when it does not. Kafka's AddPartitionsToTxn
 4-5 is for brokers, whose versions follow from `inter.broker.protocol.version` and not from
-what is advertised.
+what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their versions are
+advertised while every broker of the cluster is ours (`odradek.broker.features`).
 
 Message modules are imported when they are first asked for: a broker uses a few of them in
 its first second, a tool two or three in its life.
@@ -111,9 +113,15 @@ class Api(NamedTuple):
         return self.served.last
 
     @property
+    def accepted(self) -> Versions:
+        """The versions served, and those that are not advertised to everybody."""
+        beyond = TRANSACTION_VERSION_2.get(self.key) or _FOR_BROKERS.get(self.key)
+        return self.served if beyond is None else Versions(self.served.first, beyond)
+
+    @property
     def decodable(self) -> Versions:
         """The versions that our messages declare."""
-        return Versions(self.served.first, self.kafka.last)
+        return Versions(self.served.first, max(self.kafka.last, self.accepted.last))
 
     def is_flexible(self, version: int) -> bool:
         """Whether a version has compact lengths and tagged fields."""
@@ -136,6 +144,14 @@ def _message_class(key: ApiKey, side: str) -> type[Message]:
     found: type[Message] = getattr(module, APIS[key].name + side)
     return found
 
+
+# The last versions for clients of transactions of version 2, and for brokers alone.
+TRANSACTION_VERSION_2: Final = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.END_TXN: 5,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+}
+_FOR_BROKERS: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: 5}
 
 _CLIENTS = False
 _BROKERS = True

@@ -12,6 +12,7 @@ from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (
+    add_partitions_to_txn,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -24,6 +25,7 @@ from odradek.wire.messages import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     elect_leaders,
     heartbeat,
     incremental_alter_configs,
@@ -41,14 +43,19 @@ from odradek.wire.messages import (
     sync_group,
     txn_offset_commit,
     update_metadata,
+    write_txn_markers,
 )
+from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.fetch import ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
+from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -130,6 +137,42 @@ def _delete_records(live, version):
 
 def _init_producer_id(live, version):
     return InitProducerIdRequest(transactional_id=None)
+
+
+def _add_partitions_to_txn(live, version):
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=5,
+        v3_and_below_topics=topics,
+    )
+
+
+def _add_offsets_to_txn(live, version):
+    return AddOffsetsToTxnRequest(transactional_id="x", producer_id=5, group_id="g")
+
+
+def _end_txn(live, version):
+    return EndTxnRequest(transactional_id="x", producer_id=5)
+
+
+def _write_txn_markers(live, version):
+    topic = write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    marker = write_txn_markers.WritableTxnMarker(producer_id=5, topics=[topic])
+    return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+
+
+def _list_transactions(live, version):
+    return ListTransactionsRequest()
+
+
+def _describe_transactions(live, version):
+    return DescribeTransactionsRequest(transactional_ids=["x"])
+
+
+def _describe_producers(live, version):
+    topic = describe_producers.TopicRequest(name="t", partition_indexes=[0])
+    return describe_producers.DescribeProducersRequest(topics=[topic])
 
 
 def _init_producer_id_of_a_transaction(live, version):
@@ -409,7 +452,8 @@ def _list_partition_reassignments(live, version):
 EXAMPLES = (
     Example("Produce", ApiKey.PRODUCE, _produce, (on_topic(_OP.WRITE),), _TOPIC),
     Example("Produce in a transaction", ApiKey.PRODUCE, _produce_in_transaction,
-            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION),
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION,
+            ErrorCode.NOT_ENOUGH_REPLICAS),
     Example("Fetch", ApiKey.FETCH, _fetch, (on_topic(_OP.READ),), _TOPIC),
     Example("Fetch of a follower", ApiKey.FETCH, _fetch_as_follower,
             (on_cluster(_OP.CLUSTER_ACTION),), _TOPIC, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -427,6 +471,24 @@ EXAMPLES = (
     Example("InitProducerId of a transaction", ApiKey.INIT_PRODUCER_ID,
             _init_producer_id_of_a_transaction, ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"),),
             _TRANSACTION, ErrorCode.NOT_COORDINATOR),
+    Example("AddPartitionsToTxn", ApiKey.ADD_PARTITIONS_TO_TXN, _add_partitions_to_txn,
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION,
+            ErrorCode.NOT_COORDINATOR),
+    Example("AddOffsetsToTxn", ApiKey.ADD_OFFSETS_TO_TXN, _add_offsets_to_txn,
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), (_OP.READ, _RES.GROUP, "g")), _TRANSACTION,
+            ErrorCode.NOT_COORDINATOR),
+    Example("EndTxn", ApiKey.END_TXN, _end_txn,
+            ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"),), _TRANSACTION, ErrorCode.NOT_COORDINATOR),
+    Example("WriteTxnMarkers", ApiKey.WRITE_TXN_MARKERS, _write_txn_markers,
+            (on_cluster(_OP.ALTER),), _CLUSTER),
+    Example("WriteTxnMarkers of a broker", ApiKey.WRITE_TXN_MARKERS, _write_txn_markers,
+            (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER),
+    Example("ListTransactions", ApiKey.LIST_TRANSACTIONS, _list_transactions),
+    Example("DescribeTransactions", ApiKey.DESCRIBE_TRANSACTIONS, _describe_transactions,
+            ((_OP.DESCRIBE, _RES.TRANSACTIONAL_ID, "x"),), _TRANSACTION,
+            ErrorCode.NOT_COORDINATOR),
+    Example("DescribeProducers", ApiKey.DESCRIBE_PRODUCERS, _describe_producers,
+            (on_topic(_OP.READ),), _TOPIC),
     Example("ApiVersions", ApiKey.API_VERSIONS, _api_versions),
     Example("Metadata", ApiKey.METADATA, _metadata, (on_topic(_OP.DESCRIBE),), _TOPIC),
     Example("Metadata that makes a topic", ApiKey.METADATA, _metadata_of_a_topic_to_make,
@@ -529,7 +591,7 @@ def _errors(part):
     elif hasattr(part, "SCHEMA"):
         for field in part.SCHEMA.fields:
             value = getattr(part, field.name)
-            if field.name == "error_code":
+            if field.name in {"error_code", "partition_error_code"}:
                 yield ErrorCode(value)
             else:
                 yield from _errors(value)

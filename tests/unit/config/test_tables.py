@@ -49,6 +49,7 @@ def test_every_option_of_a_3_9_broker_is_declared_as_there():
         "odradek.http.host",
         "odradek.http.port",
         "odradek.store.path",
+        "odradek.transaction.version.max",
         "odradek.zookeeper.digest",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "super.users",

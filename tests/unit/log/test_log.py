@@ -460,7 +460,7 @@ def test_truncation_takes_back_what_producers_did(world):
     write_transaction(world, 9, sequence=1)
     world.log.truncate_to(1)
 
-    assert world.log.producers.has_open_transaction(9)
+    assert world.log.producers.has_open_transaction(9, 0)
     assert world.log.aborted_transactions(0, 10) == []
     assert write_transaction(world, 9, sequence=1) == 1
 

@@ -222,10 +222,10 @@ def test_while_a_transaction_is_open_its_producer_writes_nothing_else():
     state = ProducerState()
     wrote(state, header(transactional=True))
 
-    assert state.has_open_transaction(1)
+    assert state.has_open_transaction(1, 0)
     assert code_of(state, header(sequence=1)) is ErrorCode.INVALID_TXN_STATE
     ends(state, 1)
-    assert not state.has_open_transaction(1)
+    assert not state.has_open_transaction(1, 0)
     assert state.check(header(sequence=1)) is None
 
 

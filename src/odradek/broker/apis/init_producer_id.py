@@ -1,54 +1,81 @@
-"""InitProducerId (22), versions 0-5: a producer id for an idempotent producer.
+"""InitProducerId (22), versions 0-5: a producer id for an idempotent or transactional producer.
 
 Behaviour:
     * Without a transactional id: a fresh id in epoch 0. Nothing is remembered of it here; the
       partitions it writes to will know it.
     * A producer that lost track may name its present id and epoch (v3, KIP-360): without a
       transactional id it gets a fresh one all the same. One of the two alone is INVALID_REQUEST.
-    * With a transactional id it is the transaction coordinator who answers; a broker that
-      coordinates none is NOT_COORDINATOR, and an empty id is INVALID_REQUEST.
+    * With a transactional id: the id that it always had in the next epoch, so that whoever has the
+      one before is out; what that one has open is aborted first, and CONCURRENT_TRANSACTIONS
+      until it is (`odradek.txn.machine`). An empty id is INVALID_REQUEST; a time-out that is not
+      positive or above `transaction.max.timeout.ms` INVALID_TRANSACTION_TIMEOUT.
 
 Versions:
     v2 flexible    v3 present id and epoch    v4 PRODUCER_FENCED    v5 TRANSACTION_ABORTABLE
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from odradek.broker.producer_ids import ProducerIds
 from odradek.broker.session import Session
+from odradek.broker.txn_shell import TransactionShell
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+FENCED_SINCE: Final = 4  # before, clients know PRODUCER_FENCED by another name
+
 
 async def init_producer_id(
     ids: ProducerIds,
+    transactions: TransactionShell,
     session: Session,
     request: InitProducerIdRequest,
+    api_version: int,
     *,
     topics: Iterable[str],
 ) -> InitProducerIdResponse:
-    """Draw an id from this broker's block. `topics` are all there are, for the authorization."""
+    """Ask the coordinator, or draw an id. `topics` are all there are, for the authorization."""
     transactional_id = request.transactional_id
-    if transactional_id is not None:
-        return _refusal(_why_not_transactional(session, transactional_id))
-    if not _may_be_idempotent(session, topics):
-        return _refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if (request.producer_id < 0) is not (request.producer_epoch < 0):
-        return _refusal(ErrorCode.INVALID_REQUEST)
-    try:
-        producer_id = await ids.next()
-    except ApiError as error:
-        return _refusal(error.code)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    refusal = _refusal_of(session, request, topics)
+    if refusal is not ErrorCode.NONE:
+        return _refusal(refusal)
+    if transactional_id is None:
+        try:
+            producer_id = await ids.next()
+        except ApiError as error:
+            return _refusal(error.code)
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    answer = await transactions.init_producer_id(
+        transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+    )
+    if answer.error is ErrorCode.PRODUCER_FENCED and api_version < FENCED_SINCE:
+        return _refusal(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return InitProducerIdResponse(
+        error_code=answer.error,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
 
 
-def _why_not_transactional(session: Session, transactional_id: str) -> ErrorCode:
-    if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+def _refusal_of(
+    session: Session, request: InitProducerIdRequest, topics: Iterable[str]
+) -> ErrorCode:
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if not _may_be_idempotent(session, topics):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    elif not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not transactional_id:
+    if not transactional_id and transactional_id is not None:
         return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NOT_COORDINATOR
+    if (request.producer_id < 0) is not (request.producer_epoch < 0):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _may_be_idempotent(session: Session, topics: Iterable[str]) -> bool:

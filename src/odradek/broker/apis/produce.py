@@ -1,4 +1,4 @@
-"""Produce (0), versions 0-11: append record batches.
+"""Produce (0), versions 0-12: append record batches.
 
 Behaviour:
     * acks=0: appended, never answered; an error closes the connection, or the producer would
@@ -11,6 +11,9 @@ Behaviour:
     * Each partition succeeds or fails on its own. What is wrong with a batch is in
       `odradek.record.validate`, what is wrong with its sequence in `odradek.log.producer_state`.
     * A batch sent again by an idempotent producer is answered with the offset it got then.
+    * The first batch of a transaction in a partition is appended when the transaction's
+      coordinator has said that the partition belongs to it (KIP-890). Until then its bytes are
+      kept; later batches need no question. `transaction.partition.verification.enable`.
     * v0-2 (message formats 0 and 1) are advertised, for librdkafka of old turns compression off
       where they are not; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
 
@@ -27,15 +30,17 @@ from odradek.broker.purgatory import Purgatory, Waiting
 from odradek.broker.quotas import Quotas
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
+from odradek.broker.txn_verification import Errors, Question
 from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
+from odradek.log.producer_state import Verification
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, Place
 from odradek.obs.metrics import BrokerMetrics
-from odradek.record.batch import TRANSACTIONAL_BIT
+from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.validate import RejectedBatchError, validate_produced
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.header import RequestHeader
@@ -57,6 +62,11 @@ _WRITE: Final = AclOperation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _EMPTY: Final = memoryview(b"")
 FORMAT_2_SINCE: Final = 3
+# From when on a client knows TRANSACTION_ABORTABLE, and that the leader adds its partitions.
+ABORTABLE_SINCE: Final = 11
+ADDS_PARTITIONS_SINCE: Final = 12
+
+Ask = Callable[[Question], Errors | None]
 
 
 class ProduceApi:
@@ -78,6 +88,8 @@ class ProduceApi:
         self._quotas = quotas
         self._metrics = metrics
         self._throttle = throttle
+        # Asks the coordinator of a transaction (`TransactionVerification.ask`). None: nobody is.
+        self.verification: Ask | None = None
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -157,10 +169,12 @@ class ProduceApi:
             error = self._topic_refusal(session, name)
             for index, batch in partitions:
                 if error is _NONE:
-                    answers.append(self._append(call, name, index, batch, request, wall_ms))
+                    answers.append(self._check(call, name, index, batch, request, wall_ms))
                 else:
                     answers.append(_failure(index, error))
                     call.failed = True
+        if call.unverified:
+            self._verify(call, request)
 
     @staticmethod
     def _topic_refusal(session: Session, topic: str) -> ErrorCode:
@@ -170,7 +184,7 @@ class ProduceApi:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return _NONE
 
-    def _append(
+    def _check(
         self,
         call: "ProduceCall",
         topic: str,
@@ -183,11 +197,9 @@ class ProduceApi:
         if isinstance(partition, ErrorCode):
             call.failed = True
             return _failure(index, partition)
-        leader, log_of = partition.leader, partition.log
+        leader = partition.leader
         assert leader is not None
-        assert log_of is not None
-        acks = request.acks
-        if acks == ALL and leader.is_under_min_isr:
+        if request.acks == ALL and leader.is_under_min_isr:
             call.failed = True
             return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
@@ -197,10 +209,30 @@ class ProduceApi:
                 now_ms=wall_ms,
                 api_version=call.header.api_version,
             )
-            if header.attributes & TRANSACTIONAL_BIT and request.transactional_id is None:
-                # For whom it writes has not been said, so whether it may was not asked.
-                call.failed = True
-                return _failure(index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(
+                call, partition, view, header, request, wall_ms
+            ):
+                return ProducePartitionResult(index)
+        except ApiError as error:
+            return self._refused(call, topic, index, error)
+        return self._append(call, partition, view, header, request.acks, wall_ms)
+
+    def _append(  # noqa: PLR0913, PLR0917 - plain arguments, on the way of the data
+        self,
+        call: "ProduceCall",
+        partition: Partition,
+        view: memoryview,
+        header: BatchHeader,
+        acks: int,
+        wall_ms: int,
+        place: "tuple[int, int] | None" = None,
+    ) -> ProducePartitionResult:
+        """`place` is that of an answer which was left open; None: it is being made."""
+        leader, log_of = partition.leader, partition.log
+        assert leader is not None
+        assert log_of is not None
+        topic, index = partition.topic_partition
+        try:
             flush = None if log_of.config.flush_messages == NEVER else _Flush(call)
             appended = partition.append(
                 view,
@@ -210,9 +242,7 @@ class ProduceApi:
                 flushed=None if flush is None else flush.done,
             )
         except ApiError as error:
-            call.failed = True
-            self._metrics.topic(topic).failed_produces += 1
-            return _refused(index, error)
+            return self._refused(call, topic, index, error)
         except StorageError as error:
             call.failed = True
             self._replicas.storage_failed(error)
@@ -221,14 +251,206 @@ class ProduceApi:
         call.size_bytes += size_bytes
         self._metrics.topic(topic).produced(header.record_count, size_bytes)
         if flush is not None and appended.flushes:
-            flush.slot = call.wait_for_flush()
+            flush.slot = call.one_more(place)
         if acks == ALL:
             required = appended.last_offset + 1
             if leader.high_watermark < required:
-                call.wait_for(partition, required)
+                partition.wait_for_commit(required, call, call.one_more(place))
         return ProducePartitionResult(
             index, 0, appended.first_offset, appended.log_append_time_ms, log_of.log_start_offset
         )
+
+    def _refused(
+        self, call: "ProduceCall", topic: str, index: int, error: ApiError
+    ) -> ProducePartitionResult:
+        call.failed = True
+        self._metrics.topic(topic).failed_produces += 1
+        return _refused(index, error)
+
+    # ----------------------------------------------------------------------- transactions
+
+    def _waits_for_verification(
+        self,
+        call: "ProduceCall",
+        partition: Partition,
+        view: memoryview,
+        header: BatchHeader,
+        request: Produce,
+        wall_ms: int,
+    ) -> bool:
+        """Whether the coordinator has to be asked before this is appended.
+
+        Raises:
+            ApiError: this producer may write no transactions, or another one.
+        """
+        if request.transactional_id is None:
+            # For whom it writes has not been said, so whether it may was not asked.
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        log_of = partition.log
+        assert log_of is not None
+        producers = log_of.producers
+        if self.verification is None or producers.has_open_transaction(
+            header.producer_id, header.producer_epoch
+        ):
+            return False
+        if call.unverified and not call.unverified[0].is_of(header):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request of more than one producer"
+            )
+        verification = producers.begin_verification(
+            header.producer_id, header.producer_epoch, header.base_sequence, now_ms=wall_ms
+        )
+        call.unverified.append(_Unverified(call.one_more(), partition, view, header, verification))
+        return True
+
+    def _verify(self, call: "ProduceCall", request: Produce) -> None:
+        assert self.verification is not None
+        assert request.transactional_id is not None
+        header = call.unverified[0].header
+
+        def answered(errors: Errors) -> None:
+            self._verified(call, request.acks, errors)
+
+        def again() -> None:
+            for waiting in call.unverified:
+                waiting.begin_again(self._clock.wall_ms())
+
+        errors = self.verification(
+            Question(
+                request.transactional_id,
+                header.producer_id,
+                header.producer_epoch,
+                [waiting.partition.topic_partition for waiting in call.unverified],
+                call.header.api_version >= ADDS_PARTITIONS_SINCE,
+                answered,
+                again,
+            )
+        )
+        if errors is not None:
+            answered(errors)
+            return
+        for waiting in call.unverified:
+            waiting.view = memoryview(bytes(waiting.view))  # the frame is gone when this returns
+
+    def _verified(self, call: "ProduceCall", acks: int, errors: Errors) -> None:
+        """Append what may be appended, unless the producer has been told that the time is up."""
+        unverified, call.unverified = call.unverified, []
+        wall_ms = self._clock.wall_ms()
+        for waiting in unverified:
+            if call.done:
+                return
+            place = call.place_of(waiting.slot)
+            name = waiting.partition.topic_partition
+            answer = self._append_verified(call, waiting, acks, errors[name], place, wall_ms)
+            call.fill(waiting.slot, place, answer)
+        if acks == 0 and call.failed:
+            call.connection.close()
+
+    def _append_verified(
+        self,
+        call: "ProduceCall",
+        waiting: "_Unverified",
+        acks: int,
+        error: ErrorCode,
+        place: tuple[int, int],
+        wall_ms: int,
+    ) -> ProducePartitionResult:
+        topic, index = waiting.partition.topic_partition
+        version = call.header.api_version
+        partition = self._replicas.find_led(topic, index)
+        try:
+            _raise_unverified(error, version)
+        except ApiError as refusal:
+            return self._refused(call, topic, index, refusal)
+        if partition is not waiting.partition:  # much may have happened meanwhile
+            call.failed = True
+            return _failure(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leader, log_of = partition.leader, partition.log
+        assert leader is not None
+        assert log_of is not None
+        if acks == ALL and leader.is_under_min_isr:
+            call.failed = True
+            return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            log_of.producers.check_verified(
+                waiting.header,
+                waiting.verification,
+                begins_at_0=version >= ADDS_PARTITIONS_SINCE,
+            )
+        except ApiError as refusal:
+            return self._refused(call, topic, index, refusal)
+        return self._append(call, partition, waiting.view, waiting.header, acks, wall_ms, place)
+
+
+class _Unverified:
+    """A batch that waits for the word of its transaction's coordinator."""
+
+    __slots__ = ("header", "partition", "slot", "verification", "view")
+
+    def __init__(
+        self,
+        slot: int,
+        partition: Partition,
+        view: memoryview,
+        header: BatchHeader,
+        verification: Verification,
+    ) -> None:
+        self.slot = slot
+        self.partition = partition
+        self.view = view
+        self.header = header
+        self.verification = verification
+
+    def begin_again(self, wall_ms: int) -> None:
+        """What is asked from here on is asked of the transaction that is open then."""
+        log_of = self.partition.log
+        if log_of is not None:
+            header = self.header
+            self.verification = log_of.producers.begin_verification(
+                header.producer_id, header.producer_epoch, header.base_sequence, now_ms=wall_ms
+            )
+
+    def is_of(self, header: BatchHeader) -> bool:
+        """Whether a batch is of the same producer in the same epoch."""
+        mine = self.header
+        return (mine.producer_id, mine.producer_epoch) == (
+            header.producer_id,
+            header.producer_epoch,
+        )
+
+
+# What a coordinator says that old clients could not handle: to this they try again.
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def _raise_unverified(error: ErrorCode, api_version: int) -> None:
+    """A coordinator's refusal, as the producer has to hear it; as Kafka translates it.
+
+    Raises:
+        ApiError: it was refused.
+    """
+    if error is ErrorCode.NONE:
+        return
+    if error in _TRY_AGAIN or (
+        error is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < ADDS_PARTITIONS_SINCE
+    ):
+        raise ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {error.name}",
+        )
+    if error is ErrorCode.PRODUCER_FENCED:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_SINCE:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    raise ApiError(error)
 
 
 class _Flush:
@@ -252,7 +474,7 @@ class ProduceCall(Waiting):
 
     __slots__ = (
         "_api", "_waiting_for", "connection", "failed", "header", "pending", "place",
-        "size_bytes", "started_ms", "topics",
+        "size_bytes", "started_ms", "topics", "unverified",
     )  # fmt: skip
 
     def __init__(
@@ -268,18 +490,32 @@ class ProduceCall(Waiting):
         self.failed = False
         self.pending = 0
         self.place: Place | None = None
+        self.unverified: list[_Unverified] = []
         # Of each partition that is waited for: where its answer stands.
         self._waiting_for: list[tuple[int, int] | None] = []
 
-    def wait_for(self, partition: Partition, required_offset: int) -> None:
-        """The partition whose answer is being made now is not committed yet."""
-        partition.wait_for_commit(required_offset, self, self.wait_for_flush())
+    def one_more(self, place: tuple[int, int] | None = None) -> int:
+        """Another thing to wait for, before the answer at this place is true. Returns its slot.
 
-    def wait_for_flush(self) -> int:
-        """The partition whose answer is being made now is not durable yet. Returns its slot."""
-        self._waiting_for.append((len(self.topics) - 1, len(self.topics[-1][1])))
+        None: the answer that is being made now.
+        """
+        if place is None:
+            place = (len(self.topics) - 1, len(self.topics[-1][1]))
+        self._waiting_for.append(place)
         self.pending += 1
         return len(self._waiting_for) - 1
+
+    def place_of(self, slot: int) -> tuple[int, int]:
+        """The place of an answer that is waited for."""
+        place = self._waiting_for[slot]
+        assert place is not None
+        return place
+
+    def fill(self, slot: int, place: tuple[int, int], answer: ProducePartitionResult) -> None:
+        """An answer that was left open is there."""
+        topic, index = place
+        self.topics[topic][1][index] = answer
+        self._settle(slot, ErrorCode.NONE)
 
     def committed(self, slot: int) -> None:
         """The high watermark has passed what was written there."""

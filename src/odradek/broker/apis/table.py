@@ -7,6 +7,8 @@ for it is sent away. A test compares this table with the files of this folder.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from odradek.broker.apis.add_offsets_to_txn import add_offsets_to_txn
+from odradek.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_configs import alter_configs
 from odradek.broker.apis.alter_partition import alter_partition
@@ -23,7 +25,10 @@ from odradek.broker.apis.describe_cluster import describe_cluster
 from odradek.broker.apis.describe_configs import describe_configs
 from odradek.broker.apis.describe_groups import describe_groups
 from odradek.broker.apis.describe_log_dirs import describe_log_dirs
+from odradek.broker.apis.describe_producers import describe_producers
+from odradek.broker.apis.describe_transactions import describe_transactions
 from odradek.broker.apis.elect_leaders import elect_leaders
+from odradek.broker.apis.end_txn import end_txn
 from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.apis.heartbeat import heartbeat
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
@@ -33,6 +38,7 @@ from odradek.broker.apis.leave_group import leave_group
 from odradek.broker.apis.list_groups import list_groups
 from odradek.broker.apis.list_offsets import list_offsets
 from odradek.broker.apis.list_partition_reassignments import list_partition_reassignments
+from odradek.broker.apis.list_transactions import list_transactions
 from odradek.broker.apis.offset_commit import offset_commit
 from odradek.broker.apis.offset_delete import offset_delete
 from odradek.broker.apis.offset_fetch import offset_fetch
@@ -61,7 +67,8 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     for_brokers: list[ServedRange] = []
     inside = broker.config.inter_broker_listener
     replicas, cache = broker.replicas, broker.metadata
-    topics, configs, groups = broker.topic_admin, broker.config_admin, broker.groups
+    topics, configs = broker.topic_admin, broker.config_admin
+    groups, transactions = broker.groups, broker.transactions
     table: dict[ApiKey, Route | RawRoute] = {
         # The way of the data.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle),
@@ -73,9 +80,42 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             lambda r: offset_for_leader_epoch(replicas, r.session, r.body)
         ),
         ApiKey.DELETE_RECORDS: Route(lambda r: delete_records(replicas, r.session, r.body)),
+        # Producers and their transactions.
         ApiKey.INIT_PRODUCER_ID: Route(
-            lambda r: init_producer_id(broker.producer_ids, r.session, r.body, topics=cache.topics)
+            lambda r: init_producer_id(
+                broker.producer_ids,
+                transactions,
+                r.session,
+                r.body,
+                r.header.api_version,
+                topics=cache.topics,
+            )
         ),
+        ApiKey.ADD_PARTITIONS_TO_TXN: Route(
+            lambda r: add_partitions_to_txn(
+                transactions, cache, r.session, r.body, r.header.api_version
+            )
+        ),
+        ApiKey.ADD_OFFSETS_TO_TXN: Route(
+            lambda r: add_offsets_to_txn(
+                transactions,
+                r.session,
+                r.body,
+                r.header.api_version,
+                partition_of=broker.offsets_partition_of,
+            )
+        ),
+        ApiKey.END_TXN: Route(
+            lambda r: end_txn(transactions, r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.WRITE_TXN_MARKERS: Route(lambda r: broker.txn_markers.handle(r.session, r.body)),
+        ApiKey.LIST_TRANSACTIONS: Route(
+            lambda r: list_transactions(transactions, r.session, r.body)
+        ),
+        ApiKey.DESCRIBE_TRANSACTIONS: Route(
+            lambda r: describe_transactions(transactions, r.session, r.body)
+        ),
+        ApiKey.DESCRIBE_PRODUCERS: Route(lambda r: describe_producers(replicas, r.session, r.body)),
         # What is where.
         ApiKey.API_VERSIONS: Route(
             lambda r: api_versions(

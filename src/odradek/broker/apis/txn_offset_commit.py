@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28), versions 0-4: positions that become committed with their transaction.
+"""TxnOffsetCommit (28), versions 0-5: positions that become committed with their transaction.
 
 Behaviour:
     * Appended within the producer's transaction; they count when its commit marker lands on the
@@ -11,6 +11,7 @@ Behaviour:
 
 Versions:
     v2 leader epochs    v3 flexible, generation and member    v4 TRANSACTION_ABORTABLE
+    v5 the group joins the transaction by itself (KIP-890)
 """
 
 from collections.abc import Awaitable, Mapping
@@ -34,6 +35,7 @@ from odradek.wire.messages.txn_offset_commit import (
 
 _KNOWS_LOADING_SINCE: Final = 2
 _KNOWS_ABORTABLE_SINCE: Final = 4
+_ADDS_THE_GROUP_SINCE: Final = 5
 
 
 def txn_offset_commit(
@@ -106,12 +108,14 @@ async def _verified(
     refused: Mapping[Place, ErrorCode],
 ) -> TxnOffsetCommitResponse:
     assert groups.transactions is not None
-    error = await groups.transactions.verify(
+    may_append = await groups.transactions.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         led.partition.topic_partition,
+        add=api_version >= _ADDS_THE_GROUP_SINCE,
     )
+    error = may_append()
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < _KNOWS_ABORTABLE_SINCE:
         error = ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.NONE and led.is_over:

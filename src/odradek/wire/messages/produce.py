@@ -12,6 +12,7 @@ Versions:
     v8    the response may blame single records
     v9    flexible
     v10   a refusal may name the new leader (KIP-951)
+    v12   transactions of version 2: a partition joins its transaction by itself (KIP-890)
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ class TopicProduceData(Message):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Message, api_key=0, versions="0-11", flexible="9+"):
+class ProduceRequest(Message, api_key=0, versions="0-12", flexible="9+"):
     """The request."""
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)
@@ -103,7 +104,7 @@ class NodeEndpoint(Message):
     rack: str | None = string("10+", nullable="10+", default=None)
 
 
-class ProduceResponse(Message, api_key=0, versions="0-11", flexible="9+"):
+class ProduceResponse(Message, api_key=0, versions="0-12", flexible="9+"):
     """The response."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
@@ -207,7 +208,7 @@ _INDEX_BYTE: Final = Struct(">iB").unpack_from
 
 
 def _decode_flexible(view: memoryview, p: int) -> Produce | None:
-    """v9-11; None if there is anything unusual. Lengths and counts are one more than they mean."""
+    """v9-12; None if there is anything unusual. Lengths and counts are one more than they mean."""
     transactional_id = None
     length = view[p]
     if length:
@@ -346,7 +347,7 @@ _ONE_BYTES: Final = Struct(">ixBB").size + Struct(">BihqqqBBxxix").size
 
 
 def _encode_one(correlation_id: int, topics: ProduceResults, throttle_time_ms: int) -> bytes | None:
-    """v9-11, one partition without error details; else None."""
+    """v9-12, one partition without error details; else None."""
     name, (result,) = topics[0]
     data = name.encode()
     if len(data) >= _ONE_BYTE_MAX or result[5:] != _NO_ERROR_DETAILS:
@@ -358,7 +359,7 @@ def _encode_one(correlation_id: int, topics: ProduceResults, throttle_time_ms: i
 def _encode_many(
     correlation_id: int, topics: ProduceResults, throttle_time_ms: int
 ) -> bytes | None:
-    """v9-11, any partitions without error details; else None."""
+    """v9-12, any partitions without error details; else None."""
     if len(topics) >= _ONE_BYTE_MAX:
         return None
     frame = bytearray(_HEAD(0, correlation_id, len(topics) + 1))

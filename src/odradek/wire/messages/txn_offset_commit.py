@@ -3,6 +3,7 @@
 Versions:
     v2  leader epochs
     v3  flexible; generation and member, for fencing (KIP-447)
+    v5  transactions of version 2: the group joins its transaction by itself (KIP-890)
 """
 
 from odradek.wire.schema import Message, array, int16, int32, int64, string
@@ -24,7 +25,7 @@ class TxnOffsetCommitRequestTopic(Message):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, versions="0-4", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
     """The request."""
 
     transactional_id: str = string()
@@ -51,7 +52,7 @@ class TxnOffsetCommitResponseTopic(Message):
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Message, api_key=28, versions="0-4", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
     """The response."""
 
     throttle_time_ms: int = int32()

@@ -44,7 +44,8 @@ def test_half_of_what_it_has_is_an_invalid_request(half):
 
 def test_transactions_have_their_coordinator_elsewhere():
     async def story(live):
-        assert await ask(live, transactional_id="x") == ErrorCode.NOT_COORDINATOR
+        named = {"transactional_id": "x", "transaction_timeout_ms": 1000}
+        assert await ask(live, **named) == ErrorCode.NOT_COORDINATOR
         assert await ask(live, transactional_id="") == ErrorCode.INVALID_REQUEST
 
     play(story)

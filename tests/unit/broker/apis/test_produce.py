@@ -552,7 +552,7 @@ def test_a_transactional_batch_gets_in_with_its_id():
         assert produced(answer) == {T0: 0}
         assert live.log().last_stable_offset == 0
 
-    play(story)
+    play(story, transaction_partition_verification_enable="false")
 
 
 def test_a_transactional_batch_does_not_get_in_without_its_id():

@@ -1,0 +1,166 @@
+"""AddPartitionsToTxn (24), versions 0-5: partitions join a transaction before they are written to.
+
+Behaviour, for clients (v0-3):
+    * All or nothing: if one partition does not exist or may not be written to, it is told so, and
+      all others OPERATION_NOT_ATTEMPTED. Internal topics are nobody's to write to.
+    * What the coordinator says, each partition is told (`odradek.txn.machine`).
+
+Behaviour, for brokers (v4-5, KIP-890; who may act for the cluster):
+    * Many transactions at once. With `verify_only` it is looked whether the partitions are in the
+      transaction; those that are not: TRANSACTION_ABORTABLE, before v5 INVALID_TXN_STATE. Else
+      they are added, as the producers of version 2 leave it to the leaders.
+
+Versions:
+    v2 PRODUCER_FENCED    v3 flexible    v4 many transactions    v5 TRANSACTION_ABORTABLE
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.session import Session
+from odradek.broker.txn_shell import TransactionShell
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import INTERNAL_TOPICS
+from odradek.model.partition import TopicPartition
+from odradek.txn.transaction import VERSION_1, VERSION_2
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE: Final = 2
+MANY_SINCE: Final = 4
+ABORTABLE_SINCE: Final = 5
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+async def add_partitions_to_txn(
+    transactions: TransactionShell,
+    cache: MetadataCache,
+    session: Session,
+    request: AddPartitionsToTxnRequest,
+    api_version: int,
+) -> AddPartitionsToTxnResponse:
+    """Ask the coordinator.
+
+    Raises:
+        ApiError: CLUSTER_AUTHORIZATION_FAILED, from v4 on.
+    """
+    if api_version >= MANY_SINCE:
+        if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id,
+                    topic_results=_results(await _for_broker(transactions, asked, api_version)),
+                )
+                for asked in request.transactions
+            ]
+        )
+    errors = await _for_client(transactions, cache, session, request, api_version)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(errors))
+
+
+async def _for_client(
+    transactions: TransactionShell,
+    cache: MetadataCache,
+    session: Session,
+    request: AddPartitionsToTxnRequest,
+    api_version: int,
+) -> Errors:
+    name = request.v3_and_below_transactional_id
+    partitions = _partitions(request.v3_and_below_topics)
+    if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not name:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    refused = _refused(cache, session, partitions)
+    if refused:
+        return {p: refused.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
+    error = await transactions.add_partitions(
+        name,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        partitions=partitions,
+        client_version=VERSION_1,
+    )
+    if error is ErrorCode.PRODUCER_FENCED and api_version < FENCED_SINCE:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return dict.fromkeys(partitions, error)
+
+
+def _refused(cache: MetadataCache, session: Session, partitions: list[TopicPartition]) -> Errors:
+    allowed = {
+        topic: topic not in INTERNAL_TOPICS
+        and session.authorize(AclOperation.WRITE, ResourceType.TOPIC, topic)
+        for topic in {topic for topic, _ in partitions}
+    }
+    refused = {}
+    for partition in partitions:
+        if not allowed[partition.topic]:
+            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif cache.partition(*partition) is None:
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+async def _for_broker(
+    transactions: TransactionShell, asked: AddPartitionsToTxnTransaction, api_version: int
+) -> Errors:
+    name = asked.transactional_id
+    partitions = _partitions(asked.topics)
+    if not name:
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+    if not asked.verify_only:
+        error = await transactions.add_partitions(
+            name,
+            producer_id=asked.producer_id,
+            producer_epoch=asked.producer_epoch,
+            partitions=partitions,
+            client_version=VERSION_2,
+        )
+        return dict.fromkeys(partitions, error)
+    errors = transactions.verify(
+        name,
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        partitions=partitions,
+    )
+    if api_version >= ABORTABLE_SINCE:
+        return errors
+    return {
+        partition: ErrorCode.INVALID_TXN_STATE
+        if error is ErrorCode.TRANSACTION_ABORTABLE
+        else error
+        for partition, error in errors.items()
+    }
+
+
+def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _results(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=errors[TopicPartition(topic, index)]
+                )
+                for _, index in group
+            ],
+        )
+        for topic, group in groupby(errors, key=itemgetter(0))
+    ]

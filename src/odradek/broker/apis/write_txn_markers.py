@@ -1,0 +1,239 @@
+"""WriteTxnMarkers (27), versions 0-1: leaders write how transactions end. From coordinators.
+
+Also from administrators, who abort a transaction that hangs (`kafka-transactions abort`).
+
+Behaviour:
+    * Each partition on its own: a marker is appended, and answered when all in sync have it.
+    * A partition that is not held here is UNKNOWN_TOPIC_OR_PARTITION, one that is not led here
+      NOT_LEADER_OR_FOLLOWER: the coordinator looks for the leader and sends it again.
+    * A producer epoch below the one known is INVALID_PRODUCER_EPOCH, a coordinator epoch below
+      it TRANSACTION_COORDINATOR_FENCED (see `odradek.log.producer_state`).
+    * A marker in `__consumer_offsets` ends a transaction in which offsets are committed: when it
+      is written, the group coordinator is told.
+
+Versions:
+    v1 flexible
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from odradek.broker.partition import Partition
+from odradek.broker.purgatory import Purgatory, Waiting
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.session import Session
+from odradek.log.disk import StorageError
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.clock import Clock
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import GROUP_TOPIC
+from odradek.record.batch import read_header
+from odradek.record.control import ControlType, Marker, build_marker
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+SLICE: Final = 200  # markers written before others may run
+
+
+class OffsetsEnded(Protocol):
+    """Who has to know of markers in `__consumer_offsets`."""
+
+    def __call__(self, index: int, producer_id: int, *, committed: bool) -> None:
+        """A marker in this partition is committed."""
+
+
+def _nobody_minds(index: int, producer_id: int, *, committed: bool) -> None:
+    """Before there is a group coordinator."""
+
+
+class TxnMarkersApi:
+    """Serves WriteTxnMarkers."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory,
+        *,
+        clock: Clock,
+        timeout_ms: int,
+    ) -> None:
+        """`timeout_ms` is how long a marker may take to be on all replicas in sync."""
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        # Told within the turn in which such a marker is known to be committed.
+        self.offsets_ended: OffsetsEnded = _nobody_minds
+
+    async def handle(
+        self, session: Session, request: WriteTxnMarkersRequest
+    ) -> WriteTxnMarkersResponse:
+        """Write them, for who may alter the cluster or act for it."""
+        for operation in (AclOperation.ALTER, AclOperation.CLUSTER_ACTION):
+            if session.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+                return await self.write(request)
+        return _refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Write them; answered when every one is committed or has failed."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = _Markers(self._purgatory, answered)
+        markers = []
+        number = 0
+        for marker in request.markers:
+            topics = []
+            for topic in marker.topics:
+                results = []
+                for index in topic.partition_indexes:
+                    number += 1
+                    if number % SLICE == 0:
+                        await asyncio.sleep(0)
+                    result = WritableTxnMarkerPartitionResult(partition_index=index)
+                    self._write(topic.name, marker, result, waiting)
+                    results.append(result)
+                topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+            markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+        if waiting.pending:
+            waiting.is_complete = True
+            self._purgatory.wait(waiting, self._timeout_ms)
+            await answered
+        return WriteTxnMarkersResponse(markers=markers)
+
+    def _write(
+        self,
+        topic: str,
+        marker: WritableTxnMarker,
+        result: WritableTxnMarkerPartitionResult,
+        waiting: "_Markers",
+    ) -> None:
+        found = self._replicas.find_led(topic, result.partition_index)
+        if isinstance(found, ErrorCode):
+            result.error_code = found
+            return
+        leader = found.leader
+        assert leader is not None
+        if leader.is_under_min_isr:
+            result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+            return
+        try:
+            self._append(found, marker)
+        except ApiError as error:
+            result.error_code = error.code
+            return
+        except StorageError as error:
+            self._replicas.storage_failed(error)
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        done = partial(self._committed, topic, marker, result)
+        required = leader.leo
+        if leader.high_watermark >= required:
+            done(ErrorCode.NONE)
+        else:
+            found.wait_for_commit(required, waiting, waiting.one_more(done))
+
+    def _append(self, partition: Partition, marker: WritableTxnMarker) -> None:
+        wall_ms = self._clock.wall_ms()
+        how = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
+        batch = build_marker(
+            Marker(how, marker.coordinator_epoch),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=wall_ms,
+        )
+        partition.append(
+            memoryview(batch),
+            read_header(batch),
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=wall_ms,
+        )
+
+    def _committed(
+        self,
+        topic: str,
+        marker: WritableTxnMarker,
+        result: WritableTxnMarkerPartitionResult,
+        error: ErrorCode,
+    ) -> None:
+        result.error_code = error
+        if topic == GROUP_TOPIC and error is ErrorCode.NONE:
+            self.offsets_ended(
+                result.partition_index, marker.producer_id, committed=marker.transaction_result
+            )
+
+
+class _Markers(Waiting):
+    """The markers of one request that are not committed yet."""
+
+    __slots__ = ("_answered", "_purgatory", "_waiting_for", "is_complete", "pending")
+
+    def __init__(self, purgatory: Purgatory, answered: "asyncio.Future[None]") -> None:
+        super().__init__()
+        self._purgatory = purgatory
+        self._answered = answered
+        self._waiting_for: list[Callable[[ErrorCode], None] | None] = []
+        self.pending = 0
+        self.is_complete = False  # no more will come
+
+    def one_more(self, done: Callable[[ErrorCode], None]) -> int:
+        """Another one to wait for. Returns its slot."""
+        self._waiting_for.append(done)
+        self.pending += 1
+        return len(self._waiting_for) - 1
+
+    def committed(self, slot: int) -> None:
+        """The high watermark has passed it."""
+        self._settle(slot, ErrorCode.NONE)
+
+    def failed_at(self, slot: int, error: ErrorCode) -> None:
+        """Whether it will be committed is not for this broker to say any more."""
+        self._settle(slot, error)
+
+    def expire(self) -> None:
+        """The time is up."""
+        for slot in range(len(self._waiting_for)):
+            self._settle(slot, ErrorCode.REQUEST_TIMED_OUT)
+
+    def look_again(self) -> None:
+        """Nothing has to be looked at: whoever settles the last one answers."""
+
+    def _settle(self, slot: int, error: ErrorCode) -> None:
+        done, self._waiting_for[slot] = self._waiting_for[slot], None
+        if done is None:
+            return
+        done(error)
+        self.pending -= 1
+        if not self.pending and self.is_complete:
+            self._purgatory.finish(self)
+            if not self._answered.done():
+                self._answered.set_result(None)
+
+
+def _refusal(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=error
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

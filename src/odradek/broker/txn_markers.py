@@ -1,0 +1,249 @@
+"""Sees that the markers of transactions are written: by the leaders of their partitions, wherever.
+
+Markers wait in a queue for each leader, and go out in batches, one request under way for each
+broker. What is not written comes back into the queue of whoever leads then:
+
+    NONE                                                          written
+    UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_VERSION           nothing can be written there
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED        another coordinator has been
+                                                                  faster: this one gives up
+    any other error, no answer                                    once more, after a while
+
+A partition that the cluster does not have any more needs no marker. A coordinator that has lost
+its partition is done: the next one sends the markers again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.peer_book import PeerBook
+from odradek.broker.peers import PeerError
+from odradek.broker.tasks import Tasks
+from odradek.broker.txn_shell import Coordinator
+from odradek.model.clock import Clock
+from odradek.model.errors import ErrorCode
+from odradek.model.names import TRANSACTION_TOPIC
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.txn.effects import WriteMarkers
+from odradek.txn.events import MarkersWritten
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+log = logging.getLogger(__name__)
+
+MARKERS_AT_ONCE: Final = 1_000  # transactions in one request
+_AGAIN_S: Final = 0.1
+_NEEDLESS: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Marker:
+    """The markers of one transaction, and who wants them."""
+
+    coordinator: Coordinator
+    order: WriteMarkers
+    is_fenced: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_fenced or self.coordinator.is_over
+
+
+class TransactionMarkers:
+    """The queues of one broker's transaction coordinators."""
+
+    def __init__(  # noqa: PLR0913 - its parts of the world
+        self,
+        *,
+        broker_id: int,
+        cache: MetadataCache,
+        peers: PeerBook,
+        own: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]],
+        written: Callable[[Coordinator, MarkersWritten], None],
+        tasks: Tasks,
+        clock: Clock,
+    ) -> None:
+        """`own` writes those of partitions led here; `written` is told what is done."""
+        self._broker_id = broker_id
+        self._cache = cache
+        self._peers = peers
+        self._own = own
+        self._written = written
+        self._tasks = tasks
+        self._clock = clock
+        # By leader (NO_LEADER: nobody leads): what waits, and whether somebody sends it.
+        self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
+        self._sending: set[int] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many transactions wait for markers that are not on their way."""
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def write(self, coordinator: Coordinator, order: WriteMarkers) -> None:
+        """See that they are written, as long as the coordinator is one."""
+        self._queue(_Marker(coordinator, order), order.partitions)
+
+    # ------------------------------------------------------------------------- by leader
+
+    def _queue(self, marker: _Marker, partitions: Iterable[TopicPartition]) -> None:
+        gone = set()
+        for partition in sorted(partitions):
+            leader = self._leader_of(partition)
+            if leader is None:
+                gone.add(partition)
+                continue
+            self._waiting.setdefault(leader, {}).setdefault(marker, set()).add(partition)
+            if leader not in self._sending:
+                self._sending.add(leader)
+                self._tasks.start(self._send(leader), f"transaction markers to {leader}")
+        if gone:
+            log.info(
+                "transaction %r: %s deleted meanwhile need no marker",
+                marker.order.transactional_id,
+                ", ".join(map(str, sorted(gone))),
+            )
+            self._done(marker, gone)
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        """Who leads, or NO_LEADER; None if there is no such partition any more."""
+        known = self._cache.partition(*partition)
+        if known is not None:
+            return self._cache.leader_of(known)
+        # Before the controller has told this broker of anything, nothing is known to be gone.
+        return NO_LEADER if self._cache.topic(TRANSACTION_TOPIC) is None else None
+
+    async def _send(self, leader: int) -> None:
+        """Send what waits for this leader, batch after batch, until nothing does."""
+        try:
+            while batch := self._next_batch(leader):
+                if leader == NO_LEADER:
+                    await asyncio.sleep(_AGAIN_S)
+                    again = batch
+                else:
+                    again = await self._sent(leader, batch)
+                    if again:
+                        await asyncio.sleep(_AGAIN_S)
+                for marker, partitions in again.items():
+                    if not marker.is_over:
+                        self._queue(marker, partitions)
+        finally:
+            self._sending.discard(leader)
+
+    def _next_batch(self, leader: int) -> dict[_Marker, set[TopicPartition]]:
+        queue = self._waiting.get(leader, {})
+        batch = {}
+        for marker in list(queue)[:MARKERS_AT_ONCE]:
+            partitions = queue.pop(marker)
+            if not marker.is_over:
+                batch[marker] = partitions
+        if not queue:
+            self._waiting.pop(leader, None)
+        return batch if batch or not queue else self._next_batch(leader)
+
+    # ----------------------------------------------------------------------- one request
+
+    async def _sent(
+        self, leader: int, batch: dict[_Marker, set[TopicPartition]]
+    ) -> dict[_Marker, set[TopicPartition]]:
+        """Ask for these markers. Returns what has to be asked for again."""
+        request = WriteTxnMarkersRequest(
+            markers=[_writable(marker, partitions) for marker, partitions in batch.items()]
+        )
+        try:
+            if leader == self._broker_id:
+                response = await self._own(request)
+            else:
+                answer = await self._peers.to(leader).ask(request)
+                assert isinstance(answer, WriteTxnMarkersResponse)
+                response = answer
+        except PeerError as error:
+            log.info("no markers from broker %d: %s", leader, error)
+            return batch
+        outcome = {
+            (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(
+                partition.error_code
+            )
+            for marker in response.markers
+            for topic in marker.topics
+            for partition in topic.partitions
+        }
+        again = {}
+        for marker, partitions in batch.items():
+            left = self._settle(marker, partitions, outcome)
+            if left:
+                again[marker] = left
+        return again
+
+    def _settle(
+        self,
+        marker: _Marker,
+        partitions: set[TopicPartition],
+        outcome: dict[tuple[int, TopicPartition], ErrorCode],
+    ) -> set[TopicPartition]:
+        done, again = set(), set()
+        for partition in partitions:
+            error = outcome.get((marker.order.producer_id, partition))
+            if error in _NEEDLESS:
+                done.add(partition)
+            elif error in _FENCED:
+                assert error is not None
+                marker.is_fenced = True
+                log.warning(
+                    "%s: %s refuses the marker of transaction %r: %s",
+                    marker.coordinator,
+                    partition,
+                    marker.order.transactional_id,
+                    error.name,
+                )
+            else:
+                again.add(partition)
+        if done:
+            self._done(marker, done)
+        return again
+
+    def _done(self, marker: _Marker, partitions: set[TopicPartition]) -> None:
+        order = marker.order
+        self._written(
+            marker.coordinator,
+            MarkersWritten(
+                order.transactional_id,
+                order.producer_id,
+                order.producer_epoch,
+                frozenset(partitions),
+                self._clock.wall_ms(),
+            ),
+        )
+
+
+def _writable(marker: _Marker, partitions: set[TopicPartition]) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=marker.order.producer_id,
+        producer_epoch=marker.order.producer_epoch,
+        transaction_result=marker.order.commit,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ],
+        coordinator_epoch=marker.coordinator.coordinator_epoch,
+    )
