@@ -37,6 +37,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "resume": Command("odradek.cli.local", "resume", "Let a frozen broker go on."),
     "why": Command("odradek.cli.why", "why", "Say why a topic or a broker is as it is."),
     "server-start": Command("odradek.cli.server_start", "server_start", "Run one broker here."),
+    "copy-store": Command(
+        "odradek.cli.copy_store", "copy_store", "Copy a cluster's nodes to another store."
+    ),
     "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
 }
 

@@ -1,0 +1,37 @@
+"""`odradek copy-store SOURCE TARGET`: a cluster's nodes go to another coordination store.
+
+    odradek copy-store ./odradek-data zk1:2181,zk2:2181/kafka
+
+With the brokers stopped. Afterwards brokers with `zookeeper.connect` (ours, or Apache Kafka's) go
+on where those with the embedded store have stopped, on the same log directories.
+"""
+
+import asyncio
+import pathlib
+import sys
+
+import click
+
+from odradek.cli.store import EMBEDDED, opened_store
+from odradek.coord.copying import copy_nodes
+
+
+@click.command("copy-store")
+@click.argument("source")
+@click.argument("target")
+def copy_store(source: str, target: str) -> None:
+    """Copy a cluster's nodes from one coordination store to another; its brokers are stopped.
+
+    Each is host:port,host:port/chroot of a ZooKeeper, or a directory of `odradek up`.
+    """
+    folder = pathlib.Path(target)
+    if folder.is_dir():
+        target = str(folder / EMBEDDED)
+        pathlib.Path(target).touch()  # an empty file is a new store
+    count = asyncio.run(_copy(source, target))
+    print(f"{count} nodes of {source} stand in {target}", file=sys.stderr)
+
+
+async def _copy(source: str, target: str) -> int:
+    async with opened_store(source) as read, opened_store(target) as written:
+        return await copy_nodes(read, written)

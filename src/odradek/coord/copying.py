@@ -1,0 +1,92 @@
+"""Moves what a cluster has written down from one coordination store to another.
+
+From the embedded store to a ZooKeeper, when a cluster outgrows its machine or Apache Kafka is to
+go on with it, and back. Sessions stay behind, and with them the nodes that live with one.
+"""
+
+from odradek.coord import layout
+from odradek.coord.store import Create, MultiError, NodeExistsError, SetData, Store
+from odradek.model.errors import OdradekError
+
+_AT_ONCE = 200
+_ZOOKEEPERS_OWN = "/zookeeper"
+
+
+class CopyError(OdradekError):
+    """The copy was not begun, or did not come to its end."""
+
+
+async def copy_nodes(source: Store, target: Store) -> int:
+    """Copy every lasting node. Returns how many there are.
+
+    What stands in the target already must be the same: so a copy that was interrupted can be
+    begun again, and two clusters cannot be mixed.
+
+    Raises:
+        CopyError: a broker is registered in one of them, or the target holds something else.
+    """
+    for store, which in ((source, "source"), (target, "target")):
+        await _must_be_at_rest(store, which)
+    nodes = await _lasting(source)
+    there = dict(zip(nodes, await target.get_many(list(nodes)), strict=True))
+    for path, data in nodes.items():
+        found = there[path]
+        if found is not None and (found[0] or b"") != (data or b""):
+            raise CopyError(
+                f"{path} stands in the target already, with other data: it belongs to another "
+                "cluster; nothing was copied. Choose an empty chroot or directory"
+            )
+    missing = [path for path in nodes if there[path] is None]
+    # Parents first: a level is complete before the next one begins.
+    for depth in sorted({path.count("/") for path in missing}):
+        level = [path for path in missing if path.count("/") == depth]
+        for begin in range(0, len(level), _AT_ONCE):
+            await _create(target, {path: nodes[path] for path in level[begin : begin + _AT_ONCE]})
+    await _keep_count(source, target)
+    return len(nodes)
+
+
+async def _must_be_at_rest(store: Store, which: str) -> None:
+    if await store.exists(layout.BROKER_IDS) is None:
+        return
+    registered = await store.children(layout.BROKER_IDS)
+    if registered:
+        raise CopyError(
+            f"broker {', '.join(registered)} is registered in the {which}: stop all brokers "
+            "first, and wait for their sessions to end"
+        )
+
+
+async def _lasting(source: Store) -> dict[str, bytes | None]:
+    """Every node that no session holds, parents before children."""
+    nodes: dict[str, bytes | None] = {}
+    level = ["/"]
+    while level:
+        below: list[str] = []
+        for parent in level:
+            names = await source.children(parent)
+            below += [f"{parent.rstrip('/')}/{name}" for name in names]
+        level = []
+        for path, found in zip(below, await source.get_many(below), strict=True):
+            if found is not None and not found[1].ephemeral_owner and path != _ZOOKEEPERS_OWN:
+                nodes[path] = found[0]
+                level.append(path)
+    return nodes
+
+
+async def _create(target: Store, nodes: dict[str, bytes | None]) -> None:
+    outcomes = await target.multi_many([[Create(path, data)] for path, data in nodes.items()])
+    for path, outcome in zip(nodes, outcomes, strict=True):
+        if isinstance(outcome, MultiError) and not isinstance(outcome.cause, NodeExistsError):
+            raise CopyError(f"{path} could not be made: {outcome.cause}; begin again")
+
+
+async def _keep_count(source: Store, target: Store) -> None:
+    """Ids of brokers are drawn from a node's version: the next one must not be an old one."""
+    drawn = await source.exists(layout.BROKER_SEQUENCE_ID)
+    kept = await target.exists(layout.BROKER_SEQUENCE_ID)
+    if drawn is None or kept is None:
+        return
+    data, _ = await source.get(layout.BROKER_SEQUENCE_ID)
+    for _ in range(drawn.version - kept.version):
+        await target.multi([SetData(layout.BROKER_SEQUENCE_ID, data)])
