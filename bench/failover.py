@@ -1,0 +1,169 @@
+"""A broker dies or leaves: for how long producers with acks=all get no acknowledgement.
+
+    ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
+
+Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
+
+    leader killed        kill -9 of a broker that leads one partition and is not the controller
+    leader stopped       SIGTERM of such a one (controlled shutdown)
+    controller killed    kill -9 of the controller, which leads a third of 1,000 partitions
+    controller stopped   SIGTERM of it
+
+The figure is the longest time between two acknowledgements, of the partition or of sixteen of
+those that the broker led, by producers that send one record after the other and keep trying. For a
+kill this has the time in which the death is noticed: with ZooKeeper the session's time-out,
+6 s here; on our store of one machine the end of a socket. One JSON line for each run is appended to
+bench/results/failover.jsonl.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+import click
+from kit import ROOT, apache, fetch, machine, raw
+from kit.targets import TARGETS, Target
+
+RESULTS = ROOT / "bench" / "results" / "failover.jsonl"
+BROKERS = 3
+PROBED = 16
+SETTLE_S = 12.0  # until the end of the outage is surely over, and producers write again
+PROPERTIES = {"min.insync.replicas": "2", "zookeeper.session.timeout.ms": "6000"}
+_TIMEOUT_S = 300.0
+
+
+class Case(NamedTuple):
+    """Who goes, and how."""
+
+    name: str
+    controller: bool
+    signal: signal.Signals
+
+    @property
+    def many(self) -> bool:
+        """Whether the topic has many partitions."""
+        return self.controller
+
+
+CASES = (
+    Case("leader killed", controller=False, signal=signal.SIGKILL),
+    Case("leader stopped", controller=False, signal=signal.SIGTERM),
+    Case("controller killed", controller=True, signal=signal.SIGKILL),
+    Case("controller stopped", controller=True, signal=signal.SIGTERM),
+)
+
+
+def measure(kind: str, case: Case, partitions: int) -> dict[str, float]:
+    """One run on a cluster of its own."""
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        home = pathlib.Path(folder) / kind
+        target: Target = TARGETS[kind](home, brokers=BROKERS, properties=PROPERTIES)
+        try:
+            target.start()
+            return _measure(target, case, partitions if case.many else BROKERS)
+        finally:
+            target.end()
+
+
+def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
+    addresses = target.bootstrap.split(",")
+    seen = raw.metadata(addresses[0])
+    ids = sorted(seen.brokers)
+    controller = addresses[ids.index(seen.controller)]
+    raw.create_topic(controller, "load", partitions, replication=BROKERS, timeout_s=_TIMEOUT_S)
+    leaders = raw.metadata(controller, ["load"]).topics["load"].leaders
+    victim = seen.controller
+    if not case.controller:
+        victim = next(leader for leader in leaders if leader != seen.controller)
+    probed = [p for p, leader in enumerate(leaders) if leader == victim][
+        : PROBED if case.many else 1
+    ]
+    pid = target.pids()[ids.index(victim)]
+    command = [sys.executable, "-m", "kit.outage", target.bootstrap, "load"]
+    producers = subprocess.Popen(
+        [*command, ",".join(map(str, probed))],
+        cwd=ROOT / "bench",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert producers.stdout is not None
+    if producers.stdout.readline() != "ready\n":
+        raise RuntimeError("the producers did not come up")
+    time.sleep(1.0)
+    os.kill(pid, case.signal)
+    gone_s = _until_gone(pid)
+    time.sleep(SETTLE_S)
+    told, _ = producers.communicate("", timeout=60)
+    gaps_ms = json.loads(told)["gaps_ms"].values()
+    return {"longest_gap_ms": max(gaps_ms), "median_gap_ms": statistics.median(gaps_ms),
+            "process_gone_s": gone_s}  # fmt: skip
+
+
+def _until_gone(pid: int) -> float:
+    """Seconds until a process has ended, whether or not somebody collects it."""
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < _TIMEOUT_S:
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            break
+        if state == "Z":
+            break
+        time.sleep(0.01)
+    return time.monotonic() - begun_s
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--partitions", default=1_000, show_default=True, help="In the controller's cases.")
+@click.option("--runs", default=3, show_default=True, help="Runs of each case and target.")
+@click.option("--case", "word", default="", help="Only the cases whose name has this in it.")
+@click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
+def main(*, partitions: int, runs: int, word: str, only: str | None) -> None:
+    """Measure, append to the results, print."""
+    kinds = [only] if only else list(TARGETS)
+    if "kafka" in kinds:
+        try:
+            fetch.jars(apache.LINE)
+        except fetch.UnavailableError as error:
+            raise click.ClickException(str(error)) from None
+    for case in CASES:
+        if word not in case.name:
+            continue
+        figures: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+        for run in range(runs):
+            for kind in kinds if run % 2 == 0 else reversed(kinds):
+                before = machine.describe()
+                found = measure(kind, case, partitions)
+                figures[kind].append(found)
+                result: dict[str, Any] = {
+                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "run": run + 1,
+                    "target": kind,
+                    "case": case.name,
+                    "partitions": partitions if case.many else BROKERS,
+                    **{key: round(value, 3) for key, value in found.items()},
+                    "machine": before,
+                }
+                RESULTS.parent.mkdir(exist_ok=True)
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+        for kind, runs_of_it in figures.items():
+            gaps = [each["longest_gap_ms"] for each in runs_of_it]
+            gone = [each["process_gone_s"] for each in runs_of_it]
+            print(
+                f"{case.name:20} {kind:8} longest gap {statistics.median(gaps):8,.0f} ms"
+                f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); gone after"
+                f" {statistics.median(gone):.2f} s"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""A topic of a thousand partitions: until every broker knows every leader, and what that costs.
+
+    ./run bench many_partitions [--partitions 1000] [--runs 3] [--only odradek|kafka]
+
+Three brokers, replication factor 3. Measured from the request to create the topic: to its answer,
+and until each of the three brokers' metadata has a leader for each partition; then the deletion,
+until it is answered and no broker shows the topic. One JSON line for each run is appended to
+bench/results/many_partitions.jsonl.
+"""
+
+import json
+import pathlib
+import statistics
+import tempfile
+import threading
+import time
+from typing import Any
+
+import click
+from kit import ROOT, apache, fetch, machine, raw
+from kit.targets import TARGETS, Target
+
+RESULTS = ROOT / "bench" / "results" / "many_partitions.jsonl"
+BROKERS = 3
+_TIMEOUT_S = 300.0
+
+
+def measure(kind: str, partitions: int) -> dict[str, float]:
+    """One run on a cluster of its own: seconds."""
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        target: Target = TARGETS[kind](pathlib.Path(folder) / kind, brokers=BROKERS)
+        try:
+            target.start()
+            raw.create_topic(_controller(target), "first", 1, replication=BROKERS)
+            before = machine.cpu_time(target.pids())
+            begun_s = time.monotonic()
+            seen: dict[str, float] = {}
+            watchers = [
+                threading.Thread(target=_wait_until_led, args=(address, partitions, seen, begun_s))
+                for address in target.bootstrap.split(",")
+            ]
+            for watcher in watchers:
+                watcher.start()
+            _create(target, partitions)
+            answered_s = time.monotonic() - begun_s
+            for watcher in watchers:
+                watcher.join()
+            used = machine.cpu_time(target.pids()) - before
+            begun_s = time.monotonic()
+            _delete(target)
+            return {
+                "create_answered_s": answered_s,
+                "all_leaders_known_s": max(seen.values()),
+                "create_cpu_s": used.total_s,
+                "delete_s": time.monotonic() - begun_s,
+                "rss_mib": machine.rss_mib(target.pids()) / BROKERS,
+            }
+        finally:
+            target.end()
+
+
+def _create(target: Target, partitions: int) -> None:
+    raw.create_topic(_controller(target), "many", partitions, replication=BROKERS,
+                     timeout_s=_TIMEOUT_S)  # fmt: skip
+
+
+def _delete(target: Target) -> None:
+    raw.delete_topic(_controller(target), "many", timeout_s=_TIMEOUT_S)
+    for address in target.bootstrap.split(","):
+        while raw.metadata(address, ["many"]).topics["many"].leaders:
+            time.sleep(0.02)
+
+
+def _controller(target: Target) -> str:
+    """Its address: brokers have the ids 0, 1, 2 in the order of the list, or 1, 2, 3."""
+    addresses = target.bootstrap.split(",")
+    seen = raw.metadata(addresses[0])
+    return addresses[sorted(seen.brokers).index(seen.controller)]
+
+
+def _wait_until_led(address: str, partitions: int, seen: dict[str, float], begun_s: float) -> None:
+    deadline_s = begun_s + _TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        leaders = raw.metadata(address, ["many"]).topics["many"].leaders
+        if len(leaders) == partitions and min(leaders) >= 0:
+            seen[address] = time.monotonic() - begun_s
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{address}: not all partitions have leaders")
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.option("--partitions", default=1_000, show_default=True, help="Of the topic.")
+@click.option("--runs", default=3, show_default=True, help="Runs of each target.")
+@click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
+def main(*, partitions: int, runs: int, only: str | None) -> None:
+    """Measure, append to the results, print."""
+    kinds = [only] if only else list(TARGETS)
+    if "kafka" in kinds:
+        try:
+            fetch.jars(apache.LINE)
+        except fetch.UnavailableError as error:
+            raise click.ClickException(str(error)) from None
+    results: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for run in range(runs):
+        for kind in kinds if run % 2 == 0 else reversed(kinds):
+            before = machine.describe()
+            figures = measure(kind, partitions)
+            results[kind].append(figures)
+            result: dict[str, Any] = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "run": run + 1,
+                "target": kind,
+                "partitions": partitions,
+                **{key: round(value, 3) for key, value in figures.items()},
+                "machine": before,
+            }
+            RESULTS.parent.mkdir(exist_ok=True)
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+    for kind, runs_of_it in results.items():
+        print(f"{kind}: {partitions:,} partitions, replication factor {BROKERS}")
+        for key in runs_of_it[0]:
+            values = [figures[key] for figures in runs_of_it]
+            name, _, unit = key.rpartition("_")
+            print(
+                f"  {name.replace('_', ' '):20} {statistics.median(values):8.2f} {unit}"
+                f"   (min {min(values):.2f}, max {max(values):.2f})"
+            )
+
+
+if __name__ == "__main__":
+    main()
