@@ -138,6 +138,14 @@ class TheirBroker:
         assert self._broker is not None
         self._broker.stop()
 
+    def pause(self) -> None:
+        assert self._broker is not None
+        self._broker.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._broker is not None
+        self._broker.process.send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         if self._broker is not None and self._broker.process.poll() is None:
             self.kill()
