@@ -77,6 +77,7 @@ class IsrShell:
         self._changed = changed
         self._asked: dict[tuple[bytes, int], _Asked] = {}
         self._running = False
+        self._waits_for = ""
 
     def ask(self, partition: Partition, isr: frozenset[int]) -> None:
         """Have the controller store this ISR."""
@@ -112,12 +113,13 @@ class IsrShell:
         try:
             response = await self._link.ask(self._request(asked))
         except (PeerError, ApiError) as error:
-            log.info("ISR changes wait: %s", error)
+            self._wait_for(str(error))
             return asked
         assert isinstance(response, AlterPartitionResponse)
         if response.error_code:
-            log.info("ISR changes wait: %s", ErrorCode(response.error_code).name)
+            self._wait_for(ErrorCode(response.error_code).name)
             return asked
+        self._waits_for = ""
         again = dict(asked)
         for topic in response.topics:
             for answer in topic.partitions:
@@ -125,6 +127,12 @@ class IsrShell:
                 if key in asked and self._settle(asked[key], answer):
                     del again[key]
         return again
+
+    def _wait_for(self, reason: str) -> None:
+        """Say it once, not at each attempt."""
+        if reason != self._waits_for:
+            self._waits_for = reason
+            log.info("ISR changes wait: %s", reason)
 
     def _request(self, asked: dict[tuple[bytes, int], _Asked]) -> AlterPartitionRequest:
         topics: dict[bytes, AlterPartitionTopic] = {}

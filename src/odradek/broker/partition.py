@@ -16,7 +16,7 @@ from typing import Protocol
 from odradek.log.flushing import FlushDone
 from odradek.log.log import Log
 from odradek.log.producer_state import NO_OFFSET
-from odradek.log.slices import Appended
+from odradek.log.slices import Appended, UnexpectedOffsetError
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.record.batch import BatchHeader
@@ -216,7 +216,17 @@ class Partition:
         assert log is not None
         before = log.leo
         if len(batches):
-            log.append_as_follower(batches, now_ms=wall_ms)
+            try:
+                log.append_as_follower(batches, now_ms=wall_ms)
+            except UnexpectedOffsetError as error:
+                if log.leo != log.log_start_offset or not (
+                    error.first_offset < log.leo <= error.last_offset
+                ):
+                    raise
+                # The leader's log starts within a batch (DeleteRecords): ours, which is empty,
+                # has to begin where the batch does.
+                log.truncate_fully_and_start_at(error.first_offset)
+                log.append_as_follower(batches, now_ms=wall_ms)
         log.set_high_watermark(committed_here(told=high_watermark, leo=log.leo))
         if log.log_start_offset < log_start_offset <= log.high_watermark:
             log.advance_log_start(log_start_offset)

@@ -109,6 +109,7 @@ class ReplicaFetcher:
         self._storage_failed = storage_failed
         self._client_id = f"broker-{broker_id}-fetcher"
         self._followed: dict[Key, _Followed] = {}
+        self._aside: dict[Key, _Followed] = {}  # those of them that are held back
         # What the next request has to say.
         self._to_name: dict[Key, _Followed] = {}
         self._to_forget: dict[Key, None] = {}
@@ -136,6 +137,7 @@ class ReplicaFetcher:
         """Fetch this one from now on, or in its new reign."""
         key = (partition.topic_id, partition.topic_partition.partition)
         followed = self._followed[key] = _Followed(partition)
+        self._aside.pop(key, None)
         self._to_name[key] = followed
         self._to_forget.pop(key, None)
         self._go_on()
@@ -144,6 +146,7 @@ class ReplicaFetcher:
         """Fetch this one no longer."""
         key = (partition.topic_id, partition.topic_partition.partition)
         if self._followed.pop(key, None) is not None:
+            self._aside.pop(key, None)
             self._to_name.pop(key, None)
             self._to_forget[key] = None
 
@@ -151,6 +154,7 @@ class ReplicaFetcher:
         """Follow no longer."""
         self._is_stopped = True
         self._followed.clear()
+        self._aside.clear()
         self._hang_up()
         self._questions.close()
 
@@ -166,7 +170,7 @@ class ReplicaFetcher:
 
     def _go_on(self) -> None:
         """Send the next fetch, unless one is under way or there is nothing to fetch."""
-        if self._is_under_way or self._is_stopped or not self._followed:
+        if self._is_under_way or self._is_stopped or len(self._aside) >= len(self._followed):
             return
         self._is_under_way = True
         if self._channel is None:
@@ -178,9 +182,13 @@ class ReplicaFetcher:
     async def _connect(self) -> None:
         channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
         try:
-            await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
+            async with asyncio.timeout(self._options.timeout_ms / 1000):
+                await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
         except OSError:
             self._later()
+            return
+        if self._is_stopped:  # meanwhile
+            channel.close()
             return
         self._channel = channel
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
@@ -226,12 +234,10 @@ class ReplicaFetcher:
     def _request(self) -> FetchRequest:
         options = self._options
         if self._session_epoch == INITIAL_EPOCH:  # a new session: name all
-            self._to_name = dict(self._followed)
+            self._to_name = {k: f for k, f in self._followed.items() if not f.is_held_back}
             self._to_forget.clear()
         topics: dict[bytes, FetchTopic] = {}
         for key, followed in self._to_name.items():
-            if followed.is_held_back:
-                continue
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic_id=key[0])
@@ -240,7 +246,7 @@ class ReplicaFetcher:
         for topic_id, index in self._to_forget:
             gone = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
             gone.partitions.append(index)
-        self._to_name = {k: f for k, f in self._to_name.items() if f.is_held_back}
+        self._to_name.clear()
         self._to_forget.clear()
         return FetchRequest(
             replica_state=ReplicaState(
@@ -331,7 +337,7 @@ class ReplicaFetcher:
                     self._to_name[key] = followed
         except StorageError as error:
             self._storage_failed(error)
-            self._followed.pop(key, None)
+            self.leave(partition)
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed)
@@ -345,30 +351,46 @@ class ReplicaFetcher:
         if cut < held.leo:
             log.info("%s is cut from %d to %d", partition.topic_partition, held.leo, cut)
             held.truncate_to(cut)
+        else:
+            # We led in an epoch and never wrote in it: the others have not heard of it.
+            held.cut_epochs()
 
     # ------------------------------------------------------------------------- refusals
 
     def _put_right(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            followed.is_held_back = True
+            self._set_aside(key, followed)
             self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
             # There is a newer reign; the controller will tell us of it.
-            self._followed.pop(key, None)
-            self._to_forget[key] = None
+            self.leave(followed.partition)
         else:
             self._hold_back(key, followed)
 
     def _hold_back(self, key: Key, followed: _Followed) -> None:
         """Ask for this one again after a while; the others go on."""
-        followed.is_held_back = True
-        self._to_name[key] = followed
+        self._set_aside(key, followed)
 
         def again() -> None:
-            followed.is_held_back = False
-            self._go_on()
+            self._take_up(key, followed)
 
         self._loop.call_later(self._options.backoff_ms / 1000, again)
+
+    def _set_aside(self, key: Key, followed: _Followed) -> None:
+        """Out of the session with it: else the leader would answer at once, again and again."""
+        followed.is_held_back = True
+        self._aside[key] = followed
+        self._to_name.pop(key, None)
+        self._to_forget[key] = None
+
+    def _take_up(self, key: Key, followed: _Followed) -> None:
+        """Fetch it again, if it is still followed in that reign."""
+        followed.is_held_back = False
+        if self._followed.get(key) is followed:
+            del self._aside[key]
+            self._to_name[key] = followed
+            self._to_forget.pop(key, None)
+            self._go_on()
 
     async def _find_range(self, key: Key, followed: _Followed) -> None:
         """Our end is not in the leader's log: ask where that begins and ends, and go there."""
@@ -390,9 +412,7 @@ class ReplicaFetcher:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed)
         else:
-            followed.is_held_back = False
-            self._to_name[key] = followed
-            self._go_on()
+            self._take_up(key, followed)
 
     async def _leader_offset(self, partition: Partition, leader_epoch: int, when: int) -> int:
         topic, index = partition.topic_partition

@@ -1,0 +1,110 @@
+"""The way to the controller, whoever that is."""
+
+import asyncio
+
+import pytest
+
+from odradek.broker.controller_link import ControllerLink
+from odradek.broker.peers import PeerError
+from odradek.model.cluster import Broker, EndPoint
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+
+QUESTION = ControlledShutdownRequest(broker_id=1)
+
+
+class Cache:
+    def __init__(self, controller_id=-1):
+        self.controller_id = controller_id
+        self.brokers = {}
+
+    def put(self, id_, port=9092, listener="INTERNAL"):
+        point = EndPoint(
+            listener=listener, security_protocol="PLAINTEXT", host=f"b{id_}", port=port
+        )
+        self.brokers[id_] = Broker(id=id_, end_points=(point,))
+
+
+class FakePeer:
+    def __init__(self, host, port):
+        self.address = host, port
+        self.closed = False
+
+    async def ask(self, request):
+        return self.address, request
+
+    def close(self):
+        self.closed = True
+
+
+class Stage:
+    def __init__(self, controller_id=-1):
+        self.cache = Cache(controller_id)
+        self.peers = []
+        self.link = ControllerLink(
+            broker_id=1,
+            listener="INTERNAL",
+            cache=self.cache,
+            own={ControlledShutdownRequest: self.own},
+            make_peer=self.make,
+        )
+
+    async def own(self, request):
+        return "own", request
+
+    def make(self, host, port):
+        self.peers.append(FakePeer(host, port))
+        return self.peers[-1]
+
+    def ask(self):
+        return asyncio.run(self.link.ask(QUESTION))
+
+
+def test_nobody_reigns():
+    with pytest.raises(PeerError, match="no controller is known"):
+        Stage().ask()
+
+
+def test_a_controller_that_is_gone():
+    with pytest.raises(PeerError, match="no controller is known"):
+        Stage(2).ask()
+
+
+def test_the_own_controller_is_asked_directly():
+    stage = Stage(1)
+    stage.cache.put(1)
+    assert stage.ask() == ("own", QUESTION)
+    assert stage.peers == []
+
+
+def test_another_is_asked_on_its_inter_broker_listener_over_one_connection():
+    stage = Stage(2)
+    stage.cache.put(2, port=9500)
+    assert stage.ask() == (("b2", 9500), QUESTION)
+    stage.ask()
+    assert len(stage.peers) == 1
+
+
+def test_the_next_controller_is_asked_over_another_connection():
+    stage = Stage(2)
+    stage.cache.put(2)
+    stage.cache.put(3)
+    stage.ask()
+    stage.cache.controller_id = 3
+    assert stage.ask() == (("b3", 9092), QUESTION)
+    assert [peer.closed for peer in stage.peers] == [True, False]
+
+
+def test_a_controller_without_a_listener_for_brokers():
+    stage = Stage(2)
+    stage.cache.put(2, listener="EXTERNAL")
+    with pytest.raises(PeerError, match="controller 2 has no listener INTERNAL"):
+        stage.ask()
+
+
+def test_hanging_up():
+    stage = Stage(2)
+    stage.link.close()
+    stage.cache.put(2)
+    stage.ask()
+    stage.link.close()
+    assert stage.peers[0].closed

@@ -1,0 +1,380 @@
+"""A follower against a leader that says what the test wants."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.live import play
+from tests.unit.broker.other_broker import OtherBroker
+
+from odradek.model.errors import ErrorCode
+from odradek.record.records import Record, build_batch
+from odradek.sim.disk import Fault
+from odradek.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+TOPIC_ID = b"t".ljust(16, b".")
+BACKOFF_S = 1.0
+
+
+def batch(offset, *values, leader_epoch=0):
+    """As it stands in a leader's log."""
+    made = bytearray(build_batch([Record(None, value, 1) for value in values]))
+    made[0:8] = offset.to_bytes(8, "big")
+    made[12:16] = leader_epoch.to_bytes(4, "big")
+    return bytes(made)
+
+
+def part(index=0, records=b"", error=0, high_watermark=0, log_start=0, diverging=None):
+    return PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=log_start,
+        aborted_transactions=None,
+        diverging_epoch=diverging,
+        records=records,
+    )
+
+
+def answer(*parts, session_id=7, error=0):
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(parts))] if parts else []
+    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
+
+
+def named(request):
+    """Partition -> what is asked of it."""
+    return {part.partition: part for topic in request.topics for part in topic.partitions}
+
+
+def forgotten(request):
+    return [index for topic in request.forgotten_topics_data for index in topic.partitions]
+
+
+class Leader(OtherBroker):
+    """Broker 2. Fetches are answered from `script`, one after the other; then they wait."""
+
+    def __init__(self, *script, start=0, end=0) -> None:
+        super().__init__(self.serve)
+        self.script = list(script)
+        self.start, self.end = start, end
+
+    def serve(self, request):
+        if isinstance(request, ListOffsetsRequest):
+            (topic,) = request.topics
+            (asked,) = topic.partitions
+            offset = self.start if asked.timestamp == -2 else self.end
+            told = ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, offset=offset, leader_epoch=0
+            )
+            return ListOffsetsResponse(
+                topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[told])]
+            )
+        return self.script.pop(0) if self.script else None
+
+    @property
+    def fetches(self):
+        return self.of(FetchRequest)
+
+
+def follow(story, *script, partitions=1, **leader):
+    """Play a story in which the broker follows broker 2."""
+
+    async def main(live):
+        other = live.other = Leader(*script, **leader)
+        live.network.connect = other.connect
+        await live.order("t", leader=2, partitions=partitions)
+        await live.until(lambda: other.fetches or other.refuses or other.gate)
+        await story(live, other)
+
+    play(main, replica_fetch_backoff_ms=int(BACKOFF_S * 1000))
+
+
+def test_what_the_leader_sends_is_appended_and_acknowledged_by_the_next_fetch():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert live.log().leo == 2
+        assert live.log().high_watermark == 1
+        first, second = (named(request)[0] for request in leader.fetches)
+        assert (first.fetch_offset, first.last_fetched_epoch, first.current_leader_epoch) == (
+            0,
+            -1,
+            0,
+        )
+        assert (second.fetch_offset, second.last_fetched_epoch) == (2, 0)
+
+    follow(story, answer(part(records=batch(0, b"a", b"b"), high_watermark=1)))
+
+
+def test_the_high_watermark_is_never_beyond_what_is_there():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert live.log().high_watermark == live.log().leo == 1
+
+    follow(story, answer(part(records=batch(0, b"a"), high_watermark=9)))
+
+
+def test_only_what_has_moved_is_named_again():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        first, second = leader.fetches
+        assert sorted(named(first)) == [0, 1, 2]
+        assert (first.session_id, first.session_epoch) == (0, 0)
+        assert sorted(named(second)) == [1]
+        assert (second.session_id, second.session_epoch) == (7, 1)
+
+    follow(story, answer(part(1, batch(0, b"a"))), partitions=3)
+
+
+def test_without_a_session_all_are_named_each_time():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert sorted(named(leader.fetches[1])) == [0, 1]
+        assert leader.fetches[1].session_epoch == 0
+
+    follow(story, answer(part(1, batch(0, b"a")), session_id=0), partitions=2)
+
+
+def test_a_log_that_diverges_is_cut_by_epoch_and_asked_for_again():
+    async def story(live, leader):
+        log = live.log()
+        await live.until(lambda: len(leader.fetches) == 3)
+        assert [named(request)[0].fetch_offset for request in leader.fetches] == [0, 3, 1]
+        assert log.leo == 1
+
+    diverging = EpochEndOffset(epoch=0, end_offset=1)
+    records = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")
+    follow(story, answer(part(records=records)), answer(part(diverging=diverging)))
+
+
+def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_never_heard_of_it():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        await live.order("t", leader=0, leader_epoch=1, is_new=False)
+        assert live.log().epochs.latest_epoch == 1
+        leader.script = [answer(part(diverging=EpochEndOffset(epoch=0, end_offset=1)))]
+        before = len(leader.fetches)
+        await live.order("t", leader=2, leader_epoch=2, is_new=False)
+        await live.until(lambda: len(leader.fetches) == before + 2)
+        asked = [named(request)[0].last_fetched_epoch for request in leader.fetches[before:]]
+        assert asked == [1, 0]
+        assert live.log().leo == 1
+
+    follow(story, answer(part(records=batch(0, b"a"))))
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(part(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), id="refused"),
+        pytest.param(part(records=batch(0, b"a")[:-1] + b"!"), id="damaged"),
+        pytest.param(part(records=batch(5, b"a") + batch(1, b"b")), id="out of order"),
+    ],
+)
+def test_a_partition_in_trouble_leaves_the_session_and_holds_up_nobody(trouble):
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert forgotten(leader.fetches[1]) == [0]
+        assert sorted(named(leader.fetches[1])) == [1]
+        leader.reply(answer(part(1, batch(1, b"b"))))
+        await live.until(lambda: len(leader.fetches) == 3)
+        assert sorted(named(leader.fetches[2])) == [1]
+        await asyncio.sleep(BACKOFF_S)
+        leader.reply(answer())
+        await live.until(lambda: len(leader.fetches) == 4)
+        assert sorted(named(leader.fetches[3])) == [0]
+        assert live.log(index=1).leo == 2
+
+    trouble.partition_index = 0
+    follow(story, answer(trouble, part(1, batch(0, b"a"))), partitions=2)
+
+
+def test_while_all_are_in_trouble_nothing_is_fetched():
+    async def story(live, leader):
+        await asyncio.sleep(BACKOFF_S / 2)
+        assert len(leader.fetches) == 1
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert sorted(named(leader.fetches[1])) == [0]
+
+    follow(story, answer(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+
+
+def test_a_fenced_epoch_is_not_asked_for_again_until_the_controller_speaks():
+    async def story(live, leader):
+        await asyncio.sleep(5 * BACKOFF_S)
+        assert len(leader.fetches) == 1
+        await live.order("t", leader=2, leader_epoch=1, is_new=False)
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert named(leader.fetches[1])[0].current_leader_epoch == 1
+
+    follow(story, answer(part(error=ErrorCode.FENCED_LEADER_EPOCH)))
+
+
+def test_an_answer_to_the_last_reign_says_nothing_of_this_one():
+    async def story(live, leader):
+        await live.order("t", leader=2, leader_epoch=1, partitions=2, is_new=False)
+        leader.reply(answer(part(error=ErrorCode.FENCED_LEADER_EPOCH), part(1, batch(0, b"old"))))
+        await live.until(lambda: len(leader.fetches) == 2)
+        wanted = named(leader.fetches[1])
+        assert sorted(wanted) == [0, 1]
+        assert {part.current_leader_epoch for part in wanted.values()} == {1}
+        assert live.log(index=1).leo == 0
+
+    follow(story, partitions=2)
+
+
+def test_a_log_that_the_leaders_retention_has_outrun_begins_anew():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) >= 2 and named(leader.fetches[-1]))
+        assert live.log().log_start_offset == live.log().leo == 40
+        assert named(leader.fetches[-1])[0].fetch_offset == 40
+
+    follow(story, answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)), start=40, end=50)
+
+
+def test_a_log_that_reaches_beyond_the_leaders_end_is_cut_there():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) >= 3 and named(leader.fetches[-1]))
+        assert live.log().leo == 1
+
+    follow(
+        story,
+        answer(part(records=batch(0, b"a") + batch(1, b"b"))),
+        answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)),
+        start=0,
+        end=1,
+    )
+
+
+def test_a_leaders_log_that_starts_within_a_batch_is_taken_from_the_batch_on():
+    async def story(live, leader):
+        await live.until(lambda: live.log().leo == 43)
+        assert [segment.base_offset for segment in live.log().segments] == [39]
+        assert live.log().log_start_offset == 40, "and the records before are as deleted as there"
+
+    follow(
+        story,
+        answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)),
+        answer(part(records=batch(39, b"a", b"b", b"c", b"d"), high_watermark=43, log_start=40)),
+        start=40,
+        end=43,
+    )
+
+
+def test_a_lost_connection_is_made_again_and_all_is_named():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 2)
+        leader.open_connections[0].abort()
+        lost_at = live.loop.time()
+        await live.until(lambda: len(leader.fetches) == 3)
+        assert live.loop.time() - lost_at >= BACKOFF_S - 0.1
+        assert sorted(named(leader.fetches[2])) == [0, 1]
+        assert leader.fetches[2].session_epoch == 0
+
+    follow(story, answer(part(0, batch(0, b"a"))), partitions=2)
+
+
+def test_a_leader_that_does_not_answer_is_hung_up_on():
+    async def story(live, leader):
+        (first,) = leader.open_connections
+        await live.until(lambda: first.closed)
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert len(leader.connections) == 2
+
+    async def impatient(live):
+        leader = live.other = Leader()
+        live.network.connect = leader.connect
+        await live.order("t", leader=2)
+        await live.until(lambda: leader.fetches)
+        await story(live, leader)
+
+    play(impatient, replica_socket_timeout_ms=2000)
+
+
+def test_an_answer_that_is_none_ends_the_connection():
+    async def story(live, leader):
+        leader.reply((12).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\0" + b"\xff" * 7)
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert len(leader.connections) == 2
+
+    follow(story)
+
+
+def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once():
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 3)
+        assert live.loop.time() < BACKOFF_S
+        assert [request.session_epoch for request in leader.fetches] == [0, 1, 0]
+        assert sorted(named(leader.fetches[2])) == [0]
+
+    follow(
+        story,
+        answer(part(records=batch(0, b"a"))),
+        answer(session_id=0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    )
+
+
+def test_a_fetch_that_is_refused_whole_is_tried_again_later():
+    async def story(live, leader):
+        refused_at = live.loop.time()
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert live.loop.time() - refused_at >= BACKOFF_S - 0.1
+
+    follow(story, answer(session_id=0, error=ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def test_a_disk_that_fails_takes_the_partition_off_and_the_others_go_on():
+    async def story(live, leader):
+        directory = live.log().directory.rpartition("/")[0]
+        other = next(n for n in (1, 2) if not live.log(index=n).directory.startswith(directory))
+        live.disk.faults.append(Fault("write", directory, times=1 << 60))
+        leader.reply(answer(part(0, batch(0, b"a")), part(other, batch(0, b"b"))))
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert live.partition().log is None
+        assert live.partition().error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert live.log(index=other).leo == 1
+        assert sorted(named(leader.fetches[1])) == [other]
+        live.disk.faults.clear()
+
+    follow(story, partitions=3)
+
+
+def test_a_connection_that_comes_when_nobody_wants_it_any_more_is_closed():
+    async def main(live):
+        leader = Leader()
+        leader.gate = live.loop.create_future()
+        live.network.connect = leader.connect
+        await live.order("t", leader=2)
+        await asyncio.sleep(0)
+        await live.order("t", leader=0, leader_epoch=1, is_new=False)
+        leader.gate.set_result(None)
+        await live.until(lambda: leader.connections)
+        await asyncio.sleep(0.01)
+        assert leader.open_connections == []
+        assert leader.fetches == []
+
+    play(main)
+
+
+def test_a_dead_leader_is_dialled_again_and_again():
+    async def main(live):
+        leader = Leader()
+        leader.refuses = True
+        live.network.connect = leader.connect
+        await live.order("t", leader=2)
+        await asyncio.sleep(3 * BACKOFF_S)
+        leader.refuses = False
+        await live.until(lambda: leader.fetches)
+
+    play(main, replica_fetch_backoff_ms=int(BACKOFF_S * 1000))
