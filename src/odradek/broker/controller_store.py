@@ -192,7 +192,7 @@ class ControllerStore:
         except CorruptNodeError as error:
             self._skip(str(error))
             return None
-        return StoredState(state.leader_and_isr, state.controller_epoch)
+        return StoredState(state.leader_and_isr, state.controller_epoch, stat.modified_id)
 
     async def allows_unclean(self, names: Sequence[str], *, default: bool) -> dict[str, bool]:
         """Whether each of these topics allows unclean election."""

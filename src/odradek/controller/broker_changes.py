@@ -39,7 +39,7 @@ def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
     if gone:
         effects += _fail(machines, gone)
     if joined:
-        effects.append(Proceed(partial(_join, machines, joined)))
+        effects.append(Proceed(partial(_connect, machines, joined)))
     return effects
 
 
@@ -63,7 +63,13 @@ def _lose(machines: Machines, gone: frozenset[int], cause: Cause, partition: Par
         machines.replicas.go_offline(partition, gone, cause)
 
 
-def _join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
+def _connect(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
+    # Who is alive goes out at once: a newcomer that is told to follow must know its leader.
+    return [*map(Connect, joined), *join(machines, joined)]
+
+
+def join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
+    """These brokers, to which there are channels, take part from now on."""
     context, batch = machines.context, machines.batch
     ids = frozenset(broker.id for broker in joined)
     cause = Cause(CauseKind.BROKER_STARTED, tuple(sorted(ids)))
@@ -71,8 +77,7 @@ def _join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
         context.brokers[broker.id] = broker
         batch.decided(Decision(Verdict.BROKER_JOINED, broker.id, cause))
     batch.brokers_changed()
-    # Who is alive goes out at once: a newcomer that is told to follow must know its leader.
-    effects: list[Effect] = [*map(Connect, joined), *batch.flush()]
+    effects = batch.flush()
     batch.tell_everything(ids)
     affected = dict.fromkeys(machines.replicas.on_brokers(ids))
     # A leaderless partition is tried whoever came: its election may have been refused before.

@@ -57,6 +57,8 @@ class ControllerContext:
         self.controller_epoch = controller_epoch
         self.brokers: dict[int, Broker] = {}  # those that are registered, by id
         self.shutting_down: set[int] = set()
+        # Those among them that were restarted while they were in an ISR, unseen by a controller.
+        self.bounced: set[int] = set()
         self.topics: dict[str, Topic] = {}
         self.being_deleted: set[str] = set()
         # What was said of a partition or broker at the last look at the leaders' balance.

@@ -2,10 +2,11 @@
 
     1  the brokers: a channel to each, and each is told who is alive
     2  the topics with the states of their partitions, some at a time
-    3  every live replica is told what the store says of it; replicas that died meanwhile leave
+    3  brokers that were restarted while nobody reigned are taken for gone, and then for back
+    4  every live replica is told what the store says of it; replicas that died meanwhile leave
        the ISR; partitions whose leader is dead, or which never had one, get one
-    4  reassignments go on, then deletions that were asked for, or begun
-    5  elections that were asked for by a node are held
+    5  reassignments go on, then deletions that were asked for, or begun
+    6  elections that were asked for by a node are held
 
 An earlier controller may have stopped anywhere; what it had stored stands, what it had only
 wanted is decided anew.
@@ -14,6 +15,7 @@ wanted is decided anew.
 from functools import partial
 
 from odradek.controller import preferred_leader
+from odradek.controller.broker_changes import join
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import ControllerContext, Partition, Topic
 from odradek.controller.effects import Connect, Effect, Proceed, WriteTopics
@@ -47,6 +49,8 @@ def topics_loaded(machines: Machines, event: TopicsLoaded) -> list[Effect]:
         for number, assignment in seen.assignments.items():
             name = TopicPartition(seen.name, number)
             state = event.states.get(name)
+            if state is not None:
+                _note_bounced(machines.context, state)
             topic.partitions[number] = _believe(machines.context, name, assignment, state)
     without_id = _without_id(event.topics, machines.context.topics)
     return [WriteTopics(without_id)] if without_id else []
@@ -80,9 +84,21 @@ def _believe(
     )
 
 
+def _note_bounced(context: ControllerContext, state: StoredState) -> None:
+    """A member of the ISR that has registered since is in another life, and may lack its tail."""
+    for member in state.leader_and_isr.isr:
+        broker = context.brokers.get(member)
+        if broker is not None and broker.broker_epoch > state.modified_id:
+            context.bounced.add(member)
+
+
 def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]:
     """Everything is known: repair it, and tell everybody."""
     context = machines.context
+    # Those in another life are taken for gone first, and for back when that is stored: else one
+    # would lead in the same epoch in two lives, or be in sync without having what it once had.
+    back = tuple(context.brokers.pop(id_) for id_ in sorted(context.bounced))
+    context.bounced.clear()
     deletions = machines.deletion.asked(event.deletions)
     machines.batch.tell_everything(context.brokers)
     alive = frozenset(context.brokers)
@@ -101,6 +117,7 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
     everything = [partition.name for partition in context.partitions()]
     return [
         *machines.each(everything, take_over),
+        *((Proceed(partial(join, machines, back)),) if back else ()),
         Proceed(partial(machines.reassignment.loaded, event.reassignments)),
         *deletions,
         Proceed(partial(preferred_leader.by_node, machines, ElectionsSeen(event.elections))),

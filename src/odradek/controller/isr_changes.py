@@ -95,6 +95,8 @@ def _judge_isr(
         seen_epoch = change.broker_epochs.get(member, -1)
         if registered is None or seen_epoch not in (-1, registered.broker_epoch):
             return ErrorCode.INELIGIBLE_REPLICA
+        if member in context.shutting_down and member not in stored.isr:
+            return ErrorCode.INELIGIBLE_REPLICA  # it was just taken out, to leave without a gap
     return ErrorCode.NONE
 
 

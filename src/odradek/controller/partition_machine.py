@@ -216,7 +216,7 @@ class PartitionMachine:
                     self._accepted(partition, proposal, accepted)
                 case Conflicting(_, None):
                     pass  # its topic was removed by hand: the watch on the topics says so
-                case Conflicting(proposal, StoredState(current, controller_epoch)):
+                case Conflicting(proposal, StoredState(current, controller_epoch, _)):
                     if controller_epoch > self._context.controller_epoch:
                         return [Resign(f"{partition.name} was written in epoch {controller_epoch}")]
                     self._conflicting(partition, proposal, current, controller_epoch)

@@ -15,6 +15,7 @@ class StoredState(NamedTuple):
 
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
+    modified_id: int = 1 << 62  # the store's transaction that wrote it; unless known: just now
 
 
 class Purpose(Enum):
