@@ -35,6 +35,9 @@ class Witness:
     def __init__(self):
         self.violations = []
 
+    def loaded(self, broker):
+        pass
+
     def started(self, broker):
         pass
 

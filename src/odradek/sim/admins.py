@@ -60,6 +60,7 @@ TIMEOUT_MS: Final = 2_000
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 PARTITIONS_MAX: Final = 5
+TOO_FEW_BROKERS: Final = (ErrorCode.INVALID_REPLICATION_FACTOR,)  # for the moment
 # What may be changed without changing what readers may expect.
 HARMLESS: Final = {
     "segment.bytes": ("2500", "6000", "30000"),
@@ -79,6 +80,9 @@ class Administrator:
         self._client = client
         self._random = client.random
         self._made = 0
+        self._changes = dict(HARMLESS)
+        if workload.replication_factor > 1:  # where batches are larger
+            self._changes["segment.bytes"] = ("20000", "60000", "1000000")
 
     async def run(self, steady: int) -> None:
         """Make the topics that stay, and then do this and that until the workload ends."""
@@ -107,6 +111,7 @@ class Administrator:
         what: str,
         attempt: Callable[[], Awaitable[tuple[int, str | None]]],
         definite: tuple[ErrorCode, ...] = (),
+        again: tuple[ErrorCode, ...] = (),
     ) -> ErrorCode | None:
         """Give an order until there is a definite answer. None: the workload ended before."""
         while not self._workload.is_over:
@@ -116,7 +121,7 @@ class Administrator:
                 await self._client.begin_anew()
                 continue
             error = ErrorCode(code)
-            if error not in RETRIABLE or error in definite:
+            if (error not in RETRIABLE and error not in again) or error in definite:
                 if error is ErrorCode.UNKNOWN_SERVER_ERROR:
                     self._workload.unexpected(f"{what}: {error.name}: {message}")
                 self._workload.cluster.promised()
@@ -132,9 +137,11 @@ class Administrator:
         self._workload.history.being_made.add(name)
         partitions = self._random.randint(1, 3)
         configs = {
-            "segment.bytes": self._random.choice(("2500", "6000", "30000")),
+            "segment.bytes": self._random.choice(self._changes["segment.bytes"]),
             "file.delete.delay.ms": "1000",
         }
+        if self._workload.replication_factor > 1:
+            configs["min.insync.replicas"] = "2"
         if retention:
             configs |= {"retention.ms": "600000", "retention.bytes": "30000"}
         topic = CreatableTopic(
@@ -151,7 +158,7 @@ class Administrator:
             )
             return answer.topics[0].error_code, answer.topics[0].error_message
 
-        error = await self._insist(f"CreateTopics {name}", attempt)
+        error = await self._insist(f"CreateTopics {name}", attempt, again=TOO_FEW_BROKERS)
         if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             await self._look_up(name, partitions, retention=retention)
         elif error is not None:
@@ -168,7 +175,11 @@ class Administrator:
             if not topic.error_code and len(topic.partitions) == partitions:
                 self._workload.history.topic_seen(topic.topic_id, "metadata")
                 self._workload.history.topic_made(
-                    name, topic.topic_id, partitions, retention=retention
+                    name,
+                    topic.topic_id,
+                    partitions,
+                    retention=retention,
+                    replicas=self._workload.replication_factor,
                 )
                 return
             await self._client.pause()
@@ -205,7 +216,8 @@ class Administrator:
             )
             return answer.results[0].error_code, answer.results[0].error_message
 
-        error = await self._insist(f"CreatePartitions {topic.name}", attempt)
+        what = f"CreatePartitions {topic.name}"
+        error = await self._insist(what, attempt, again=TOO_FEW_BROKERS)
         # INVALID_PARTITIONS: it has that many already, from an attempt whose answer was lost.
         if error in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
             topic.partitions = count
@@ -225,7 +237,7 @@ class Administrator:
         async def attempt() -> tuple[int, str | None]:
             leader = await self._client.leader(TopicPartition(topic.name, index))
             asked = DeleteRecordsPartition(partition_index=index, offset=offset)
-            life, cuts = self._workload.life_of(leader), facts.cuts
+            life, cuts = self._workload.life_of(leader, facts), facts.cuts
             answer = await leader.request(
                 DeleteRecordsRequest(
                     topics=[DeleteRecordsTopic(name=topic.name, partitions=[asked])],
@@ -247,8 +259,9 @@ class Administrator:
 
         error = await self._insist(f"DeleteRecords {facts}", attempt)
         allowed = (ErrorCode.NONE, None)
-        # What the power took cannot be deleted.
-        if error not in allowed and not (error is ErrorCode.OFFSET_OUT_OF_RANGE and facts.cuts):
+        # What the power took cannot be deleted; nor what a new leader does not know as committed.
+        maybe = facts.cuts or facts.topic.replicas > 1
+        if error not in allowed and not (error is ErrorCode.OFFSET_OUT_OF_RANGE and maybe):
             self._workload.unexpected(f"DeleteRecords {facts} to {offset}: {error}")
 
     async def _move(self, topic: Topic) -> None:
@@ -275,8 +288,8 @@ class Administrator:
     # ------------------------------------------------------------------------- configs
 
     async def _alter(self, topic: Topic) -> None:
-        name = self._random.choice(sorted(HARMLESS))
-        value = self._random.choice(HARMLESS[name])
+        name = self._random.choice(sorted(self._changes))
+        value = self._random.choice(self._changes[name])
 
         async def attempt() -> tuple[int, str | None]:
             controller = await self._client.controller()

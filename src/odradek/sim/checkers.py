@@ -3,7 +3,7 @@
     a process died          its logs hold at least what it had appended; what was under way may be
                             torn. Everything that was acknowledged is there
     the power failed        they hold at least what was flushed, and are whole up to where they end
-    a broker started        each log ends where its whole batches end, and knows the leader epochs
+    a broker starts         each log ends where its whole batches end, and knows the leader epochs
                             of all; nothing torn is left. After a clean stop nothing needed recovery
     while it runs           log start <= HW <= LEO, recovery point <= LEO
     at the end              store and broker agree; every record that was acknowledged can be
@@ -13,7 +13,7 @@ The disk is read by a parser of its own, that knows the format and nothing of `o
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -32,12 +32,15 @@ from odradek.sim.history import Facts, History, read_batches
 
 # More than any batch has: how far a log may reach beyond what its broker knew when it died.
 BATCH_RECORDS_MAX: Final = 100
+FETCH_RECORDS_MAX: Final = 20_000  # a follower takes more at once
 _STEM_DIGITS: Final = 20
 
 
 class Look(NamedTuple):
     """One log as its broker had it in memory."""
 
+    start: int
+    high_watermark: int
     leo: int
     recovery_point: int
 
@@ -70,7 +73,11 @@ class Picture:
 class LogChecker:
     """Compares what brokers had, what their disks have, and what they have after a start."""
 
-    def __init__(self, history: History, violated: Callable[[str], None]) -> None:
+    def __init__(
+        self, history: History, violated: Callable[[str], None], *, is_alone: bool
+    ) -> None:
+        """`is_alone`: there is one broker only, whose logs grow by its producers' batches."""
+        self._is_alone = is_alone
         self._history = history
         self._violated = violated
         self._looks: dict[int, dict[TopicPartition, Look]] = {}
@@ -106,11 +113,16 @@ class LogChecker:
         for partition, look in self._looks.get(broker.id, {}).items():
             end = best[partition].end if partition in best else 0
             least = look.leo if how is Crash.PROCESS else look.recovery_point
+            if not self._is_alone:  # it may have died while it cut what diverges
+                least = min(least, look.high_watermark)
+            if look.start == look.leo and how is Crash.POWER:
+                least = 0  # where an empty log begins is written now and then only
             if end < least and not self._is_deleted(partition):
                 self._violated(
                     f"{broker.name}: {partition} ends at {end} after {how.value}; {look}"
                 )
-            if how is Crash.PROCESS and end > look.leo + BATCH_RECORDS_MAX:
+            most = look.leo + (BATCH_RECORDS_MAX if self._is_alone else FETCH_RECORDS_MAX)
+            if how is Crash.PROCESS and end > most:
                 self._violated(f"{broker.name}: {partition} ends at {end}, far beyond {look}")
         if how is Crash.POWER:
             self._forget_what_is_lost(best)
@@ -134,11 +146,11 @@ class LogChecker:
         if facts is not None:
             for batch in picture.batches:
                 for offset, key in enumerate(batch.keys, batch.base_offset):
-                    self._history.seen(facts, offset, key, where)
+                    self._history.on_disk(facts, offset, batch.leader_epoch, key, where)
 
     def _compare_end(self, where: str, picture: Picture) -> None:
         facts = self._facts(picture)
-        if facts is None or facts.topic.is_doomed:
+        if facts is None or facts.topic.is_doomed or facts.topic.replicas > 1:
             return
         lost = [offset for offset in facts.acked if offset >= picture.end]
         if lost:
@@ -149,14 +161,14 @@ class LogChecker:
     def _forget_what_is_lost(self, best: dict[TopicPartition, Picture]) -> None:
         """Logs are whole up to where they end; what stood beyond may be another's place now."""
         for facts in self._history.facts.values():
-            if facts.topic.is_deleted:
+            if facts.topic.is_deleted or facts.topic.replicas > 1:
                 continue
             picture = best.get(TopicPartition(facts.topic.name, facts.index))
             is_it = picture is not None and picture.topic_id in (None, facts.topic.id)
             self._history.cut(facts, picture.end if picture is not None and is_it else 0)
 
-    def started(self, broker: SimulatedBroker) -> None:
-        """It serves: what did it make of what it found?"""
+    def loaded(self, broker: SimulatedBroker) -> None:
+        """It has opened its logs: what did it make of what it found?"""
         running = broker.broker
         assert running is not None
         now = read_disk(broker.disk)
@@ -229,7 +241,10 @@ class LogChecker:
         if held.keys() != assigned.keys():
             self._violated(f"{broker.name} holds {_names(held)}, not {_names(assigned)}")
         for partition in held.values():
-            if partition.error is not ErrorCode.NONE:
+            follows = partition.leader is None and partition.leader_id in running.metadata.brokers
+            if partition.error is not ErrorCode.NONE and not (
+                follows and partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            ):
                 self._violated(
                     f"{broker.name}: {partition.topic_partition} is not served: "
                     f"{partition.error.name}"
@@ -245,21 +260,25 @@ class LogChecker:
         for picture in fullest(pictures).values():
             self._compare_end(f"{broker.name}'s disk, at the end,", picture)
 
-    async def second_look(self, broker: SimulatedBroker) -> None:
-        """Stop cleanly, lose power, start, stop: all is as it was."""
-        await broker.stop()
-        before = fullest(read_disk(broker.disk))
-        broker.lose_power()
-        broker.start()
+    async def second_look(self, brokers: Sequence[SimulatedBroker]) -> None:
+        """All stop cleanly, lose power, start, stop: everything is as it was."""
+        for broker in brokers:
+            await broker.stop()
+        before = [fullest(read_disk(broker.disk)) for broker in brokers]
+        for broker in brokers:
+            broker.lose_power()
+            broker.start()
         await asyncio.sleep(30)
-        await broker.stop()
-        after = fullest(read_disk(broker.disk))
-        for name in sorted(before.keys() | after.keys()):
-            if not _same(before.get(name), after.get(name)):
-                self._violated(
-                    f"{broker.name}: {name} is not what it was before a clean stop and start: "
-                    f"{before.get(name)}, now {after.get(name)}"
-                )
+        for broker in brokers:
+            await broker.stop()
+        for broker, was in zip(brokers, before, strict=True):
+            after = fullest(read_disk(broker.disk))
+            for name in sorted(was.keys() | after.keys()):
+                if not _same(was.get(name), after.get(name)):
+                    self._violated(
+                        f"{broker.name}: {name} is not what it was before a clean stop and start: "
+                        f"{was.get(name)}, now {after.get(name)}"
+                    )
 
 
 def fullest(pictures: dict[str, Picture]) -> dict[TopicPartition, Picture]:
@@ -290,7 +309,7 @@ def looks(broker: SimulatedBroker) -> dict[TopicPartition, Look]:
     if broker.broker is None:
         return {}
     return {
-        log.partition: Look(log.leo, log.recovery_point)
+        log.partition: Look(log.log_start_offset, log.high_watermark, log.leo, log.recovery_point)
         for log in broker.broker.logs
         if not log.gone
     }

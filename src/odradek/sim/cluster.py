@@ -23,10 +23,11 @@ from typing import Final, Protocol
 from odradek.broker.server import Broker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
-from odradek.coord.memory import Fate, MemoryStore, MemoryTree
+from odradek.coord.memory import Fate, MemoryStore
 from odradek.model.errors import OdradekError
 from odradek.sim.clock import SimulatedClock
 from odradek.sim.disk import Crash, SimulatedDisk
+from odradek.sim.ensemble import WatchedTree
 from odradek.sim.network import SimulatedLoop, SimulatedNetwork
 from odradek.sim.process import MortalLoop
 
@@ -48,6 +49,9 @@ class State(Enum):
 
 class Witness(Protocol):
     """Who wants to know what happens to brokers."""
+
+    def loaded(self, broker: "SimulatedBroker") -> None:
+        """It has opened its logs, and nobody has told it anything yet."""
 
     def started(self, broker: "SimulatedBroker") -> None:
         """It serves."""
@@ -130,7 +134,7 @@ class SimulatedBroker:
             random=cluster.randomness(f"{self.name}/{self.lives}"),
             disk=self.disk,
             store=self.store,
-            network=cluster.network.join(process),
+            network=cluster.network.join(process, lambda: cluster.witness.loaded(self)),
         )
         broker = self.broker = Broker(cluster.config(self), world, on_fatal=end)
         try:
@@ -177,6 +181,7 @@ class SimulatedBroker:
 
     def lose_power(self) -> None:
         """The host is off at once, be there a process or not."""
+        self._cluster.lossy.add(self.id)
         if self.is_up:
             self._end(Crash.POWER)
         else:
@@ -257,12 +262,13 @@ class SimulatedCluster:
         self.trace = trace
         self.witness = witness
         self.processes: list[MortalLoop] = []
+        self.lossy: set[int] = set()  # brokers that lost power, and are not known to be whole again
         self._seed = seed
         self._properties = properties
         self.network = SimulatedNetwork(loop, self.randomness("network"), trace=trace)
         loop.network = self.network
         self.store_clock = SimulatedClock(loop.time)
-        self.tree = MemoryTree(self.store_clock.wall_ms)
+        self.tree = WatchedTree(self.store_clock.wall_ms)
         self._store_random = self.randomness("store")
         self._waiting_for_promise: list[asyncio.Future[None]] = []
         self.draw_fate: Callable[[random.Random], Fate] = usual_fate

@@ -19,6 +19,7 @@ from odradek.sim.disk import UNLIMITED
 from odradek.sim.disk import Fault as DiskFault
 from odradek.sim.network import USUAL_DELAY_MS
 
+FAULTS_MIN: Final = 20  # in a minute or more, of several brokers
 HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
 _RESTART_S: Final = 1.0  # what a host needs from power to process; longer than any delay
@@ -70,9 +71,10 @@ def draw_schedule(
 ) -> list[Fault]:
     """What will go wrong in so many seconds."""
     faults: list[Fault] = []
-    mean_s = chance.choice((3.0, 6.0, 12.0))
+    # One broker has its troubles one after the other; several have them all at once.
+    mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
     at_s = 2.0 + chance.expovariate(1 / mean_s)
-    while at_s < seconds:
+    while at_s < seconds or (brokers > 1 and seconds >= 60.0 and len(faults) < FAULTS_MIN):
         kind = chance.choice(kinds)
         lasts_s = chance.choice((0.05, 0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
         faults.append(
@@ -188,9 +190,21 @@ async def _crash(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
     await _start_again(broker, fault)
 
 
+def _may_lose(cluster: SimulatedCluster, broker: SimulatedBroker) -> bool:
+    """Whether this broker may lose what it has not flushed.
+
+    Replication is the durability, and it promises to survive one such loss at a time: another
+    may follow when the first broker has everything again.
+    """
+    return len(cluster.brokers) == 1 or not cluster.lossy - {broker.id}
+
+
 async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     await _worst_moment(cluster, fault)
-    broker.lose_power()
+    if _may_lose(cluster, broker):
+        broker.lose_power()
+    else:
+        broker.kill()
     await _start_again(broker, fault)
 
 
@@ -204,10 +218,10 @@ async def _stop(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 async def _stop_and_lose_power(
     cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
 ) -> None:
-    del cluster
     if broker.is_up:
         await broker.stop()
-    broker.lose_power()
+    if _may_lose(cluster, broker):  # what it was told to stop may have died in it
+        broker.lose_power()
     await _start_again(broker, fault)
 
 
@@ -234,7 +248,10 @@ def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
     """
 
     async def play(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
-        del cluster
+        if loses_pages and not _may_lose(cluster, broker):
+            return
+        if loses_pages:
+            cluster.lossy.add(broker.id)
         operation = operations[int(fault.detail * 1000) % len(operations)]
         path = "" if fault.detail > 0.9 else LOG_DIRS[int(fault.detail * 100) % len(LOG_DIRS)]
         skip = int(fault.detail * 10_000) % 20
@@ -271,13 +288,19 @@ async def _reset(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Faul
 
 async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     others = [p.name for p in cluster.processes if not p.is_dead and p.name != broker.name]
+    brokers = [b.name for b in cluster.brokers if b is not broker]
+    if brokers:  # from everybody, from the other brokers, or from one of them
+        others = (others, brokers, brokers[:1], brokers[1:])[int(fault.detail * 1000) % 4]
+    links = []
     for name in dict.fromkeys(others):
         if fault.detail < 0.7:
-            cluster.network.cut(name, broker.name)
+            links.append((name, broker.name))
         if fault.detail > 0.4:
-            cluster.network.cut(broker.name, name)
+            links.append((broker.name, name))
+    for link in links:
+        cluster.network.cut(*link)
     await asyncio.sleep(fault.lasts_s)
-    cluster.network.heal()
+    cluster.network.heal(links)
 
 
 async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:

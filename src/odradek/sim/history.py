@@ -13,6 +13,12 @@ seen, are
 
 What may be forgotten is said, not guessed: `cut` when the power failed, `delete_asked` when
 somebody asked for it, `has_retention` where time passes.
+
+A partition with several replicas promises less about what is not committed, and more about what
+is. An offset has its record once that was acknowledged by all or read by a consumer; before, a
+newer leader may put another there. What a disk holds is of one leader epoch, and that epoch has
+one record at an offset, on whichever disk (log matching). Nothing is ever cut: one power loss at a
+time takes nothing that was acknowledged by all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +72,7 @@ class Topic:
     id: bytes
     partitions: int
     has_retention: bool = False
+    replicas: int = 1
     is_doomed: bool = False  # somebody has asked for its deletion
     is_deleted: bool = False  # ... and heard that it is done
 
@@ -84,6 +91,8 @@ class Facts:
     high_watermark: int = 0  # the highest that anybody was told
     log_start: int = 0  # likewise, in this life of its broker
     life: object = None
+    written: dict[tuple[int, int], bytes] = field(default_factory=dict)  # by offset and epoch
+    reigns: dict[object, int] = field(default_factory=dict)  # the high watermark told in each
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.index}"
@@ -107,10 +116,12 @@ class History:
 
     # -------------------------------------------------------------------------- topics
 
-    def topic_made(self, name: str, topic_id: bytes, partitions: int, *, retention: bool) -> Topic:
+    def topic_made(
+        self, name: str, topic_id: bytes, partitions: int, *, retention: bool, replicas: int = 1
+    ) -> Topic:
         """A topic exists."""
         self.being_made.discard(name)
-        topic = Topic(name, topic_id, partitions, has_retention=retention)
+        topic = Topic(name, topic_id, partitions, has_retention=retention, replicas=replicas)
         self.topics[name] = self.by_id[topic_id] = topic
         return topic
 
@@ -140,9 +151,13 @@ class History:
         self.sent += 1
         self._destinations[key] = (topic.name, index, idempotent)
 
-    def acked(self, facts: Facts, base_offset: int, keys: Sequence[bytes]) -> None:
-        """A producer was told that its records stand there."""
+    def acked(
+        self, facts: Facts, base_offset: int, keys: Sequence[bytes], *, by_all: bool = True
+    ) -> None:
+        """A producer was told that its records stand there, on all replicas in sync or on one."""
         self.acknowledged += len(keys)
+        if facts.topic.replicas > 1 and not by_all:
+            return
         for offset, key in enumerate(keys, base_offset):
             self._stands(facts, offset, key, "an acknowledgement")
             facts.acked.add(offset)
@@ -150,14 +165,37 @@ class History:
     def seen(self, facts: Facts, offset: int, key: bytes | None, where: str) -> None:
         """Somebody has read a record."""
         self.read += 1
+        whole = self._whole(facts, offset, key, where)
+        if whole is not None:
+            self._stands(facts, offset, whole, where)
+
+    def on_disk(
+        self, facts: Facts, offset: int, leader_epoch: int, key: bytes | None, where: str
+    ) -> None:
+        """A disk holds a record, written in that epoch."""
+        if facts.topic.replicas == 1:
+            self.seen(facts, offset, key, where)
+            return
+        whole = self._whole(facts, offset, key, where)
+        if whole is None:
+            return
+        known = facts.written.setdefault((offset, leader_epoch), whole)
+        if known != whole:
+            self._violated(
+                f"{facts} at {offset}: {where} has {whole!r} of leader epoch {leader_epoch}; "
+                f"elsewhere that epoch wrote {known!r} there"
+            )
+
+    def _whole(self, facts: Facts, offset: int, key: bytes | None, where: str) -> bytes | None:
+        """The key, if the record is as it was sent, and to this partition."""
         if key is None:
             self._violated(f"{facts} at {offset}: {where} has a value that is not its key's")
-            return
+            return None
         destination = self._destinations.get(key)
         if destination is None or destination[:2] != (facts.topic.name, facts.index):
             self._violated(f"{facts} at {offset}: {where} has {key!r}, sent to {destination}")
-            return
-        self._stands(facts, offset, key, where)
+            return None
+        return key
 
     def _stands(self, facts: Facts, offset: int, key: bytes, where: str) -> None:
         known = facts.at.setdefault(offset, key)
@@ -184,7 +222,10 @@ class History:
     def floor(self, facts: Facts, life: object) -> "Floor":
         """What a request that is sent now, to a broker in that life, must at least be told."""
         log_start = facts.log_start if facts.life == life else 0
-        return Floor(life, facts.cuts, facts.high_watermark, log_start)
+        high_watermark = facts.high_watermark
+        if facts.topic.replicas > 1:  # the next leader may know less for a moment
+            high_watermark = facts.reigns.get(life, 0)
+        return Floor(life, facts.cuts, high_watermark, log_start)
 
     def watermarks(
         self, facts: Facts, floor: "Floor", *, high_watermark: int, log_start: int, where: str
@@ -195,6 +236,9 @@ class History:
         self._must_not_fall("high watermark", facts, floor.high_watermark, high_watermark, where)
         self._must_not_fall("log start", facts, floor.log_start, log_start, where)
         facts.high_watermark = max(facts.high_watermark, high_watermark)
+        if facts.topic.replicas > 1:
+            known = facts.reigns.get(floor.life, 0)
+            facts.reigns[floor.life] = max(known, high_watermark)
         # Where a log starts is written now and then only: a crash may bring records back.
         same_life = facts.life == floor.life
         facts.log_start = max(facts.log_start, log_start) if same_life else log_start

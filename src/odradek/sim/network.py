@@ -13,8 +13,8 @@ after the link's delay, in order, in pieces of any size, as TCP may have it. Wha
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from zlib import crc32
 
@@ -47,27 +47,39 @@ class SimulatedNetwork:
         self._listening: dict[tuple[str, int], _Listening] = {}
         self._ends: dict[_End, None] = {}  # in the order in which they came to be
         self._next_port = 20_000
-        self._cut: set[tuple[str, str]] = set()  # from, to
+        self._cut = Counter[tuple[str, str]]()  # from, to
 
-    def join(self, process: MortalLoop) -> "Host":
-        """Put a process on the host of its name; who still talks to its former life is reset."""
+    def join(self, process: MortalLoop, listens: Callable[[], None] = lambda: None) -> "Host":
+        """Put a process on the host of its name; who still talks to its former life is reset.
+
+        `listens` is called when it opens a port.
+        """
         for end in list(self._ends):
             if end.peer_name == process.name and end.other.is_gone:
                 end.drop(ConnectionResetError(f"{process.name} has started anew"))
         self._processes[process.name] = process
-        return Host(self, process)
+        return Host(self, process, listens)
 
     # ------------------------------------------------------------------ what befalls it
 
     def cut(self, source: str, target: str) -> None:
         """Lose all that goes from one host to another, until it is healed."""
-        self._cut.add((source, target))
+        self._cut[source, target] += 1
 
-    def heal(self) -> None:
-        """All links work again. Connections that lost bytes are reset: TCP cannot repair them."""
-        self._cut.clear()
+    def heal(self, links: Iterable[tuple[str, str]] | None = None) -> None:
+        """Links work again, all if none are named; one that was cut twice when both have healed.
+
+        Connections that lost bytes are reset: TCP cannot repair them.
+        """
+        if links is None:
+            self._cut.clear()
+        else:
+            self._cut.subtract(links)
+            self._cut = +self._cut
         for end in list(self._ends):
-            if end.lost_bytes or end.other.lost_bytes:
+            if (end.lost_bytes or end.other.lost_bytes) and not (
+                self.is_cut(end.name, end.peer_name) or self.is_cut(end.peer_name, end.name)
+            ):
                 end.drop(ConnectionResetError("healed after a cut"))
 
     def reset_some(self, share: float) -> int:
@@ -179,15 +191,19 @@ class SimulatedLoop(VirtualTimeLoop):
 class Host:
     """The network as a process sees it: a broker's `WorldNetwork`."""
 
-    def __init__(self, network: SimulatedNetwork, process: MortalLoop) -> None:
+    def __init__(
+        self, network: SimulatedNetwork, process: MortalLoop, listens: Callable[[], None]
+    ) -> None:
         self._network = network
         self._process = process
+        self._listens = listens
 
     async def listen(
         self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
     ) -> "_Listening":
         """Accept connections from now on, whatever address `host` was."""
         del host
+        self._listens()
         return self._network.listen(self._process, port, make_protocol)
 
     async def connect(

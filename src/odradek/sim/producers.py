@@ -1,6 +1,8 @@
 """Simulated producers: they send, lose the answer, send again, and remember what they were told.
 
-plain        acks 1 or all; sends the same batch again, so records may be there twice
+torrent      acks 1, a record or two at a time, without rest: whoever leads has a tail that the
+             others do not have yet, and loses it if he dies now
+plain        acks 0, 1 or all; sends the same batch again, so records may be there twice
 idempotent   acks all, sequences; sends the same batch again until it is told what became of
              it. When it is told that its sequence is wrong, or has to give up not knowing, it
              begins a new session under another producer id, as Java's does
@@ -9,6 +11,7 @@ idempotent   acks all, sequences; sends the same batch again until it is told wh
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.connection import Connection
@@ -18,6 +21,9 @@ from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.history import Facts, Topic, value_of
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import encoder
+from odradek.wire.header import encode_request_header
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -31,6 +37,12 @@ if TYPE_CHECKING:
     from odradek.sim.workload import Workload
 
 GIVE_UP_S: Final = 20.0
+ALL: Final = -1
+ACKS: Final = (ALL, ALL, 1, 1, 0)
+ACKS_ALONE: Final = (1, ALL)
+BATCH_RECORDS_ALONE: Final = (1, 1, 2, 3, 6)
+BATCH_RECORDS: Final = (1, 2, 8, 20, 40)
+TORRENT_EACH_SECOND: Final = 25.0
 VERSIONS: Final = (3, 5, 8, 9, 11)
 CODECS: Final = (
     Codec.NONE,
@@ -62,14 +74,23 @@ class Pending:
 class Producer:
     """One producer."""
 
-    def __init__(self, workload: "Workload", client: Client, name: str) -> None:
+    def __init__(
+        self, workload: "Workload", client: Client, name: str, *, torrent: bool = False
+    ) -> None:
         self._workload = workload
         self._client = client
         self._random = client.random
         self._name = name
         self._sent = 0
         self._is_idempotent = self._random.random() < 0.6
-        self._acks = -1 if self._is_idempotent else self._random.choice((1, -1))
+        plain = ACKS if workload.replication_factor > 1 else ACKS_ALONE
+        self._acks = ALL if self._is_idempotent else self._random.choice(plain)
+        sizes = BATCH_RECORDS if workload.replication_factor > 1 else BATCH_RECORDS_ALONE
+        self._sizes: tuple[int, ...] = sizes
+        self._each_second = workload.produces_each_second
+        if torrent:
+            self._is_idempotent, self._acks = False, 1
+            self._sizes, self._each_second = (1, 2), TORRENT_EACH_SECOND
         self._codec = self._random.choice(CODECS)
         self._version = 11 if self._codec is Codec.ZSTD else self._random.choice(VERSIONS)
         self._producer_id = -1
@@ -78,7 +99,7 @@ class Producer:
     async def run(self) -> None:
         """Send until the workload ends."""
         while not self._workload.is_over:
-            await asyncio.sleep(self._random.expovariate(self._workload.produces_each_second))
+            await asyncio.sleep(self._random.expovariate(self._each_second))
             topics = self._workload.topics
             if not topics:
                 continue
@@ -118,7 +139,7 @@ class Producer:
         ]
 
     def _batch(self, topic: Topic, index: int) -> Pending:
-        count = self._random.choice((1, 1, 2, 3, 6))
+        count = self._random.choice(self._sizes)
         keys = [f"{self._name}/{self._sent + n}".encode() for n in range(count)]
         self._sent += count
         for key in keys:
@@ -170,6 +191,11 @@ class Producer:
             for p in batches
         ]
         request = ProduceRequest(acks=self._acks, timeout_ms=2_000, topic_data=data)
+        if not self._acks:
+            await leader.exchange(ApiKey.PRODUCE, partial(_framed, request), None)
+            for sent in batches:
+                del pending[sent.partition]  # for all that it will ever know
+            return
         answer = await leader.request(request, ProduceResponse, version_max=self._version)
         for topic in answer.responses:
             for outcome in topic.partition_responses:
@@ -190,7 +216,8 @@ class Producer:
             del pending[sent.partition]
             # By name: a topic made anew meanwhile would take them as well.
             if not facts.topic.is_doomed:
-                workload.history.acked(facts, outcome.base_offset, sent.keys)
+                by_all = self._acks == ALL
+                workload.history.acked(facts, outcome.base_offset, sent.keys, by_all=by_all)
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
             workload.fenced(facts, error)
@@ -199,3 +226,12 @@ class Producer:
         elif error not in RETRIABLE:
             workload.unexpected(f"Produce to {facts}: {error.name}: {outcome.error_message}")
             del pending[sent.partition]
+
+
+def _framed(
+    request: ProduceRequest, version: int, correlation_id: int, client_id: str
+) -> tuple[bytes, ...]:
+    """A produce request as a frame."""
+    header = encode_request_header(ApiKey.PRODUCE, version, correlation_id, client_id)
+    body = encoder(ProduceRequest, version)(request)
+    return (len(header) + len(body)).to_bytes(4), header, body

@@ -74,7 +74,8 @@ class Reader:
         self._version = self._random.choice(VERSIONS)
         self._by_id = self._version >= BY_ID_SINCE
         self._isolation = self._random.randint(0, 1)
-        self._bytes_max = self._random.choice((2_000, 20_000, 1 << 20))
+        smallest = 2_000 if workload.replication_factor == 1 else 50_000
+        self._bytes_max = self._random.choice((smallest, 10 * smallest, 1 << 20))
         has_session = self._version >= SESSIONS_SINCE and self._random.random() < 0.6
         self._session = Session() if has_session else None
         self._positions: dict[PartitionKey, Position] = {}
@@ -141,8 +142,10 @@ class Reader:
         self, leader: Connection, positions: list[Position], forgotten: list[Topic]
     ) -> None:
         workload = self._workload
-        life = workload.life_of(leader)
-        floors = {id(p): workload.history.floor(p.facts, life) for p in positions}
+        floors = {
+            id(p): workload.history.floor(p.facts, workload.life_of(leader, p.facts))
+            for p in positions
+        }
         request = self._request(leader, positions, forgotten)
         answer = await leader.request(request, FetchResponse, version_max=self._version)
         if answer.error_code:
@@ -219,6 +222,8 @@ class Reader:
             return False  # by name: it may be the next of that name already
         error = ErrorCode(data.error_code)
         if error is ErrorCode.NONE:
+            if self._workload.life_of(leader, facts) != floor.life:
+                return True  # another reign has begun there meanwhile
             self._workload.history.watermarks(
                 facts,
                 floor,

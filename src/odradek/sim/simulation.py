@@ -25,9 +25,14 @@ from odradek.sim.disk import Crash
 from odradek.sim.faults import Fault, FaultPlayer, Kind, draw_schedule
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
+from odradek.sim.replication import ReplicationChecker, Tally
 from odradek.sim.workload import Workload
 
 VIOLATIONS_MAX: Final = 20
+# What a seed of several brokers has to have gone through, to count.
+SECONDS_MIN: Final = 60.0
+FAULTS_MIN: Final = 20
+RECORDS_MIN: Final = 1_000
 PROBE_S: Final = 1.0
 # How long a healed cluster may take: a session's end, a start, an election, clients' pauses.
 RECOVER_S: Final = 60.0
@@ -68,6 +73,15 @@ class Outcome:
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough has happened for the seed to be worth counting."""
+        if self.options.brokers == 1:
+            return bool(self.acknowledged)
+        long_enough = self.simulated_s >= SECONDS_MIN and self.faults >= FAULTS_MIN
+        return long_enough and self.acknowledged >= RECORDS_MIN and self.tally.is_eventful
 
     @property
     def replay(self) -> str:
@@ -105,7 +119,8 @@ class Simulation:
         self._keep_trace = keep_trace
         self._digest = hashlib.blake2b(digest_size=8)
         self.history = History(self.violated)
-        self._checker = LogChecker(self.history, self.violated)
+        is_alone = options.brokers == 1
+        self._checker = LogChecker(self.history, self.violated, is_alone=is_alone)
 
     async def run(self) -> Outcome:
         """All of it."""
@@ -131,6 +146,7 @@ class Simulation:
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
         self._workload = Workload(cluster, self.history)
+        self._replication = ReplicationChecker(cluster, self.history, self.violated)
         with _listening(self._logged):
             try:
                 await self._play()
@@ -144,6 +160,7 @@ class Simulation:
         outcome.lives = sum(broker.lives for broker in cluster.brokers)
         outcome.sent, outcome.read = self.history.sent, self.history.read
         outcome.acknowledged = self.history.acknowledged
+        outcome.tally = self._replication.tally
         outcome.digest = self._digest.hexdigest()
         return outcome
 
@@ -158,10 +175,10 @@ class Simulation:
         probing.cancel()
         for broker in self.cluster.brokers:
             self._checker.end(broker, self.cluster.tree)
+        self._replication.end()
         self._workload.stop()
         self._player.stop()
-        for broker in self.cluster.brokers:
-            await self._checker.second_look(broker)
+        await self._checker.second_look(self.cluster.brokers)
 
     # ---------------------------------------------------------------------- on the way
 
@@ -170,9 +187,10 @@ class Simulation:
             await asyncio.sleep(PROBE_S)
             for broker in self.cluster.brokers:
                 self._checker.probe(broker)
+            self._replication.probe()
             healed_s = self._player.healed_for_s
             silent_s = self._loop.time() - self._workload.last_success_s
-            if min(healed_s, silent_s) > RECOVER_S:
+            if min(healed_s, silent_s) > RECOVER_S and not self._workload.is_over:
                 self.violated(f"nothing was written for {silent_s:.0f} s; healed {healed_s:.0f} s")
                 return
 
@@ -216,6 +234,7 @@ class Simulation:
                     self.history.topic_seen(topic.topic_id, "metadata")
                 missing = sorted(map(str, wanted - led))
                 await client.pause()
+            missing += self._replication.unsettled()
             if not missing or self._loop.time() > deadline_s:
                 return missing
 
@@ -237,7 +256,10 @@ class Simulation:
     def started(self, broker: SimulatedBroker) -> None:
         """See `Witness`."""
         self.trace(f"{broker.name} serves")
-        self._checker.started(broker)
+
+    def loaded(self, broker: SimulatedBroker) -> None:
+        """See `Witness`."""
+        self._checker.loaded(broker)
 
     def dying(self, broker: SimulatedBroker) -> None:
         """See `Witness`."""
@@ -263,6 +285,8 @@ class Simulation:
     def _logged(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.trace(f"log: {text}")
+        if " is cut from " in text:
+            self._replication.tally.truncations += 1
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, StorageError):
             self.violated(f"logged: {text}: {error!r}")

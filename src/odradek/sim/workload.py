@@ -34,6 +34,8 @@ class Workload:
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
         self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
+        if self.replication_factor > 1:  # a history of some size, whatever stands in its way
+            self.produces_each_second = 4.0
 
     def start(self) -> None:
         """Let them all go."""
@@ -44,6 +46,9 @@ class Workload:
         for number in range(draw.randint(2, 5)):
             client = draw.choice(clients)
             client.run(Producer(self, client, f"p{number}").run())
+        if self.replication_factor > 1:
+            client = self._client("torrent")
+            client.run(Producer(self, client, "torrent", torrent=True).run())
         for number in range(draw.randint(1, 3)):
             self._read(draw.choice((*clients, self._client(f"reader-{number}"))), number)
         vandal = self._client("vandals")
@@ -80,10 +85,15 @@ class Workload:
         """What time it is for clients, whose clocks are right."""
         return EPOCH_MS + int(self.now_s() * 1000)
 
-    def life_of(self, connection: Connection) -> object:
-        """In which life of which broker a request would be answered."""
+    def life_of(self, connection: Connection, facts: Facts) -> object:
+        """In which life of which broker, and in which reign, a request would be answered."""
         host = connection.name.partition(":")[0]
-        return next((b.name, b.lives) for b in self.cluster.brokers if b.name == host)
+        broker = next(b for b in self.cluster.brokers if b.name == host)
+        if facts.topic.replicas == 1:
+            return broker.name, broker.lives
+        running = broker.broker
+        held = running.replicas.get(facts.topic.name, facts.index) if running else None
+        return broker.name, broker.lives, held.leader_epoch if held else -1
 
     def succeeded(self) -> None:
         """A producer was told that its records are there."""

@@ -1,0 +1,29 @@
+"""The simulated ensemble, with somebody who watches every change of it."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from odradek.coord.memory import MemoryTree
+from odradek.coord.tree import Change, Draft
+
+T = TypeVar("T")
+
+
+class WatchedTree(MemoryTree):
+    """A `MemoryTree` that tells one listener what each transaction has changed."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        super().__init__(wall_ms)
+        self.written: Callable[[Sequence[Change]], None] = lambda _changes: None
+
+    def write(self, change: Callable[[Draft], T]) -> T:
+        """See `MemoryTree`."""
+        drafts: list[Draft] = []
+
+        def noted(draft: Draft) -> T:
+            drafts.append(draft)
+            return change(draft)
+
+        result = super().write(noted)
+        self.written(drafts[0].changes)
+        return result

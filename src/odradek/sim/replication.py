@@ -1,0 +1,270 @@
+"""What must hold of a partition's replicas all together, looked at from outside.
+
+    what is stored     leader in the ISR, the ISR among the assigned, epochs only grow; one leader
+                       for each leader epoch; nobody leads who was not in the ISR before
+    while it runs      no two brokers lead in the same epoch, nor two lives of one; the HW does not
+                       go back within a reign; whoever is in sync has everything below the HW; a
+                       new leader has everything that was committed
+    at the end         all are in sync; the replicas' logs are the same, and hold what was committed
+
+`Tally` counts what happened, so that a quiet run is not taken for a good one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from odradek.broker.partition import Partition as HeldPartition
+from odradek.coord import layout
+from odradek.coord.tree import Change, ChangeKind
+from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from odradek.sim.checkers import Picture, fullest, read_disk
+from odradek.sim.cluster import SimulatedBroker, SimulatedCluster, State
+from odradek.sim.history import Facts, History
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the cluster went through."""
+
+    elections: int = 0
+    truncations: int = 0
+    isr_changes: int = 0
+    controllers: int = 0
+
+    @property
+    def is_eventful(self) -> bool:
+        """Whether all of it happened at least once."""
+        moved = self.controllers > 1  # the first is no move
+        return moved and min(self.elections, self.truncations, self.isr_changes) > 0
+
+
+class ReplicationChecker:
+    """Compares the store, all brokers' memories and all disks."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, history: History, violated: Callable[[str], None]
+    ) -> None:
+        self.tally = Tally()
+        self._cluster = cluster
+        self._history = history
+        self._violated = violated
+        self._stored: dict[TopicPartition, layout.PartitionState] = {}
+        self._reigns: dict[tuple[bytes, int, int], tuple[int, int]] = {}  # broker and its life
+        self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
+        cluster.tree.written = self._written
+
+    # ------------------------------------------------------------------ what is stored
+
+    def _written(self, changes: Sequence[Change]) -> None:
+        for path, kind in changes:
+            if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
+                self.tally.controllers += 1
+            elif path.startswith(layout.TOPICS) and path.endswith("/state"):
+                topic, _, number, _ = path.removeprefix(layout.TOPICS + "/").split("/")
+                partition = TopicPartition(topic, int(number))
+                if kind is ChangeKind.DELETED:
+                    self._stored.pop(partition, None)
+                else:
+                    self._state_written(partition, path)
+
+    def _state_written(self, partition: TopicPartition, path: str) -> None:
+        node = self._cluster.tree.find(path)
+        if node is None:
+            return  # made and removed in one step
+        state = layout.decode_partition_state(partition, node.data, store_version=node.version)
+        before, self._stored[partition] = self._stored.get(partition), state
+        now = state.leader_and_isr
+        assigned = self._assigned(partition)
+        if now.leader not in (NO_LEADER, *now.isr):
+            self._violated(f"{partition}: leader {now.leader} is stored with ISR {now.isr}")
+        if assigned is not None and not set(now.isr) <= set(assigned):
+            self._violated(f"{partition}: ISR {now.isr} is stored; its replicas are {assigned}")
+        if before is not None:
+            self._compare_states(partition, before, state)
+
+    def _compare_states(
+        self,
+        partition: TopicPartition,
+        before_state: layout.PartitionState,
+        state: layout.PartitionState,
+    ) -> None:
+        before, now = before_state.leader_and_isr, state.leader_and_isr
+        if state.controller_epoch < before_state.controller_epoch:
+            self._violated(
+                f"{partition}: a controller of epoch {state.controller_epoch} wrote after one of "
+                f"epoch {before_state.controller_epoch}"
+            )
+        if now.leader_epoch < before.leader_epoch:
+            self._violated(f"{partition}: leader epoch {before.leader_epoch} became {now}")
+        if now.leader_epoch == before.leader_epoch and now.leader != before.leader:
+            self._violated(f"{partition}: two leaders in epoch {now.leader_epoch}: {before}, {now}")
+        if now.leader not in (NO_LEADER, *before.isr) and not self._is_remembered(partition, now):
+            self._violated(f"{partition}: {now.leader} was elected, the ISR was {before.isr}")
+        if now.leader_epoch > before.leader_epoch and now.leader != NO_LEADER:
+            self.tally.elections += 1
+        if set(now.isr) != set(before.isr):
+            self.tally.isr_changes += 1
+
+    def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
+        """Whether it was in the last ISR that was large enough, though not in the very last."""
+        del partition, now
+        return False
+
+    def _assigned(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        node = self._cluster.tree.find(layout.topic_path(partition.topic))
+        if node is None:
+            return None
+        topic = layout.decode_topic(partition.topic, node.data)
+        assignment = topic.assignments.get(partition.partition)
+        return assignment.replicas if assignment else None
+
+    # ------------------------------------------------------------------- while it runs
+
+    def probe(self) -> None:
+        """Now and then."""
+        held = {
+            broker.id: {p.topic_partition: p for p in broker.broker.replicas}
+            for broker in self._cluster.brokers
+            if broker.broker is not None
+        }
+        for broker in self._cluster.brokers:
+            for partition in held.get(broker.id, {}).values():
+                if partition.leader is not None:
+                    self._look_at_leader(broker, partition)
+        for name, state in self._stored.items():
+            self._look_at_isr(name, state.leader_and_isr, held)
+        self._forget_losses(held)
+
+    def _look_at_leader(self, broker: SimulatedBroker, partition: HeldPartition) -> None:
+        leader = partition.leader
+        assert leader is not None
+        reign = (
+            partition.topic_id,
+            partition.topic_partition.partition,
+            partition.leader_epoch,
+        )
+        who = broker.id, broker.lives
+        if self._reigns.setdefault(reign, who) != who:
+            self._violated(
+                f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by broker and "
+                f"life {who}, and by {self._reigns[reign]}"
+            )
+        before = self._high_watermarks.get(reign)
+        if before is not None and leader.high_watermark < before:
+            self._violated(
+                f"{partition.topic_partition}: HW {before} of epoch {partition.leader_epoch} "
+                f"went back to {leader.high_watermark}"
+            )
+        self._high_watermarks[reign] = leader.high_watermark
+        facts = self._history.facts.get(reign[:2])
+        stored = self._stored.get(partition.topic_partition)
+        is_present = (
+            stored is not None and stored.leader_and_isr.leader_epoch == partition.leader_epoch
+        )
+        if before is None and is_present and facts is not None:
+            committed = max(facts.at, default=-1)
+            if leader.leo <= committed and not facts.topic.is_doomed:
+                self._violated(
+                    f"{partition.topic_partition}: {broker.name} leads epoch "
+                    f"{partition.leader_epoch} and ends at {leader.leo}; {committed} was committed"
+                )
+
+    def _look_at_isr(
+        self,
+        name: TopicPartition,
+        stored: LeaderAndIsr,
+        held: Mapping[int, Mapping[TopicPartition, HeldPartition]],
+    ) -> None:
+        leading = held.get(stored.leader, {}).get(name)
+        if leading is None or leading.leader is None or leading.leader_epoch != stored.leader_epoch:
+            return
+        high_watermark = leading.leader.high_watermark
+        for member in stored.isr:
+            follower = held.get(member, {}).get(name)
+            if follower is None or follower.log is None or member in self._cluster.lossy:
+                continue
+            if follower.topic_id == leading.topic_id and follower.log.leo < high_watermark:
+                self._violated(
+                    f"{name}: broker {member} is in the ISR {stored.isr} and ends at "
+                    f"{follower.log.leo}; the HW is {high_watermark}"
+                )
+
+    def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
+        """A broker that lost power has all again once it is in sync everywhere."""
+        for broker_id in sorted(self._cluster.lossy):
+            broker = self._cluster.brokers[broker_id]
+            if broker.state is State.RUNNING and self._is_whole(broker_id, held):
+                self._cluster.lossy.discard(broker_id)
+
+    def _is_whole(
+        self, broker_id: int, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]
+    ) -> bool:
+        own = held.get(broker_id, {})
+        for name, state in self._stored.items():
+            stored = state.leader_and_isr
+            if broker_id not in (self._assigned(name) or ()):
+                continue
+            leading, mine = held.get(stored.leader, {}).get(name), own.get(name)
+            if (
+                broker_id not in stored.isr
+                or len(stored.isr) < 2
+                or leading is None
+                or leading.leader is None
+                or leading.leader_epoch != stored.leader_epoch
+                or mine is None
+                or mine.leader_epoch != stored.leader_epoch
+                or mine.log is None
+                or mine.log.leo < leading.leader.high_watermark
+            ):
+                return False
+        return True
+
+    # ------------------------------------------------------------------------ at the end
+
+    def unsettled(self) -> list[str]:
+        """What is not as it should be once everything has healed."""
+        found = []
+        for name, state in self._stored.items():
+            stored, assigned = state.leader_and_isr, self._assigned(name)
+            if assigned is not None and set(stored.isr) != set(assigned):
+                found.append(f"{name}: ISR {stored.isr} of {assigned}")
+        return sorted(found)
+
+    def end(self) -> None:
+        """Everything is healed, everybody is idle: the replicas are the same."""
+        pictures = [(broker, fullest(read_disk(broker.disk))) for broker in self._cluster.brokers]
+        for (topic_id, index), facts in self._history.facts.items():
+            if facts.topic.is_doomed or facts.topic.replicas == 1:
+                continue
+            name = TopicPartition(facts.topic.name, index)
+            found = [
+                (broker, picture)
+                for broker, of_broker in pictures
+                if (picture := of_broker.get(name)) is not None and picture.topic_id == topic_id
+            ]
+            self._compare_replicas(facts, found)
+
+    def _compare_replicas(self, facts: Facts, found: list[tuple[SimulatedBroker, Picture]]) -> None:
+        start = max((picture.start for _, picture in found), default=0)
+        contents: dict[object, list[str]] = {}
+        ends = {}
+        for broker, picture in found:
+            kept = tuple(batch for batch in picture.batches if batch.base_offset >= start)
+            contents.setdefault((picture.end, kept), []).append(broker.name)
+            ends[broker.name] = picture.end
+        if len(contents) > 1:
+            self._violated(f"{facts}: the replicas differ at the end: they end at {ends}")
+        for broker, picture in found:
+            there = dict(_records(picture))
+            for offset, key in facts.at.items():
+                if offset >= picture.start and there.get(offset) != key:
+                    self._violated(
+                        f"{facts} at {offset}: {broker.name} has {there.get(offset)!r} at the end; "
+                        f"{key!r} was committed"
+                    )
+                    break
+
+
+def _records(picture: Picture) -> Iterator[tuple[int, bytes | None]]:
+    for batch in picture.batches:
+        yield from enumerate(batch.keys, batch.base_offset)
