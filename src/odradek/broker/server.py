@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
+from odradek.broker.acl_admin import ACL_AUTHORIZER, AclAdmin
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
@@ -27,6 +28,7 @@ from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
 from odradek.broker.apis.write_txn_markers import TxnMarkersApi
 from odradek.broker.cleaner_shell import InlineCleaner, LogCleaner
+from odradek.broker.client_admin import ClientAdmin
 from odradek.broker.config_admin import ConfigAdmin
 from odradek.broker.controller_channels import (
     BrokerPort,
@@ -59,7 +61,7 @@ from odradek.broker.replica_fetcher import FetchOptions, ReplicaFetcher
 from odradek.broker.replica_fetchers import ReplicaFetchers
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.request_loop import RequestLoop
-from odradek.broker.session import AllowAll
+from odradek.broker.session import ANONYMOUS, AllowAll
 from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.tasks import Tasks
 from odradek.broker.topic_admin import TopicAdmin, store_errors_told
@@ -173,6 +175,10 @@ class Broker:
             clock=clock,
             wait_handled=self.dynamic_config.wait_handled,
         )
+        self.acls = AclAdmin(
+            world.store, is_configured=bool(config.values["authorizer.class.name"])
+        )
+        self.clients = ClientAdmin(world.store)
         self.orders = Orders(
             self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
         )
@@ -585,11 +591,28 @@ class Broker:
                     f"listener {point.listener} has security protocol {point.security_protocol}: "
                     "this version serves PLAINTEXT only"
                 )
-        if self.config.values["authorizer.class.name"]:
+        self._refuse_rights_that_nobody_minds()
+
+    def _refuse_rights_that_nobody_minds(self) -> None:
+        authorizer = self.config.values["authorizer.class.name"]
+        if not authorizer:
+            return
+        if authorizer != ACL_AUTHORIZER:
             raise StartupError(
-                "authorizer.class.name is set: this version enforces no ACLs, and to start as if "
-                "it did would leave everything open; remove the option to accept that"
+                f"authorizer.class.name={authorizer}: this version knows {ACL_AUTHORIZER} alone"
             )
+        # Everybody is anonymous on the listeners there are, so this makes everybody a super user:
+        # then to enforce nothing is what Kafka does, too.
+        if ANONYMOUS not in str(self.config.values["super.users"]).split(";"):
+            raise StartupError(
+                "authorizer.class.name is set: this version stores and tells ACLs, but enforces "
+                "none, and to start as if it did would leave everything open; remove the option, "
+                f"or accept that with super.users={ANONYMOUS}"
+            )
+        log.warning(
+            "authorizer.class.name is set: ACLs are stored and told, but this version does NOT "
+            "ENFORCE them; everybody who reaches a listener may do everything"
+        )
 
     async def _listen(self) -> tuple[EndPoint, ...]:
         """Open every listener. Returns what is advertised, with the ports that were got."""

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -53,3 +54,12 @@ class Session:
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether this peer may do that."""
         return self.authorizer.authorize(self, operation, resource_type, name)
+
+    def check_cluster(self, operation: AclOperation) -> None:
+        """Refuse whoever may not do that to the cluster.
+
+        Raises:
+            ApiError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if not self.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -13,19 +13,26 @@ from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages import (
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_user_scram_credentials,
     elect_leaders,
     heartbeat,
     incremental_alter_configs,
@@ -49,14 +56,19 @@ from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
+from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.wire.messages.end_txn import EndTxnRequest
+from odradek.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from odradek.wire.messages.fetch import ReplicaState
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
@@ -394,6 +406,63 @@ def _update_metadata(live, version):
     )
 
 
+def _describe_acls(live, version):
+    return describe_acls.DescribeAclsRequest(
+        resource_type_filter=1, resource_name_filter=None,
+        principal_filter=None, host_filter=None, operation=1, permission_type=1,
+    )  # fmt: skip
+
+
+def _create_acls(live, version):
+    creation = create_acls.AclCreation(
+        resource_type=2, resource_name="t", principal="User:a", host="*", operation=3,
+        permission_type=3,
+    )  # fmt: skip
+    return create_acls.CreateAclsRequest(creations=[creation])
+
+
+def _delete_acls(live, version):
+    wanted = delete_acls.DeleteAclsFilter(
+        resource_type_filter=1, resource_name_filter=None, principal_filter=None, host_filter=None,
+        operation=1, permission_type=1,
+    )  # fmt: skip
+    return delete_acls.DeleteAclsRequest(filters=[wanted])
+
+
+def _describe_client_quotas(live, version):
+    return describe_client_quotas.DescribeClientQuotasRequest()
+
+
+def _alter_client_quotas(live, version):
+    entity = alter_client_quotas.EntityData(entity_type="user", entity_name="a")
+    op = alter_client_quotas.OpData(key="producer_byte_rate", value=1000.0)
+    entry = alter_client_quotas.EntryData(entity=[entity], ops=[op])
+    return alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
+
+
+def _describe_scram(live, version):
+    return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+
+
+def _alter_scram(live, version):
+    new = alter_user_scram_credentials.ScramCredentialUpsertion(
+        name="a", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"p" * 32
+    )
+    return alter_user_scram_credentials.AlterUserScramCredentialsRequest(upsertions=[new])
+
+
+def _update_features(live, version):
+    update = FeatureUpdateKey(feature="f", max_version_level=1)
+    return UpdateFeaturesRequest(feature_updates=[update])
+
+
+def _create_delegation_token(live, version):
+    request = CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    if version >= 3:
+        request.owner_principal_type = request.owner_principal_name = None
+    return request
+
+
 # --------------------------------------------------------------------------------- rows
 
 _TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -448,8 +517,38 @@ def _list_partition_reassignments(live, version):
     return list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
 
 
+_NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED
+_NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
 # fmt: off
 EXAMPLES = (
+    Example("DescribeAcls", ApiKey.DESCRIBE_ACLS, _describe_acls, (on_cluster(_OP.DESCRIBE),),
+            _CLUSTER, _NO_AUTHORIZER),
+    Example("CreateAcls", ApiKey.CREATE_ACLS, _create_acls, (on_cluster(_OP.ALTER),),
+            _CLUSTER, _NO_AUTHORIZER),
+    Example("DeleteAcls", ApiKey.DELETE_ACLS, _delete_acls, (on_cluster(_OP.ALTER),),
+            _CLUSTER, _NO_AUTHORIZER),
+    Example("DescribeClientQuotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, _describe_client_quotas,
+            (on_cluster(_OP.DESCRIBE_CONFIGS),), _CLUSTER),
+    Example("AlterClientQuotas", ApiKey.ALTER_CLIENT_QUOTAS, _alter_client_quotas,
+            (on_cluster(_OP.ALTER_CONFIGS),), _CLUSTER),
+    Example("DescribeUserScramCredentials", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            _describe_scram, (on_cluster(_OP.DESCRIBE),), _CLUSTER),
+    Example("AlterUserScramCredentials", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, _alter_scram,
+            (on_cluster(_OP.ALTER),), _CLUSTER),
+    Example("UpdateFeatures", ApiKey.UPDATE_FEATURES, _update_features,
+            (on_cluster(_OP.ALTER),), _CLUSTER, ErrorCode.INVALID_REQUEST),
+    Example("CreateDelegationToken", ApiKey.CREATE_DELEGATION_TOKEN, _create_delegation_token,
+            (), _NO_TOKENS, _NO_TOKENS),
+    Example("RenewDelegationToken", ApiKey.RENEW_DELEGATION_TOKEN,
+            lambda live, version: RenewDelegationTokenRequest(hmac=b"h"), (), _NO_TOKENS,
+            _NO_TOKENS),
+    Example("ExpireDelegationToken", ApiKey.EXPIRE_DELEGATION_TOKEN,
+            lambda live, version: ExpireDelegationTokenRequest(hmac=b"h"), (), _NO_TOKENS,
+            _NO_TOKENS),
+    Example("DescribeDelegationToken", ApiKey.DESCRIBE_DELEGATION_TOKEN,
+            lambda live, version: DescribeDelegationTokenRequest(owners=None), (), _NO_TOKENS,
+            _NO_TOKENS),
     Example("Produce", ApiKey.PRODUCE, _produce, (on_topic(_OP.WRITE),), _TOPIC),
     Example("Produce in a transaction", ApiKey.PRODUCE, _produce_in_transaction,
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION,

@@ -38,12 +38,26 @@ async def starts(live, **properties):
 # --------------------------------------------------------------------------------- refusals
 
 
+def test_an_authorizer_may_be_named_where_everybody_is_a_super_user(caplog):
+    async def story(live):
+        await live.topic("t", 1)
+
+    named = "kafka.security.authorizer.AclAuthorizer"
+    play(story, authorizer_class_name=named, super_users="User:a;User:ANONYMOUS")
+
+    assert "does NOT ENFORCE" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
         (
             {"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"},
-            ["authorizer.class.name"],
+            ["authorizer.class.name", "super.users=User:ANONYMOUS"],
+        ),
+        (
+            {"authorizer_class_name": "com.example.Mine", "super_users": "User:ANONYMOUS"},
+            ["com.example.Mine"],
         ),
         (
             {"listeners": "SSL://b0:9092", "security_inter_broker_protocol": "SSL"},

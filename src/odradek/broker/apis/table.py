@@ -10,25 +10,35 @@ from typing import TYPE_CHECKING, Final
 from odradek.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from odradek.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
+from odradek.broker.apis.alter_client_quotas import alter_client_quotas
 from odradek.broker.apis.alter_configs import alter_configs
 from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from odradek.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
+from odradek.broker.apis.alter_user_scram_credentials import alter_user_scram_credentials
 from odradek.broker.apis.api_versions import ServedRange, api_versions
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
+from odradek.broker.apis.create_acls import create_acls
+from odradek.broker.apis.create_delegation_token import create_delegation_token
 from odradek.broker.apis.create_partitions import create_partitions
 from odradek.broker.apis.create_topics import create_topics
+from odradek.broker.apis.delete_acls import delete_acls
 from odradek.broker.apis.delete_groups import delete_groups
 from odradek.broker.apis.delete_records import delete_records
 from odradek.broker.apis.delete_topics import delete_topics
+from odradek.broker.apis.describe_acls import describe_acls
+from odradek.broker.apis.describe_client_quotas import describe_client_quotas
 from odradek.broker.apis.describe_cluster import describe_cluster
 from odradek.broker.apis.describe_configs import describe_configs
+from odradek.broker.apis.describe_delegation_token import describe_delegation_token
 from odradek.broker.apis.describe_groups import describe_groups
 from odradek.broker.apis.describe_log_dirs import describe_log_dirs
 from odradek.broker.apis.describe_producers import describe_producers
 from odradek.broker.apis.describe_transactions import describe_transactions
+from odradek.broker.apis.describe_user_scram_credentials import describe_user_scram_credentials
 from odradek.broker.apis.elect_leaders import elect_leaders
 from odradek.broker.apis.end_txn import end_txn
+from odradek.broker.apis.expire_delegation_token import expire_delegation_token
 from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.apis.heartbeat import heartbeat
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
@@ -43,8 +53,10 @@ from odradek.broker.apis.offset_commit import offset_commit
 from odradek.broker.apis.offset_delete import offset_delete
 from odradek.broker.apis.offset_fetch import offset_fetch
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from odradek.broker.apis.renew_delegation_token import renew_delegation_token
 from odradek.broker.apis.sync_group import sync_group
 from odradek.broker.apis.txn_offset_commit import txn_offset_commit
+from odradek.broker.apis.update_features import update_features
 from odradek.broker.orders import Asker
 from odradek.broker.request_loop import RawRoute, Request, Route
 from odradek.broker.session import Session
@@ -191,6 +203,33 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.ALTER_REPLICA_LOG_DIRS: Route(
             lambda r: alter_replica_log_dirs(broker.log_dir_moves, r.session, r.body)
         ),
+        # Rights and limits: stored and told.
+        ApiKey.DESCRIBE_ACLS: Route(lambda r: describe_acls(broker.acls, r.session, r.body)),
+        ApiKey.CREATE_ACLS: Route(lambda r: create_acls(broker.acls, r.session, r.body)),
+        ApiKey.DELETE_ACLS: Route(lambda r: delete_acls(broker.acls, r.session, r.body)),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(
+            lambda r: describe_client_quotas(broker.clients, r.session, r.body)
+        ),
+        ApiKey.ALTER_CLIENT_QUOTAS: Route(
+            lambda r: alter_client_quotas(broker.clients, r.session, r.body)
+        ),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Route(
+            lambda r: describe_user_scram_credentials(broker.clients, r.session, r.body)
+        ),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(
+            lambda r: alter_user_scram_credentials(
+                broker.clients, r.session, r.body, is_controller=topics.is_controller
+            )
+        ),
+        ApiKey.UPDATE_FEATURES: Route(
+            lambda r: update_features(r.session, r.body, is_controller=topics.is_controller)
+        ),
+        ApiKey.CREATE_DELEGATION_TOKEN: Route(
+            lambda r: create_delegation_token(r.session, r.body, r.header.api_version)
+        ),
+        ApiKey.RENEW_DELEGATION_TOKEN: Route(lambda r: renew_delegation_token(r.session)),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: Route(lambda r: expire_delegation_token(r.session)),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(lambda r: describe_delegation_token(r.session)),
         # From the controller and other brokers.
         ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, _asker(r))),
         ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, _asker(r))),

@@ -1,0 +1,51 @@
+"""AlterClientQuotas (49), versions 0-1: quotas of users, clients and addresses set and removed.
+
+Behaviour:
+    * Cluster AlterConfigs; else CLUSTER_AUTHORIZATION_FAILED, for each entity.
+    * Any broker stores them. Each entity succeeds or fails on its own.
+    * They are stored and told; this version does not hold clients to them.
+
+Versions:
+    v1  flexible
+"""
+
+from odradek.broker.client_admin import ClientAdmin
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import store_errors_told
+from odradek.model.acl import AclOperation
+from odradek.model.errors import ApiError
+from odradek.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntity,
+    AlteredEntry,
+)
+
+
+async def alter_client_quotas(
+    admin: ClientAdmin, session: Session, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Answer for every entity."""
+    response = AlterClientQuotasResponse()
+    for entry in request.entries:
+        told = AlteredEntry(
+            error_message=None,
+            entity=[
+                AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in entry.entity
+            ],
+        )
+        changes = {op.key: None if op.remove else op.value for op in entry.ops}
+        try:
+            session.check_cluster(AclOperation.ALTER_CONFIGS)
+            with store_errors_told():
+                await admin.alter_quotas(
+                    {part.entity_type: part.entity_name for part in entry.entity},
+                    changes,
+                    validate_only=request.validate_only,
+                )
+        except ApiError as error:
+            told.error_code = error.code
+            told.error_message = error.message
+        response.entries.append(told)
+    return response

@@ -1,0 +1,94 @@
+"""CreateAcls (30), versions 1-3: ACLs are stored.
+
+Behaviour:
+    * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each.
+    * Without `authorizer.class.name`: SECURITY_DISABLED, for each.
+    * Each is judged on its own; those that may be are stored together, by pattern. One that is
+      there already is made again without complaint.
+
+Versions:
+    v1  prefixed patterns    v2  flexible    v3  user resources
+"""
+
+from odradek.broker.acl_admin import (
+    PATTERN_LITERAL,
+    PATTERN_PREFIXED,
+    PERMISSION_ALLOW,
+    PERMISSION_DENY,
+    AclAdmin,
+    Binding,
+    check_new,
+)
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import store_errors_told
+from odradek.coord.layout_security import AclEntry, ResourcePattern
+from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+
+async def create_acls(
+    admin: AclAdmin, session: Session, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    """Answer for every ACL."""
+    outcomes: list[Binding | ApiError] = []
+    for creation in request.creations:
+        try:
+            session.check_cluster(AclOperation.ALTER)
+            admin.check_configured("No Authorizer is configured.")
+            outcomes.append(_binding(creation))
+        except ApiError as error:
+            outcomes.append(error)
+    failure: ApiError | None = None
+    try:
+        with store_errors_told():
+            await admin.create([outcome for outcome in outcomes if isinstance(outcome, Binding)])
+    except ApiError as error:
+        failure = error
+    response = CreateAclsResponse()
+    for outcome in outcomes:
+        told = outcome if isinstance(outcome, ApiError) else failure
+        response.results.append(
+            AclCreationResult(
+                error_code=told.code if told else ErrorCode.NONE,
+                error_message=told.message if told else None,
+            )
+        )
+    return response
+
+
+def _binding(creation: AclCreation) -> Binding:
+    """What is to be made.
+
+    Raises:
+        ApiError: INVALID_REQUEST, there is no such thing.
+    """
+    concrete = (
+        creation.resource_type in list(ResourceType)[2:]
+        and creation.operation in list(AclOperation)[2:]
+        and creation.resource_pattern_type in (PATTERN_LITERAL, PATTERN_PREFIXED)
+        and creation.permission_type in (PERMISSION_DENY, PERMISSION_ALLOW)
+    )
+    if not concrete:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"CreatableAcls contain unknown elements: {creation}"
+        )
+    pattern = ResourcePattern(
+        ResourceType(creation.resource_type),
+        creation.resource_name,
+        prefixed=creation.resource_pattern_type == PATTERN_PREFIXED,
+    )
+    entry = AclEntry(
+        principal=creation.principal,
+        host=creation.host,
+        operation=AclOperation(creation.operation),
+        allowed=creation.permission_type == PERMISSION_ALLOW,
+    )
+    binding = Binding(pattern, entry)
+    check_new(binding)
+    return binding

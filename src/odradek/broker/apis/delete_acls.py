@@ -1,0 +1,81 @@
+"""DeleteAcls (31), versions 1-3: the ACLs that match filters go, and are told.
+
+Behaviour:
+    * Cluster Alter; else CLUSTER_AUTHORIZATION_FAILED, for each filter.
+    * Without `authorizer.class.name`: SECURITY_DISABLED, for each filter.
+    * An ACL that several filters match is told for each, and deleted once.
+
+Versions:
+    v1  prefixed patterns    v2  flexible    v3  user resources
+"""
+
+from odradek.broker.acl_admin import (
+    PATTERN_LITERAL,
+    PATTERN_PREFIXED,
+    AclAdmin,
+    AclFilter,
+    Binding,
+    permission_of,
+)
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import store_errors_told
+from odradek.model.acl import AclOperation
+from odradek.model.errors import ApiError
+from odradek.wire.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+
+async def delete_acls(
+    admin: AclAdmin, session: Session, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    """Answer for every filter."""
+    response = DeleteAclsResponse()
+    for asked in request.filters:
+        try:
+            session.check_cluster(AclOperation.ALTER)
+            admin.check_configured("No Authorizer is configured.")
+            with store_errors_told():
+                gone = await _delete(admin, asked)
+        except ApiError as error:
+            result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+        else:
+            result = DeleteAclsFilterResult(
+                error_message=None, matching_acls=[_told(binding) for binding in gone]
+            )
+        response.filter_results.append(result)
+    return response
+
+
+async def _delete(admin: AclAdmin, asked: DeleteAclsFilter) -> list[Binding]:
+    wanted = AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+    wanted.check()
+    found = await admin.describe(wanted)
+    await admin.delete(found)
+    return found
+
+
+def _told(binding: Binding) -> DeleteAclsMatchingAcl:
+    pattern, entry = binding
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=PATTERN_PREFIXED if pattern.prefixed else PATTERN_LITERAL,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=permission_of(entry),
+    )

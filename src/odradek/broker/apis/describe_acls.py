@@ -1,0 +1,71 @@
+"""DescribeAcls (29), versions 1-3: the ACLs that match a filter.
+
+Behaviour:
+    * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.
+    * Without `authorizer.class.name`: SECURITY_DISABLED.
+    * Any broker answers, from the store.
+
+Versions:
+    v1  prefixed patterns    v2  flexible    v3  user resources
+"""
+
+from odradek.broker.acl_admin import (
+    PATTERN_LITERAL,
+    PATTERN_PREFIXED,
+    AclAdmin,
+    AclFilter,
+    permission_of,
+)
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import store_errors_told
+from odradek.coord.layout_security import ResourcePattern
+from odradek.model.acl import AclOperation
+from odradek.model.errors import ApiError
+from odradek.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+async def describe_acls(
+    admin: AclAdmin, session: Session, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    """Answer with what matches, by resource."""
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    try:
+        session.check_cluster(AclOperation.DESCRIBE)
+        admin.check_configured("No Authorizer is configured on the broker")
+        wanted.check()
+        with store_errors_told():
+            found = await admin.describe(wanted)
+    except ApiError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    resources: dict[ResourcePattern, DescribeAclsResource] = {}
+    for pattern, entry in found:
+        told = resources.setdefault(
+            pattern,
+            DescribeAclsResource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=PATTERN_PREFIXED if pattern.prefixed else PATTERN_LITERAL,
+            ),
+        )
+        told.acls.append(
+            AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=permission_of(entry),
+            )
+        )
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))

@@ -1,0 +1,65 @@
+"""DescribeUserScramCredentials (50), version 0: mechanisms and iterations, never secrets.
+
+Behaviour:
+    * Cluster Describe; else CLUSTER_AUTHORIZATION_FAILED.
+    * None, or no user at all: everybody who has credentials.
+    * RESOURCE_NOT_FOUND for a user without; DUPLICATE_RESOURCE for one that is named twice.
+"""
+
+from collections import Counter
+
+from odradek.broker.client_admin import ClientAdmin
+from odradek.broker.session import Session
+from odradek.broker.topic_admin import store_errors_told
+from odradek.model.acl import AclOperation
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+async def describe_user_scram_credentials(
+    admin: ClientAdmin, session: Session, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Answer for every user."""
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    try:
+        session.check_cluster(AclOperation.DESCRIBE)
+        times = Counter(user.name for user in request.users or ())
+        with store_errors_told():
+            users = list(times) or await admin.users_with_scram()
+            for user in users:
+                response.results.append(await _describe(admin, user, times[user]))
+    except ApiError as error:
+        return DescribeUserScramCredentialsResponse(
+            error_code=error.code, error_message=error.message
+        )
+    return response
+
+
+async def _describe(
+    admin: ClientAdmin, user: str, times: int
+) -> DescribeUserScramCredentialsResult:
+    told = DescribeUserScramCredentialsResult(user=user, error_message=None)
+    try:
+        _check_once(user, times)
+        told.credential_infos = [
+            CredentialInfo(mechanism=mechanism, iterations=iterations)
+            for mechanism, iterations in await admin.describe_scram(user)
+        ]
+    except ApiError as error:
+        told.error_code = error.code
+        told.error_message = error.message
+    return told
+
+
+def _check_once(user: str, times: int) -> None:
+    if times > 1:
+        raise ApiError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "Cannot describe SCRAM credentials for the same user twice in a single request: "
+            f"{user}",
+        )

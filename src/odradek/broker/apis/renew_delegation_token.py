@@ -1,0 +1,18 @@
+"""RenewDelegationToken (39), versions 1-2: answered as a broker that has no delegation tokens.
+
+Behaviour:
+    * DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection that does not tell who is asking.
+    * DELEGATION_TOKEN_AUTH_DISABLED on any other: there is no `delegation.token.secret.key`.
+
+Versions:
+    v2  flexible
+"""
+
+from odradek.broker.delegation_tokens import refusal
+from odradek.broker.session import Session
+from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
+
+
+def renew_delegation_token(session: Session) -> RenewDelegationTokenResponse:
+    """Refuse."""
+    return RenewDelegationTokenResponse(error_code=refusal(session), expiry_timestamp_ms=-1)
