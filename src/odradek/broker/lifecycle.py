@@ -107,9 +107,13 @@ class Lifecycle:
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
-                # As Apache Kafka does it: so the node's version is 1.
+                # As Apache Kafka does it: so the node's version is 1. And the mark of ours.
                 await self._store.multi(
-                    [Create(path, None, ephemeral=True), SetData(path, data, 0)]
+                    [
+                        Create(path, None, ephemeral=True),
+                        SetData(path, data, 0),
+                        Create(layout.odradek_broker_path(broker.id), ephemeral=True),
+                    ]
                 )
             except ConnectionLostError:
                 pass  # it may have happened: look

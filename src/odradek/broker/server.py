@@ -41,6 +41,7 @@ from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
 from odradek.broker.coordinator_log import CoordinatorTopic, coordinator_partition
 from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.features import FeatureShell
 from odradek.broker.gauges import publish
 from odradek.broker.group_shell import GroupShell
 from odradek.broker.housekeeping import Housekeeping, in_slices
@@ -73,6 +74,7 @@ from odradek.broker.txn_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
+from odradek.coord.store import Check
 from odradek.group.machine import GroupMachine
 from odradek.group.options import GroupOptions
 from odradek.log.disk import StorageError
@@ -182,6 +184,7 @@ class Broker:
         self.orders = Orders(
             self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
         )
+        self._make_features()
         self._make_replication()
         self._make_data_apis()
         self.requests = self._make_request_loop()
@@ -279,6 +282,17 @@ class Broker:
             timeout_ms=self.config.controller_socket_timeout_ms,
         )
 
+    def _make_features(self) -> None:
+        def guard() -> Check | None:
+            is_controller = self.topic_admin.is_controller
+            return self.topic_admin.check_reign().token if is_controller else None
+
+        self.features = FeatureShell(
+            self._world.store,
+            guard=guard,
+            transaction_version_max=lambda: self.config.odradek_transaction_version_max,
+        )
+
     def _make_groups(self) -> None:
         config, world = self.config, self._world
         options = GroupOptions(
@@ -348,6 +362,7 @@ class Broker:
         self.metadata.on_change = self._metadata_changed
 
     def _metadata_changed(self) -> None:
+        self.features.look()  # there may be another controller
         self.replicas.brokers_changed(frozenset(self.metadata.brokers))
         self.fetchers.metadata_changed()
 
@@ -528,6 +543,7 @@ class Broker:
         self._registered(await self.lifecycle.register(me))
         self.tasks.start(self.controller.run(), "controller")
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
+        self.tasks.start(self.features.run(), "features")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
         # Whoever asks now is told at least of this broker.
         if not await self.metadata.wait_until(
@@ -626,6 +642,7 @@ class Broker:
         self.orders.broker_epoch = broker_epoch
         self.controller.session_opened()
         self.dynamic_config.session_opened()
+        self.features.look()
 
     def health(self) -> "Health":
         """How this broker is, as `/health` tells it."""

@@ -44,6 +44,9 @@ ISR_CHANGE_PREFIX: Final = "isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+# Below this is ours alone: no broker of Apache Kafka looks there.
+ODRADEK_BROKERS: Final = "/odradek/brokers"
+ODRADEK_FEATURES: Final = "/odradek/features"
 
 # What every broker makes at its start if it is not there, in this order.
 TOP_LEVEL: Final = (
@@ -61,12 +64,18 @@ TOP_LEVEL: Final = (
     "/config/users",
     "/config/brokers",
     "/config/ips",
+    ODRADEK_BROKERS,
 )
 
 
 def broker_path(broker: int) -> str:
     """The ephemeral registration of a broker. Its creation id is the broker epoch."""
     return f"{BROKER_IDS}/{broker}"
+
+
+def odradek_broker_path(broker: int) -> str:
+    """The ephemeral mark that a registered broker is one of Odradek's; no data."""
+    return f"{ODRADEK_BROKERS}/{broker}"
 
 
 def topic_path(topic: str) -> str:
@@ -176,6 +185,28 @@ def decode_feature(data: bytes | None) -> FeatureNode:
     else:
         levels = {name: features.integer(name) for name in features}
     return FeatureNode(enabled=fields.integer("status") == 1, features=levels)
+
+
+class Features(NamedTuple):
+    """`/odradek/features`: what all brokers can do, beyond Kafka 3.9. `epoch` counts changes."""
+
+    epoch: int
+    transaction_version: int
+
+
+def encode_features(features: Features) -> bytes:
+    """`/odradek/features`."""
+    levels = {"transaction.version": features.transaction_version}
+    return dump({"version": 1, "epoch": features.epoch, "features": levels})
+
+
+def decode_features(data: bytes | None) -> Features:
+    """`/odradek/features`."""
+    fields = parse(ODRADEK_FEATURES, data)
+    return Features(
+        epoch=fields.integer("epoch"),
+        transaction_version=fields.inner("features").integer("transaction.version"),
+    )
 
 
 # ------------------------------------------------------------------------------ brokers

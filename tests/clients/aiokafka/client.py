@@ -148,6 +148,96 @@ async def until_async(wanted: Any, look: Callable[[], Awaitable[Any]]) -> Any:
         await asyncio.sleep(0.05)
 
 
+def transact(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    return asyncio.run(transact_all(bootstrap, plan))
+
+
+async def transact_all(  # noqa: PLR0915 - one life
+    bootstrap: str, plan: dict[str, Any]
+) -> dict[str, Any]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(plan[name], 1, 1) for name in ("in", "out")])
+    await admin.close()
+    producer = await transactor(bootstrap, plan)
+    async with producer.transaction():
+        await write_all(producer, plan["out"], plan["first"])
+    await producer.begin_transaction()
+    await write_all(producer, plan["out"], plan["lost"])
+    await producer.abort_transaction()
+    plain = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await plain.start()
+    await write_all(plain, plan["in"], plan["records"])
+    await plain.stop()
+    consumer = AIOKafkaConsumer(
+        plan["in"],
+        bootstrap_servers=bootstrap,
+        group_id=plan["group"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    values: list[str] = []
+    while len(values) < len(plan["records"]):
+        values.append((await asyncio.wait_for(consumer.getone(), 30)).value.decode())
+    place = TopicPartition(plan["in"], 0)
+    await producer.begin_transaction()
+    await write_all(producer, plan["out"], [f"{value}+" for value in values])
+    position = {place: await consumer.position(place)}
+    await producer.send_offsets_to_transaction(position, plan["group"])
+    await producer.commit_transaction()
+    await producer.begin_transaction()
+    await write_all(producer, plan["out"], plan["lost"])
+    await producer.send_offsets_to_transaction({place: 0}, plan["group"])
+    await producer.abort_transaction()
+    committed = await consumer.committed(place)
+    await consumer.stop()
+    everything = await consume_values(bootstrap, plan["out"], "read_uncommitted")
+    await producer.begin_transaction()
+    await write_all(producer, plan["out"], [plan["fenced"]])
+    second = await transactor(bootstrap, plan)
+    try:
+        await producer.commit_transaction()
+        fenced = False
+    except aiokafka.errors.ProducerFenced:
+        fenced = True
+    await second.stop()
+    await producer.stop()
+    return {
+        "committed": await consume_values(bootstrap, plan["out"], "read_committed"),
+        "all": len(everything),
+        "position": committed,
+        "fenced": fenced,
+    }
+
+
+async def transactor(bootstrap: str, plan: dict[str, Any]) -> AIOKafkaProducer:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=plan["id"])
+    await producer.start()
+    return producer
+
+
+async def write_all(producer: AIOKafkaProducer, topic: str, values: list[str]) -> None:
+    for value in values:
+        await producer.send_and_wait(topic, value.encode(), partition=0)
+
+
+async def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+    await consumer.start()
+    place = TopicPartition(topic, 0)
+    consumer.assign([place])
+    await consumer.seek_to_beginning(place)
+    end = (await consumer.end_offsets([place]))[place]
+    values: list[str] = []
+    deadline_s = time.monotonic() + 30.0
+    while await consumer.position(place) < end and time.monotonic() < deadline_s:
+        for records in (await consumer.getmany(timeout_ms=500)).values():
+            values += [record.value.decode() for record in records]
+    await consumer.stop()
+    return values
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer}
+    scenarios = {"round_trips": round_trips, "administer": administer, "transact": transact}
     main(f"aiokafka {aiokafka.__version__}", scenarios)

@@ -9,6 +9,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
@@ -20,12 +21,15 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -46,6 +50,7 @@ public class Client {
                 for (JsonNode round : plan.get("rounds")) rounds.add(roundTrip(args[0], round));
             }
             case "administer" -> administer(args[0], plan, report);
+            case "transact" -> transact(args[0], plan, report);
             default -> throw new IllegalArgumentException("no scenario " + args[1]);
         }
         System.out.println(JSON.writeValueAsString(report));
@@ -108,6 +113,85 @@ public class Client {
             ObjectNode ends = seen.putObject("ends");
             consumer.endOffsets(assigned).forEach((p, end) -> ends.put(String.valueOf(p.partition()), end));
         }
+    }
+
+    static void transact(String bootstrap, JsonNode plan, ObjectNode report) throws Exception {
+        String in = plan.get("in").asText(), out = plan.get("out").asText();
+        TopicPartition place = new TopicPartition(in, 0);
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap);
+        try (Admin admin = Admin.create(config)) {
+            admin.createTopics(List.of(new NewTopic(in, 1, (short) 1), new NewTopic(out, 1, (short) 1))).all().get();
+        }
+        try (var producer = transactor(bootstrap, plan)) {
+            producer.beginTransaction();
+            for (JsonNode value : plan.get("first")) producer.send(record(out, value.asText()));
+            producer.commitTransaction();
+            producer.beginTransaction();
+            for (JsonNode value : plan.get("lost")) producer.send(record(out, value.asText()));
+            producer.flush();
+            producer.abortTransaction();
+            try (var plain = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+                for (JsonNode value : plan.get("records")) plain.send(record(in, value.asText()));
+            }
+            Map<String, Object> member = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest",
+                "group.id", plan.get("group").asText(), "enable.auto.commit", false);
+            try (var consumer = new KafkaConsumer<>(member, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                consumer.subscribe(List.of(in));
+                List<String> values = new ArrayList<>();
+                long deadline = System.currentTimeMillis() + 60_000;
+                while (values.size() < plan.get("records").size() && System.currentTimeMillis() < deadline)
+                    for (var r : consumer.poll(Duration.ofMillis(500))) values.add(new String(r.value()));
+                producer.beginTransaction();
+                for (String value : values) producer.send(record(out, value + "+"));
+                producer.sendOffsetsToTransaction(
+                    Map.of(place, new OffsetAndMetadata(consumer.position(place))), consumer.groupMetadata());
+                producer.commitTransaction();
+                producer.beginTransaction();
+                for (JsonNode value : plan.get("lost")) producer.send(record(out, value.asText()));
+                producer.flush();
+                producer.sendOffsetsToTransaction(Map.of(place, new OffsetAndMetadata(0)), consumer.groupMetadata());
+                producer.abortTransaction();
+                report.put("position", consumer.committed(Set.of(place)).get(place).offset());
+            }
+            report.put("all", values(bootstrap, out, "read_uncommitted").size());
+            producer.beginTransaction();
+            producer.send(record(out, plan.get("fenced").asText()));
+            producer.flush();
+            try (var second = transactor(bootstrap, plan)) {
+                producer.commitTransaction();
+                report.put("fenced", false);
+            } catch (ProducerFencedException | InvalidProducerEpochException e) {
+                report.put("fenced", true);
+            }
+        }
+        ArrayNode committed = report.putArray("committed");
+        values(bootstrap, out, "read_committed").forEach(committed::add);
+    }
+
+    static KafkaProducer<byte[], byte[]> transactor(String bootstrap, JsonNode plan) {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", plan.get("id").asText());
+        var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+        producer.initTransactions();
+        return producer;
+    }
+
+    static ProducerRecord<byte[], byte[]> record(String topic, String value) {
+        return new ProducerRecord<>(topic, 0, null, value.getBytes());
+    }
+
+    static List<String> values(String bootstrap, String topic, String isolation) {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation);
+        TopicPartition place = new TopicPartition(topic, 0);
+        List<String> values = new ArrayList<>();
+        try (var consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(List.of(place));
+            consumer.seekToBeginning(List.of(place));
+            long end = consumer.endOffsets(List.of(place)).get(place);
+            long deadline = System.currentTimeMillis() + 30_000;
+            while (consumer.position(place) < end && System.currentTimeMillis() < deadline)
+                for (var r : consumer.poll(Duration.ofMillis(500))) values.add(new String(r.value()));
+        }
+        return values;
     }
 
     static void administer(String bootstrap, JsonNode plan, ObjectNode report) throws Exception {

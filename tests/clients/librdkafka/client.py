@@ -147,6 +147,94 @@ def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
     return {**report, "listed_after": until(False, listed)}
 
 
+def transact(  # noqa: PLR0915 - one life
+    bootstrap: str, plan: dict[str, Any]
+) -> dict[str, Any]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(plan[name], 1, 1) for name in ("in", "out")]
+    for future in admin.create_topics(topics).values():
+        future.result(30)
+    producer = transactor(bootstrap, plan)
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["first"])
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["lost"])
+    producer.abort_transaction(30)
+    plain = Producer({"bootstrap.servers": bootstrap})
+    write_all(plain, plan["in"], plan["records"])
+    group = {"bootstrap.servers": bootstrap, "group.id": plan["group"]}
+    consumer = Consumer({**group, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+    consumer.subscribe([plan["in"]])
+    values: list[str] = []
+    while len(values) < len(plan["records"]):
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None, message.error()
+        values.append(message.value().decode())
+    place = TopicPartition(plan["in"], 0)
+    member = consumer.consumer_group_metadata()
+    producer.begin_transaction()
+    write_all(producer, plan["out"], [f"{value}+" for value in values])
+    producer.send_offsets_to_transaction(consumer.position([place]), member, 30)
+    producer.commit_transaction(30)
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["lost"])
+    producer.send_offsets_to_transaction([TopicPartition(plan["in"], 0, 0)], member, 30)
+    producer.abort_transaction(30)
+    position = consumer.committed([place], 30)[0].offset
+    consumer.close()
+    everything = consume_values(bootstrap, plan["out"], "read_uncommitted")
+    producer.begin_transaction()
+    write_all(producer, plan["out"], [plan["fenced"]])
+    transactor(bootstrap, plan)
+    try:
+        producer.commit_transaction(30)
+        fenced = False
+    except confluent_kafka.KafkaException as error:
+        fenced = error.args[0].code() == confluent_kafka.KafkaError._FENCED
+    return {
+        "committed": consume_values(bootstrap, plan["out"], "read_committed"),
+        "all": len(everything),
+        "position": position,
+        "fenced": fenced,
+    }
+
+
+def transactor(bootstrap: str, plan: dict[str, Any]) -> Producer:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": plan["id"]})
+    producer.init_transactions(60)
+    return producer
+
+
+def write_all(producer: Producer, topic: str, values: list[str]) -> None:
+    for value in values:
+        producer.produce(topic, value.encode(), partition=0)
+    assert producer.flush(30) == 0
+
+
+def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    values = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+            consumer.close()
+            return values
+        values.append(message.value().decode())
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer}
+    scenarios = {"round_trips": round_trips, "administer": administer, "transact": transact}
     main(f"librdkafka {confluent_kafka.libversion()[0]}", scenarios)

@@ -153,6 +153,11 @@ def _init_producer_id(live, version):
 
 def _add_partitions_to_txn(live, version):
     topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
+    if version >= 4:
+        transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+            transactional_id="x", producer_id=5, verify_only=version == 4, topics=topics
+        )
+        return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
     return add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="x",
         v3_and_below_producer_id=5,

@@ -7,7 +7,8 @@ Behaviour:
       one entry, ApiVersions itself: the client tries again with what it finds there (KIP-511).
     * From v3 on the client says its name and version; characters that could not stand in a
       metric's name are INVALID_REQUEST.
-    * Features: none supported, none finalized, finalized epoch 0: a ZooKeeper-mode cluster.
+    * Features: none, as in any ZooKeeper-mode cluster; but while every broker is ours,
+      `transaction.version` 2, and the versions that go with it (`odradek.broker.features`).
 
 Versions:
     v1 throttle time    v3 flexible (the response's header stays v0), client software, features
@@ -18,12 +19,18 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from odradek.broker.session import Session
+from odradek.coord.layout import Features
 from odradek.model.errors import ErrorCode
+from odradek.wire.api_keys import TRANSACTION_VERSION_2, ApiKey
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
+
+TRANSACTION_VERSION: Final = "transaction.version"
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
@@ -37,7 +44,12 @@ class ServedRange(NamedTuple):
 
 
 def api_versions(
-    session: Session, request: ApiVersionsRequest, api_version: int, served: Iterable[ServedRange]
+    session: Session,
+    request: ApiVersionsRequest,
+    api_version: int,
+    *,
+    served: Iterable[ServedRange],
+    features: Features,
 ) -> ApiVersionsResponse:
     """The list of what is served on this listener."""
     if api_version >= 3:
@@ -46,14 +58,29 @@ def api_versions(
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         session.software_name = request.client_software_name
         session.software_version = request.client_software_version
+    beyond = TRANSACTION_VERSION_2 if features.transaction_version >= 2 else {}
     response = ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=api.api_key, min_version=api.first, max_version=api.last)
+            ApiVersion(
+                api_key=api.api_key,
+                min_version=api.first,
+                max_version=beyond.get(ApiKey(api.api_key), api.last),
+            )
             for api in served
         ]
     )
     if api_version >= 3:
-        response.finalized_features_epoch = 0
+        response.finalized_features_epoch = features.epoch
+        if beyond:
+            level = features.transaction_version
+            response.supported_features = [
+                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=1, max_version=level)
+            ]
+            response.finalized_features = [
+                FinalizedFeatureKey(
+                    name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level
+                )
+            ]
     return response
 
 

@@ -134,7 +134,8 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                 r.session,
                 r.body,
                 r.header.api_version,
-                for_brokers if r.session.listener == inside else for_clients,
+                served=for_brokers if r.session.listener == inside else for_clients,
+                features=broker.features.present,
             )
         ),
         ApiKey.METADATA: Route(

@@ -89,4 +89,4 @@ def test_what_brokers_never_negotiate_is_not_advertised_and_there_are_no_feature
         assert response.finalized_features_epoch == 0
         assert not response.zk_migration_ready
 
-    play(story)
+    play(story, odradek_transaction_version_max=1)

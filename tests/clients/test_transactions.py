@@ -1,0 +1,24 @@
+"""Transactions of unmodified clients: all or nothing, with the positions of a group, and fenced."""
+
+import pathlib
+import time
+
+import pytest
+import transacting
+from harness import Cluster, run_program
+from programs import CLIENTS, each_client
+
+WITHOUT_TRANSACTIONS = {"kafka_python", "franz_go", "sarama", "kafkajs"}  # in these programs
+TRANSACTORS = [each for each in each_client() if each.values[0] not in WITHOUT_TRANSACTIONS]
+
+
+@pytest.mark.parametrize("client", TRANSACTORS)
+def test_what_is_committed_is_there_once_and_what_is_aborted_is_not(
+    cluster: Cluster, client: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(transacting.plan(f"transact-{client}-{time.time_ns():x}"))
+    command = [*CLIENTS[client](), cluster.bootstrap, "transact", str(file)]
+    report = run_program(command, timeout_s=120)
+    assert report.pop("client")
+    assert report == transacting.EXPECTED
