@@ -163,7 +163,7 @@ def _group_record(record: Record) -> tuple[str | None, str | None]:
             key = decoded(GroupMetadataKey, record.key)[0]
         else:
             return f"Unknown record type {version} at offset {record.offset}, skipping.", None
-        shown = _json({"type": str(version), "data": _tree(key, version)})
+        shown = _json({"type": str(version), "data": as_tree(key, version)})
         if record.value is None:
             return shown, _DELETE
         what, version = "value", version_of(record.value)
@@ -180,9 +180,9 @@ def _group_record(record: Record) -> tuple[str | None, str | None]:
 def _group_value(key: Message, value: bytes) -> dict[str, Any]:
     if isinstance(key, OffsetCommitKey):
         commit, version = decoded(OffsetCommitValue, value)
-        return _tree(commit, version)
+        return as_tree(commit, version)
     group, version = decoded(GroupMetadataValue, value)
-    tree = _tree(group, version)
+    tree = as_tree(group, version)
     if group.protocol_type == _CONSUMER:
         for member, shown in zip(group.members, tree["members"], strict=True):
             shown["subscription"] = _protocol(
@@ -203,10 +203,10 @@ def _protocol(message_class: type[Message], data: Any, otherwise: object) -> obj
         message, _ = decoder(message_class, max(0, version))(memoryview(data), 2)
     except MalformedRequestError:
         return otherwise
-    return _tree(message, version)
+    return as_tree(message, version)
 
 
-def _tree(message: Message, version: int) -> dict[str, Any]:
+def as_tree(message: Message, version: int) -> dict[str, Any]:
     """A message as Kafka's JSON has it: the fields of that version, under Kafka's names."""
     return {
         _camel(field.name): _value(getattr(message, field.name), version)
@@ -218,7 +218,7 @@ def _tree(message: Message, version: int) -> dict[str, Any]:
 def _value(value: object, version: int) -> object:
     match value:
         case Message():
-            return _tree(value, version)
+            return as_tree(value, version)
         case list():
             return [_value(each, version) for each in value]
         case bytes() | bytearray() | memoryview():

@@ -38,6 +38,8 @@ TOOLS: Final[Mapping[str, Tool]] = {
     ),
     "leader-election": Tool("odradek.cli.leader_election", "Elect preferred, or unclean, leaders."),
     "dump-log": Tool("odradek.cli.dump_log", "Show what is in a broker's files."),
+    "console-producer": Tool("odradek.cli.console_producer", "Write lines to a topic."),
+    "console-consumer": Tool("odradek.cli.console_consumer", "Show the records of a topic."),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})
 

@@ -57,6 +57,23 @@ def size_of(record: Record) -> int:
     return size
 
 
+def whole_size_of(record: Record) -> int:
+    """The bytes of a batch with this record alone, at most: what Java holds against its limits."""
+    size = HEADER_BYTES + RECORD_OVERHEAD_BYTES
+    for data in (record.key, record.value):
+        size += 1 if data is None else _varint_bytes(len(data)) + len(data)
+    size += _varint_bytes(len(record.headers))
+    for name, value in record.headers:
+        length = len(name.encode("utf-8", "surrogateescape"))
+        size += _varint_bytes(length) + length
+        size += 1 if value is None else _varint_bytes(len(value)) + len(value)
+    return size
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, ((value << 1).bit_length() + 6) // 7)
+
+
 class Batch:
     """Records that travel together, and who waits for them."""
 

@@ -24,6 +24,7 @@ from odradek.client.errors import (
     IllegalStateError,
     NoOffsetError,
     WakeUpError,
+    refusal,
 )
 from odradek.client.fetched import ConsumerRecord
 from odradek.client.fetcher import Fetcher
@@ -62,6 +63,7 @@ class Consumer:
         self._refreshed_s: float | None = None
         self._retry_s = 0.0
         self._failures = 0
+        self._finding: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, settings: ConsumerSettings, *, wait_ms: int = 0) -> Self:
@@ -215,15 +217,16 @@ class Consumer:
                 await coordinator.poll(deadline_s)
             elif self._is_assigned:
                 coordinator.commit_if_due()
-        if self._loop.time() < self._retry_s:
-            return
-        if self._readings.without_position() or self._readings.to_reset():
-            try:
-                await self._find_positions(deadline_s)
-                self._failures = 0
-            except (ConnectionError, ClientTimeoutError):
-                self._failures += 1
-                self._retry_s = self._loop.time() + self._cluster.retry_pause_s(self._failures)
+        if self._finding is not None and self._finding.done():
+            finding, self._finding = self._finding, None
+            finding.result()
+        if (
+            self._finding is None
+            and self._loop.time() >= self._retry_s
+            and (self._readings.without_position() or self._readings.to_reset())
+        ):
+            # It may take longer than this poll; the next one finds it done.
+            self._finding = self._loop.create_task(self._try_to_find_positions())
 
     async def _refresh_if_old(self) -> None:
         """Ask for metadata at first, when it has aged, and more often while a topic is missing."""
@@ -247,7 +250,7 @@ class Consumer:
         for topic in wanted:
             code = self._cluster.picture.errors.get(topic)
             if code in _TOPIC_NEVER:
-                raise ApiError(ErrorCode(code), topic)
+                raise ApiError(ErrorCode(code), refusal(code, topic))
         if self._pattern is not None:
             self._match(self._pattern)
 
@@ -265,12 +268,20 @@ class Consumer:
             if self._coordinator is not None:
                 self._coordinator.rejoin("the pattern matches other topics")
 
-    async def _find_positions(self, deadline_s: float) -> None:
+    async def _try_to_find_positions(self) -> None:
+        try:
+            await self._find_positions(self._settings.client.request_timeout_ms)
+            self._failures = 0
+        except (ConnectionError, ClientTimeoutError):
+            self._failures += 1
+            self._retry_s = self._loop.time() + self._cluster.retry_pause_s(self._failures)
+        finally:
+            self._wake.set()
+
+    async def _find_positions(self, timeout_ms: int) -> None:
         new = self._readings.without_position()
-        left_ms = max(1, int((deadline_s - self._loop.time()) * 1000))
-        least_ms = self._settings.client.request_timeout_ms
         if new and self._settings.group_id is not None:
-            committed = await self._group().committed(new, max(left_ms, least_ms))
+            committed = await self._group().committed(new, timeout_ms)
             for partition, position in committed.items():
                 if partition in self._readings:
                     self._readings.seek(partition, position.offset, position.leader_epoch)
@@ -289,7 +300,7 @@ class Consumer:
             self._cluster,
             resets,
             reads_committed=self._settings.reads_committed,
-            timeout_ms=max(left_ms, least_ms),
+            timeout_ms=timeout_ms,
         )
         for partition, told in found.items():
             reading = self._readings.get(partition)
@@ -374,7 +385,7 @@ class Consumer:
         timeout_ms = self._settings.client.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_s = self._loop.time() + timeout_ms / 1000
         while not self._readings[partition].has_position:
-            await self._find_positions(deadline_s)
+            await self._find_positions(timeout_ms)
             if self._loop.time() >= deadline_s:
                 raise ClientTimeoutError(
                     f"Timeout of {timeout_ms}ms expired before the position for partition "
@@ -458,6 +469,9 @@ class Consumer:
         except (TimeoutError, ConnectionError, OdradekError):
             pass  # the session's end says the same, later
         finally:
+            if self._finding is not None:
+                self._finding.cancel()
+                await asyncio.gather(self._finding, return_exceptions=True)
             await self._fetcher.close()
             await self._cluster.close()
 

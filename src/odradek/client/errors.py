@@ -1,6 +1,6 @@
 """What a producer or consumer of ours gives up for, besides the brokers' own error codes."""
 
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ErrorCode, OdradekError
 
 
 class ClientTimeoutError(OdradekError):
@@ -25,3 +25,10 @@ class NoOffsetError(OdradekError):
 
 class WakeUpError(OdradekError):
     """Somebody called `wake_up` (Java's WakeupException)."""
+
+
+def refusal(code: int, topic: str) -> str:
+    """What Java says of a topic that metadata refuses."""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"Not authorized to access topics: [{topic}]"
+    return f"Invalid topics: [{topic}]"

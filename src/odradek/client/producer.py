@@ -24,6 +24,7 @@ from odradek.client.batches import (
     Identity,
     PartitionQueue,
     size_of,
+    whole_size_of,
 )
 from odradek.client.cluster import Cluster
 from odradek.client.errors import (
@@ -31,6 +32,7 @@ from odradek.client.errors import (
     ClosedError,
     IllegalStateError,
     RecordTooLargeError,
+    refusal,
 )
 from odradek.client.metadata import TopicState
 from odradek.client.partitioner import StickyPartition, partition_of_key
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[str, bytes | None]]
 
 _EPOCH_MAX: Final = 0x7FFF
+# A batch's header, and the lengths in a record that `size_of` does not count.
+_BATCH_SLACK_BYTES: Final = 61 + 64
 _VERSION_1_MAX: Final = 11  # of Produce, where transactions are of version 1
 _REFRESH: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -100,6 +104,7 @@ class Producer:
         self._in_flight: dict[int, int] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._held_bytes = 0
+        self._least_limit = min(settings.request_bytes_max, settings.buffer_bytes)
         self._room = asyncio.Event()
         self._wake = asyncio.Event()
         self._flushing = 0
@@ -152,7 +157,7 @@ class Producer:
             key, value, self._now_ms() if timestamp is None else timestamp, tuple(headers)
         )
         size_bytes = size_of(record)
-        self._check(size_bytes)
+        self._check(record, size_bytes)
         deadline_s = self._loop.time() + self._settings.block_ms_max / 1000
         await self._know(topic, partition, deadline_s)
         if self._held_bytes + size_bytes > self._settings.buffer_bytes:
@@ -174,7 +179,7 @@ class Producer:
         """
         record = Record(key, value, self._now_ms())
         size_bytes = size_of(record)
-        self._check(size_bytes)
+        self._check(record, size_bytes)
         if (
             self._held_bytes + size_bytes > self._settings.buffer_bytes
             or topic not in self._cluster.picture.topics
@@ -187,18 +192,21 @@ class Producer:
                 return None
         return self._append(chosen, record, size_bytes)
 
-    def _check(self, size_bytes: int) -> None:
+    def _check(self, record: Record, size_bytes: int) -> None:
         if self._closed:
             raise ClosedError("Cannot perform operation after producer has been closed")
         if self._fatal is not None:
             raise self._fatal
+        if size_bytes + _BATCH_SLACK_BYTES <= self._least_limit:
+            return
+        whole_bytes = whole_size_of(record)
         for limit, option in (
             (self._settings.request_bytes_max, "max.request.size"),
             (self._settings.buffer_bytes, "buffer.memory"),
         ):
-            if size_bytes > limit:
+            if whole_bytes > limit:
                 raise RecordTooLargeError(
-                    f"The message is {size_bytes} bytes when serialized which is larger than "
+                    f"The message is {whole_bytes} bytes when serialized which is larger than "
                     f"{limit}, which is the value of the {option} configuration."
                 )
 
@@ -225,7 +233,7 @@ class Producer:
                 pass
             code = self._cluster.picture.errors.get(topic)
             if code in _TOPIC_NEVER:
-                raise ApiError(ErrorCode(code), topic)
+                raise ApiError(ErrorCode(code), refusal(code, topic))
             if topic in self._cluster.picture.topics and partition is None:
                 return
             failures += 1
@@ -256,7 +264,8 @@ class Producer:
                     f"{self._settings.buffer_bytes} bytes. Available memory: "
                     f"{self._settings.buffer_bytes - self._held_bytes} bytes."
                 ) from None
-            self._check(size_bytes)
+            if self._closed:
+                raise ClosedError("Producer closed while allocating memory")
 
     def _partition_for(
         self, topic: str, record: Record, size_bytes: int, partition: int | None
