@@ -64,7 +64,7 @@ def java_produce(
     target: Target, topic: str, sizes: Sizes, *, partitions: int, options: tuple[str, ...] = ()
 ) -> Figures:
     """Kafka's own ProducerPerformance."""
-    raw.create_topic(_first(target), topic, partitions)
+    _create(target, topic, partitions)
     records = sizes.java_batched_records if options else sizes.java_records
     return _measured(
         target, records, partial(_producer_performance, target, topic, records, options)
@@ -75,7 +75,7 @@ def native_produce(
     target: Target, topic: str, sizes: Sizes, *, partitions: int, acks: str
 ) -> Figures:
     """librdkafka with its own defaults, but for acks."""
-    raw.create_topic(_first(target), topic, partitions)
+    _create(target, topic, partitions)
     records = sizes.native_records
     arguments = ["produce", target.bootstrap, topic, str(partitions), str(records)]
     arguments += [str(RECORD_BYTES), f"acks={acks}"]
@@ -109,7 +109,8 @@ def small_requests(
     target: Target, topic: str, sizes: Sizes, *, connections: int, depth: int
 ) -> Figures:
     """One record a request."""
-    arguments = [_first(target), topic, str(connections), str(depth), str(sizes.small_seconds)]
+    arguments = [_first(target), topic, str(_replication(target))]
+    arguments += [str(connections), str(depth), str(sizes.small_seconds)]
     figures = _measured(target, None, partial(_kit, "small_requests", *arguments))
     figures["broker_us_per_request"] = figures["broker_cpu_s"] / figures["answered"] * 1e6
     return figures
@@ -117,10 +118,10 @@ def small_requests(
 
 def warm_up(target: Target, sizes: Sizes) -> None:
     """Let the target compile, grow and create what it does once in its life."""
-    raw.create_topic(_first(target), "warm-up", 6)
+    _create(target, "warm-up", 6)
     _producer_performance(target, "warm-up", sizes.warm_up_records, ())
     _producer_performance(target, "warm-up", sizes.warm_up_records, BATCHED)
-    _kit("small_requests", _first(target), "warm-up-small", "16", "1", str(sizes.small_seconds))
+    small_requests(target, "warm-up-small", sizes, connections=16, depth=1)
 
 
 STREAM_WRITER: Final = Case(
@@ -141,13 +142,22 @@ CASES: Final = (
     Case("small requests", partial(small_requests, connections=16, depth=1)),
     Case("small requests, 8 deep", partial(small_requests, connections=16, depth=8)),
 )
+# With replicas: what a producer gets that waits for all of them.
+REPLICATED: Final = (
+    *CASES[:4],
+    Case("librdkafka produce, acks=all", partial(native_produce, partitions=1, acks="all")),
+    Case("small requests, one at a time", partial(small_requests, connections=1, depth=1)),
+    Case("small requests", partial(small_requests, connections=16, depth=1)),
+    Case("small requests, 5 deep", partial(small_requests, connections=4, depth=5)),
+)
 
 
-def chosen(words: tuple[str, ...]) -> list[Case]:
+def chosen(words: tuple[str, ...], *, brokers: int = 1) -> list[Case]:
     """The cases whose names have one of the words in them; with a reader, also its writer."""
+    cases = CASES if brokers == 1 else REPLICATED
     if not words:
-        return list(CASES)
-    found = [case for case in CASES if any(word in case.name for word in words)]
+        return list(cases)
+    found = [case for case in cases if any(word in case.name for word in words)]
     if any(case.reads_stream for case in found) and STREAM_WRITER not in found:
         found.insert(0, STREAM_WRITER)
     return found
@@ -207,6 +217,14 @@ def _measured(target: Target, records: int | None, load: Callable[[], Figures]) 
     if records is not None:
         figures["broker_cpu_s_per_gb"] = used.total_s / (records * RECORD_BYTES / 1e9)
     return figures
+
+
+def _create(target: Target, topic: str, partitions: int) -> None:
+    raw.create_topic(_first(target), topic, partitions, replication=_replication(target))
+
+
+def _replication(target: Target) -> int:
+    return min(3, target.bootstrap.count(",") + 1)
 
 
 def _first(target: Target) -> str:

@@ -4,7 +4,9 @@ One process, one epoll, frames encoded beforehand: about 4 us of Python for each
 that one broker is busy long before this is. It reports its own processor share all the
 same; above 0.8 its figures say more about itself than about the broker.
 
-    python -m kit.small_requests BOOTSTRAP TOPIC CONNECTIONS DEPTH SECONDS
+    python -m kit.small_requests BOOTSTRAP TOPIC REPLICATION CONNECTIONS DEPTH SECONDS
+
+With more than one replica acks=all is asked for.
 """
 
 import json
@@ -22,7 +24,7 @@ import crc32c
 from kit import raw
 
 # The version that the Java client of 3.9 speaks.
-PRODUCE, VERSION, ACKS_LEADER = 0, 11, 1
+PRODUCE, VERSION, ACKS_LEADER, ACKS_ALL = 0, 11, 1, -1
 PARTITIONS = 6
 RECORD_BYTES = 100
 WARM_UP_S = 1.0
@@ -47,10 +49,10 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def request(topic: str, partition: int) -> bytes:
+def request(topic: str, partition: int, acks: int = ACKS_LEADER) -> bytes:
     """A produce request of one record."""
     records = batch(b"x" * RECORD_BYTES)
-    body = b"\0" + struct.pack(">hi", ACKS_LEADER, 30_000)  # no transactional id
+    body = b"\0" + struct.pack(">hi", acks, 30_000)  # no transactional id
     body += _varlen(1) + _varlen(len(topic)) + topic.encode()
     body += _varlen(1) + struct.pack(">i", partition) + _varlen(len(records)) + records
     no_tags = b"\0"
@@ -83,9 +85,9 @@ def receive_frame(connection: socket.socket) -> bytes:
 class Connection:
     """One peer with `depth` requests under way."""
 
-    def __init__(self, address: str, topic: str, partition: int, depth: int) -> None:
+    def __init__(self, address: str, topic: str, partition: int, acks: int, depth: int) -> None:
         self.socket = raw.connect(address)
-        self.frame = request(topic, partition)
+        self.frame = request(topic, partition, acks)
         self.socket.sendall(self.frame)  # the first one shows how long they are
         answer = receive_frame(self.socket)
         if error_code := error_of(answer, topic):
@@ -97,13 +99,19 @@ class Connection:
         self.socket.sendall(self.frame * depth)
 
 
-def run(address: str, topic: str, connections: int, depth: int, seconds: float) -> dict[str, float]:
+def run(
+    address: str, topic: str, replication: int, connections: int, depth: int, seconds: float
+) -> dict[str, float]:
     """Keep the connections busy for so long; what came of it."""
-    raw.create_topic(address, topic, PARTITIONS)
+    raw.create_topic(address, topic, PARTITIONS, replication=replication)
+    seen = raw.metadata(address, [topic])
+    acks = ACKS_ALL if replication > 1 else ACKS_LEADER
     poll = select.epoll()
     by_fd = {}
     for n in range(connections):
-        connection = Connection(address, topic, n % PARTITIONS, depth)
+        partition = n % PARTITIONS
+        leader = seen.brokers[seen.topics[topic].leaders[partition]]
+        connection = Connection(leader, topic, partition, acks, depth)
         by_fd[connection.socket.fileno()] = connection
         poll.register(connection.socket.fileno(), select.EPOLLIN)
     first_ns: array[int] = array("q")
@@ -157,8 +165,9 @@ def _serve(
 
 
 def main() -> None:
-    address, topic, connections, depth, seconds = sys.argv[1:]
-    print(json.dumps(run(address, topic, int(connections), int(depth), float(seconds))))
+    address, topic, replication, connections, depth, seconds = sys.argv[1:]
+    figures = run(address, topic, int(replication), int(connections), int(depth), float(seconds))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

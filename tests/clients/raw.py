@@ -23,7 +23,7 @@ class Topic(NamedTuple):
 class Metadata(NamedTuple):
     """What a broker says of the cluster."""
 
-    brokers: tuple[int, ...]
+    brokers: dict[int, str]  # id -> host:port
     controller: int
     topics: dict[str, Topic]
 
@@ -96,10 +96,11 @@ def metadata(address: str, topics: list[str] | None = None, *, timeout_s: float 
     with connect(address, timeout_s=timeout_s) as connection:
         answer = call(connection, frame(METADATA, 4, body))
     answer.number("i")
-    brokers = []
+    brokers = {}
     for _ in range(answer.number("i")):
-        brokers.append(answer.number("i"))
-        answer.text(), answer.number("i"), answer.text()
+        broker_id = answer.number("i")
+        brokers[broker_id] = f"{answer.text()}:{answer.number('i')}"
+        answer.text()
     answer.text()
     controller = answer.number("i")
     found = {}
@@ -112,7 +113,7 @@ def metadata(address: str, topics: list[str] | None = None, *, timeout_s: float 
             leaders[partition] = answer.number("i")
             answer.numbers(), answer.numbers()
         found[name] = Topic(error_code, tuple(leaders[p] for p in sorted(leaders)))
-    return Metadata(tuple(brokers), controller, found)
+    return Metadata(brokers, controller, found)
 
 
 def wait_for_metadata(address: str, *, timeout_s: float) -> None:
@@ -143,7 +144,7 @@ def wait_for_brokers(address: str, count: int, *, timeout_s: float) -> None:
         try:
             seen = metadata(address)
         except OSError:
-            seen = Metadata((), -1, {})
+            seen = Metadata({}, -1, {})
         if len(seen.brokers) >= count and seen.controller >= 0:
             return
         time.sleep(0.02)
@@ -182,10 +183,12 @@ def delete_topic(address: str, name: str, *, timeout_s: float = 60.0) -> None:
 
 
 def _admin(address: str, request: bytes, *, throttled: bool, timeout_s: float) -> None:
-    # Any broker may be asked, but only the controller may answer; a new one may need a moment.
+    # Only the controller may answer; a new one may need a moment.
     deadline_s = time.monotonic() + timeout_s
     while True:
-        with connect(address, timeout_s=timeout_s) as connection:
+        seen = metadata(address, timeout_s=timeout_s)
+        controller = seen.brokers.get(seen.controller, address)
+        with connect(controller, timeout_s=timeout_s) as connection:
             answer = call(connection, request)
         if throttled:
             answer.number("i")
