@@ -140,7 +140,7 @@ async def administer_one(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]
 
 
 async def until_async(wanted: Any, look: Callable[[], Awaitable[Any]]) -> Any:
-    deadline_s = time.monotonic() + 10.0
+    deadline_s = time.monotonic() + 30.0
     while True:
         seen = await look()
         if seen == wanted or time.monotonic() > deadline_s:
@@ -238,6 +238,67 @@ async def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str
     return values
 
 
+def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    return asyncio.run(group_async(bootstrap, plan))
+
+
+async def group_async(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, partitions, half = plan["topic"], plan["partitions"], plan["partitions"] // 2
+
+    async def member() -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=plan["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=300,
+        )
+        await consumer.start()
+        return consumer
+
+    async def poll(*consumers: AIOKafkaConsumer) -> int:
+        found = [await one.getmany(timeout_ms=50) for one in consumers]
+        return sum(len(some) for each in found for some in each.values())
+
+    read = 0
+    first = await member()
+
+    async def read_on() -> int:
+        nonlocal read
+        read += await poll(first)
+        return read
+
+    await until_async(plan["records"], read_on)
+    await first.commit()
+    second = await member()
+
+    async def shared() -> list[int]:
+        await poll(first, second)
+        return [len(first.assignment()), len(second.assignment())]
+
+    report = {"read": read, "shared": await until_async([half, half], shared)}
+    await second.stop()
+
+    async def alone() -> int:
+        await poll(first)
+        return len(first.assignment())
+
+    report["alone"] = await until_async(partitions, alone)
+    await first.stop()
+    third = await member()
+    again = await poll(third)
+    committed = {str(p): await third.committed(TopicPartition(topic, p)) for p in range(partitions)}
+    again += await poll(third)
+    await third.stop()
+    return {**report, "committed": committed, "again": again}
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer, "transact": transact}
+    scenarios = {
+        "round_trips": round_trips,
+        "administer": administer,
+        "group": group,
+        "transact": transact,
+    }
     main(f"aiokafka {aiokafka.__version__}", scenarios)

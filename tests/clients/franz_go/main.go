@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -57,6 +58,10 @@ func main() {
 		var plan administration
 		check(json.Unmarshal(text, &plan))
 		administer(bootstrap, plan, out)
+	case "group":
+		var plan membership
+		check(json.Unmarshal(text, &plan))
+		group(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -223,8 +228,94 @@ func administer(bootstrap string, plan administration, report map[string]any) {
 	report["listed_after"] = until(false, listed)
 }
 
+type membership struct {
+	Topic      string `json:"topic"`
+	Group      string `json:"group"`
+	Partitions int    `json:"partitions"`
+	Records    int    `json:"records"`
+}
+
+// A member polls in the background until it is closed; what it holds and has read is counted.
+type member struct {
+	client *kgo.Client
+	lock   sync.Mutex
+	held   map[int32]bool
+	read   int
+}
+
+func newMember(bootstrap string, plan membership) *member {
+	m := &member{held: map[int32]bool{}}
+	change := func(hold bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			m.lock.Lock()
+			defer m.lock.Unlock()
+			for _, p := range partitions[plan.Topic] {
+				if hold {
+					m.held[p] = true
+				} else {
+					delete(m.held, p)
+				}
+			}
+		}
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(plan.Group), kgo.ConsumeTopics(plan.Topic),
+		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(300*time.Millisecond),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)),
+	)
+	check(err)
+	m.client = client
+	go func() {
+		for {
+			fetches := client.PollFetches(context.Background())
+			if fetches.IsClientClosed() {
+				return
+			}
+			m.lock.Lock()
+			m.read += fetches.NumRecords()
+			m.lock.Unlock()
+		}
+	}()
+	return m
+}
+
+func (m *member) counts() (held, read int) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return len(m.held), m.read
+}
+
+func group(bootstrap string, plan membership, report map[string]any) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	first := newMember(bootstrap, plan)
+	report["read"] = until(plan.Records, func() any { _, read := first.counts(); return read })
+	check(first.client.CommitUncommittedOffsets(ctx))
+	second := newMember(bootstrap, plan)
+	report["shared"] = until([2]int{plan.Partitions / 2, plan.Partitions / 2}, func() any {
+		one, _ := first.counts()
+		other, _ := second.counts()
+		return [2]int{one, other}
+	})
+	second.client.Close()
+	report["alone"] = until(plan.Partitions, func() any { held, _ := first.counts(); return held })
+	first.client.Close()
+	third := newMember(bootstrap, plan)
+	until(plan.Partitions, func() any { held, _ := third.counts(); return held })
+	time.Sleep(300 * time.Millisecond)
+	_, again := third.counts()
+	report["again"] = again
+	committed := map[string]int64{}
+	offsets, err := kadm.NewClient(third.client).FetchOffsets(ctx, plan.Group)
+	check(err)
+	offsets.Each(func(o kadm.OffsetResponse) { check(o.Err); committed[strconv.Itoa(int(o.Partition))] = o.At })
+	report["committed"] = committed
+	third.client.Close()
+}
+
 func until(wanted any, look func() any) any {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		seen := look()
 		if seen == wanted || time.Now().After(deadline) {

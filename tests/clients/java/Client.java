@@ -51,6 +51,7 @@ public class Client {
             }
             case "administer" -> administer(args[0], plan, report);
             case "transact" -> transact(args[0], plan, report);
+            case "group" -> group(args[0], plan, report);
             default -> throw new IllegalArgumentException("no scenario " + args[1]);
         }
         System.out.println(JSON.writeValueAsString(report));
@@ -233,12 +234,73 @@ public class Client {
         }
     }
 
+    static final Map<String, String> ASSIGNORS = Map.of(
+        "range", "RangeAssignor", "roundrobin", "RoundRobinAssignor", "sticky", "StickyAssignor",
+        "cooperative-sticky", "CooperativeStickyAssignor");
+
+    static KafkaConsumer<byte[], byte[]> member(String bootstrap, JsonNode plan) {
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("group.id", plan.get("group").asText());
+        config.put("enable.auto.commit", false);
+        config.put("auto.offset.reset", "earliest");
+        config.put("heartbeat.interval.ms", 300);
+        String strategy = plan.get("strategy").asText();
+        if (!strategy.isEmpty())
+            config.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(strategy));
+        var consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        consumer.subscribe(List.of(plan.get("topic").asText()));
+        return consumer;
+    }
+
+    @SafeVarargs
+    static int poll(KafkaConsumer<byte[], byte[]>... consumers) {
+        int found = 0;
+        for (var consumer : consumers) found += consumer.poll(Duration.ofMillis(50)).count();
+        return found;
+    }
+
+    static void group(String bootstrap, JsonNode plan, ObjectNode report) throws Exception {
+        int partitions = plan.get("partitions").asInt();
+        String topic = plan.get("topic").asText();
+        int[] read = {0, 0};
+        try (var first = member(bootstrap, plan)) {
+            report.putPOJO("read", until(plan.get("records").asInt(), () -> read[0] += poll(first), 30));
+            first.commitSync();
+            try (var second = member(bootstrap, plan)) {
+                report.putPOJO("shared", until(List.of(partitions / 2, partitions / 2), () -> {
+                    poll(first, second);
+                    return List.of(first.assignment().size(), second.assignment().size());
+                }, 30));
+            }
+            report.putPOJO("alone", until(partitions, () -> {
+                poll(first);
+                return first.assignment().size();
+            }, 30));
+        }
+        try (var third = member(bootstrap, plan)) {
+            until(partitions, () -> {
+                read[1] += poll(third);
+                return third.assignment().size();
+            }, 30);
+            read[1] += poll(third);
+            report.put("again", read[1]);
+            ObjectNode committed = report.putObject("committed");
+            for (int p = 0; p < partitions; p++) {
+                TopicPartition place = new TopicPartition(topic, p);
+                committed.put(String.valueOf(p), third.committed(java.util.Set.of(place)).get(place).offset());
+            }
+        }
+    }
+
     static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
         return admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get().offset();
     }
 
-    static Object until(Object wanted, Callable<Object> look) throws Exception {
-        long deadline = System.currentTimeMillis() + 10_000;
+    static Object until(Object wanted, Callable<Object> look) throws Exception { return until(wanted, look, 10); }
+
+    static Object until(Object wanted, Callable<Object> look, int seconds) throws Exception {
+        long deadline = System.currentTimeMillis() + seconds * 1000L;
         while (true) {
             Object seen = look.call();
             if (seen.equals(wanted) || System.currentTimeMillis() > deadline) return seen;

@@ -123,6 +123,66 @@ def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
+def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, partitions, half = plan["topic"], plan["partitions"], plan["partitions"] // 2
+
+    def member() -> KafkaConsumer:
+        return KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=plan["group"],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=300,
+        )
+
+    def poll(*consumers: KafkaConsumer) -> int:
+        # A poll that ends while the group is being joined may forget that it was (3.0.12).
+        return sum(len(some) for one in consumers for some in one.poll(500).values())
+
+    read = 0
+    first = member()
+
+    def read_on() -> int:
+        nonlocal read
+        read += poll(first)
+        return read
+
+    until(plan["records"], read_on, within_s=30)
+    first.commit()
+    second = member()
+
+    def shared() -> list[int]:
+        poll(first, second)
+        return [len(first.assignment()), len(second.assignment())]
+
+    report = {"read": read, "shared": until([half, half], shared, within_s=30)}
+    second.close()
+
+    def alone() -> int:
+        poll(first)
+        return len(first.assignment())
+
+    report["alone"] = until(partitions, alone, within_s=30)
+    first.close()
+    third = member()
+    again = 0
+
+    def assigned() -> int:
+        nonlocal again
+        again += poll(third)
+        return len(third.assignment())
+
+    until(partitions, assigned, within_s=30)
+    again += poll(third)
+    report["committed"] = {
+        str(p): third.committed(TopicPartition(topic, p)) for p in range(partitions)
+    }
+    report["again"] = again
+    third.close()
+    return report
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer}
+    scenarios = {"round_trips": round_trips, "administer": administer, "group": group}
     main(f"kafka-python {kafka.__version__}", scenarios)

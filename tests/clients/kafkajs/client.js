@@ -170,8 +170,45 @@ async function administer(kafka, plan) {
   return report;
 }
 
+// A member of a group: what it holds and has read is counted.
+async function member(kafka, plan) {
+  const consumer = kafka.consumer({ groupId: plan.group, heartbeatInterval: 300 });
+  const counts = { consumer, held: 0, read: 0 };
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    counts.held = (payload.memberAssignment[plan.topic] || []).length;
+  });
+  await consumer.connect();
+  await consumer.subscribe({ topics: [plan.topic], fromBeginning: true });
+  await consumer.run({ autoCommit: true, eachMessage: async () => void counts.read++ });
+  return counts;
+}
+
+async function group(kafka, plan) {
+  const half = plan.partitions / 2;
+  const first = await member(kafka, plan);
+  const report = { read: await until(plan.records, async () => first.read) };
+  const second = await member(kafka, plan); // what is read is committed before a rebalance
+  const shared = await until(`${half} ${half}`, async () => `${first.held} ${second.held}`);
+  report.shared = shared.split(" ").map(Number);
+  await second.consumer.disconnect();
+  report.alone = await until(plan.partitions, async () => first.held);
+  await first.consumer.disconnect();
+  const third = await member(kafka, plan);
+  await until(plan.partitions, async () => third.held);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  report.again = third.read;
+  await third.consumer.disconnect();
+  const admin = kafka.admin();
+  await admin.connect();
+  report.committed = {};
+  const [offsets] = await admin.fetchOffsets({ groupId: plan.group, topics: [plan.topic] });
+  for (const { partition, offset } of offsets.partitions) report.committed[partition] = Number(offset);
+  await admin.disconnect();
+  return report;
+}
+
 async function until(wanted, look) {
-  const deadline = Date.now() + 10000;
+  const deadline = Date.now() + 30000;
   for (;;) {
     const seen = await look();
     if (seen === wanted || Date.now() > deadline) return seen;
@@ -190,7 +227,7 @@ async function main() {
   const plan = JSON.parse(fs.readFileSync(file));
   await codecs();
   const kafka = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
-  const scenarios = { round_trips: roundTrips, administer };
+  const scenarios = { round_trips: roundTrips, administer, group };
   const client = `kafkajs ${require("kafkajs/package.json").version}`;
   const report = { client, ...(await scenarios[scenario](kafka, plan)) };
   // Awaited, for process.exit() does not wait for a pipe.

@@ -235,6 +235,77 @@ def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str]:
         values.append(message.value().decode())
 
 
+def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    topic, partitions, half = plan["topic"], plan["partitions"], plan["partitions"] // 2
+
+    def member() -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": plan["group"],
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 300,
+                "partition.assignment.strategy": plan["strategy"] or "range,roundrobin",
+            }
+        )
+        consumer.subscribe([topic])
+        return consumer
+
+    def poll(*consumers: Consumer) -> int:
+        found = [message for one in consumers for message in one.consume(100, 0.05)]
+        for message in found:
+            if message.error():
+                raise RuntimeError(message.error())
+        return len(found)
+
+    read = 0
+    first = member()
+
+    def read_on() -> int:
+        nonlocal read
+        read += poll(first)
+        return read
+
+    until(plan["records"], read_on, within_s=30)
+    first.commit(asynchronous=False)
+    second = member()
+
+    def shared() -> list[int]:
+        poll(first, second)
+        return [len(first.assignment()), len(second.assignment())]
+
+    report = {"read": read, "shared": until([half, half], shared, within_s=30)}
+    second.close()
+
+    def alone() -> int:
+        poll(first)
+        return len(first.assignment())
+
+    report["alone"] = until(partitions, alone, within_s=30)
+    first.close()
+    third = member()
+    again = 0
+
+    def assigned() -> int:
+        nonlocal again
+        again += poll(third)
+        return len(third.assignment())
+
+    until(partitions, assigned, within_s=30)
+    again += poll(third)
+    committed = third.committed([TopicPartition(topic, p) for p in range(partitions)], 30)
+    report["committed"] = {str(each.partition): each.offset for each in committed}
+    report["again"] = again
+    third.close()
+    return report
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer, "transact": transact}
+    scenarios = {
+        "round_trips": round_trips,
+        "administer": administer,
+        "group": group,
+        "transact": transact,
+    }
     main(f"librdkafka {confluent_kafka.libversion()[0]}", scenarios)

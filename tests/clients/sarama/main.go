@@ -2,11 +2,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -55,6 +57,10 @@ func main() {
 		var plan administration
 		check(json.Unmarshal(text, &plan))
 		administer(bootstrap, plan, out)
+	case "group":
+		var plan membership
+		check(json.Unmarshal(text, &plan))
+		group(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -254,8 +260,100 @@ func administer(bootstrap string, plan administration, report map[string]any) {
 	report["listed_after"] = until(false, listed)
 }
 
+type membership struct {
+	Topic      string `json:"topic"`
+	Group      string `json:"group"`
+	Partitions int    `json:"partitions"`
+	Records    int    `json:"records"`
+}
+
+// A member consumes in the background until it is closed; what it holds and has read is counted.
+type member struct {
+	group sarama.ConsumerGroup
+	lock  sync.Mutex
+	held  int
+	read  int
+}
+
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.held = 0
+	for _, partitions := range session.Claims() {
+		m.held += len(partitions)
+	}
+	return nil
+}
+
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		session.MarkMessage(message, "")
+		m.lock.Lock()
+		m.read++
+		m.lock.Unlock()
+	}
+	session.Commit()
+	return nil
+}
+
+func newMember(bootstrap string, plan membership) *member {
+	c := config(round{Codec: "none", Acks: "all"})
+	c.Consumer.Offsets.Initial = sarama.OffsetOldest
+	c.Consumer.Offsets.AutoCommit.Enable = false
+	c.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	joined, err := sarama.NewConsumerGroup([]string{bootstrap}, plan.Group, c)
+	check(err)
+	m := &member{group: joined}
+	go func() {
+		for joined.Consume(context.Background(), []string{plan.Topic}, m) == nil {
+		}
+	}()
+	return m
+}
+
+func (m *member) counts() (held, read int) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.held, m.read
+}
+
+func group(bootstrap string, plan membership, report map[string]any) {
+	first := newMember(bootstrap, plan)
+	report["read"] = until(plan.Records, func() any { _, read := first.counts(); return read })
+	second := newMember(bootstrap, plan) // a rebalance ends the first's claims, and so commits them
+	report["shared"] = until([2]int{plan.Partitions / 2, plan.Partitions / 2}, func() any {
+		one, _ := first.counts()
+		other, _ := second.counts()
+		return [2]int{one, other}
+	})
+	check(second.group.Close())
+	report["alone"] = until(plan.Partitions, func() any { held, _ := first.counts(); return held })
+	check(first.group.Close())
+	third := newMember(bootstrap, plan)
+	until(plan.Partitions, func() any { held, _ := third.counts(); return held })
+	time.Sleep(300 * time.Millisecond)
+	_, again := third.counts()
+	report["again"] = again
+	admin, err := sarama.NewClusterAdmin([]string{bootstrap}, config(round{Codec: "none", Acks: "all"}))
+	check(err)
+	asked := []int32{}
+	for p := 0; p < plan.Partitions; p++ {
+		asked = append(asked, int32(p))
+	}
+	offsets, err := admin.ListConsumerGroupOffsets(plan.Group, map[string][]int32{plan.Topic: asked})
+	check(err)
+	committed := map[string]int64{}
+	for p, block := range offsets.Blocks[plan.Topic] {
+		committed[strconv.Itoa(int(p))] = block.Offset
+	}
+	report["committed"] = committed
+	check(third.group.Close())
+}
+
 func until(wanted any, look func() any) any {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		seen := look()
 		if seen == wanted || time.Now().After(deadline) {
