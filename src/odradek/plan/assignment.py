@@ -1,0 +1,135 @@
+"""Where a new topic's replicas would go, why, and what the loss of a broker or rack would leave.
+
+The assignment is the one a controller makes (`odradek.placement.assign`), from the same two
+numbers: where the walk starts, and by how much followers are shifted. A controller draws them;
+whoever wants just this assignment hands it to `kafka-topics --replica-assignment`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.placement.assign import place
+from odradek.placement.assign_rack_aware import alternate_racks
+from odradek.placement.walk import Start, follower_index
+from odradek.plan.cluster import ClusterPicture, Replicas
+
+
+class Loss(NamedTuple):
+    """What is left when some brokers are away."""
+
+    name: str  # of the broker or rack
+    brokers: tuple[int, ...]
+    offline: int  # partitions without any replica
+    under_min_isr: int  # with too few for acks=all, the offline ones included
+    leaders_moved: int  # that were led there, and are led by others then
+
+
+class Proposal(NamedTuple):
+    """An assignment of a new topic, and for each partition why."""
+
+    assignment: Mapping[int, tuple[int, ...]]
+    reasons: Mapping[int, tuple[str, ...]]
+
+
+def propose(
+    racks: Mapping[int, str | None], *, partitions: int, replication_factor: int, start: Start
+) -> Proposal:
+    """The assignment that a controller would make.
+
+    Raises:
+        ApiError: no partitions, too few brokers, or racks for some brokers only.
+    """
+    assignment = place(
+        racks, partitions=partitions, replication_factor=replication_factor, start=start
+    )
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    walk = alternate_racks(known) if known else sorted(racks)
+    reasons = {
+        partition: tuple(_reasons(partition, replicas, walk, known, start))
+        for partition, replicas in assignment.items()
+    }
+    return Proposal(assignment, reasons)
+
+
+def _reasons(
+    partition: int,
+    replicas: Sequence[int],
+    walk: Sequence[int],
+    racks: Mapping[int, str],
+    start: Start,
+) -> Iterator[str]:
+    count = len(walk)
+    first = (partition + start.index) % count
+    order = ", ".join(map(str, walk))
+    yield (
+        f"{replicas[0]} leads: place {first} of [{order}], for ({partition} + start "
+        f"{start.index}) % {count} = {first}"
+    )
+    rounds = sum(1 for p in range(start.first_partition, partition + 1) if p > 0 and p % count == 0)
+    shift = start.shift + rounds
+    leap = shift * (len(set(racks.values())) or 1) if racks else shift
+    taken = {racks[replicas[0]]} if racks else set()
+    held = [replicas[0]]
+    step = 0
+    for broker in replicas[1:]:
+        passed: list[str] = []
+        while (other := walk[follower_index(first, leap, step, count)]) != broker:
+            why = "holds one already" if other in held else f"rack {racks.get(other)} has one"
+            passed.append(f"{other} ({why})")
+            step += 1
+        place_text = f"{broker} follows: step {step} from the leader, shift {leap}"
+        step += 1
+        if racks:
+            place_text += f"; rack {racks[broker]}" + ("" if racks[broker] in taken else " is new")
+            taken.add(racks[broker])
+        if passed:
+            place_text += f"; passed over {', '.join(passed)}"
+        held.append(broker)
+        yield place_text
+
+
+def losses(
+    picture: ClusterPicture, assignment: Mapping[TopicPartition, Sequence[int]]
+) -> list[Loss]:
+    """What the loss of each broker, and of each rack, leaves of an assignment."""
+    found = [_loss(f"broker {b}", (b,), picture, assignment) for b in sorted(picture.racks)]
+    if picture.knows_racks:
+        racks: dict[str, list[int]] = {}
+        for broker in sorted(picture.racks):
+            racks.setdefault(picture.rack_of(broker), []).append(broker)
+        found += [
+            _loss(f"rack {rack}", brokers, picture, assignment)
+            for rack, brokers in sorted(racks.items())
+        ]
+    return found
+
+
+def _loss(
+    name: str,
+    away: Iterable[int],
+    picture: ClusterPicture,
+    assignment: Mapping[TopicPartition, Sequence[int]],
+) -> Loss:
+    gone = frozenset(away)
+    offline = under = moved = 0
+    for partition, replicas in assignment.items():
+        left = [broker for broker in replicas if broker not in gone]
+        offline += not left
+        under += len(left) < picture.isr_min.get(partition.topic, 1)
+        moved += bool(left) and replicas[0] in gone
+    return Loss(name, tuple(sorted(gone)), offline, under, moved)
+
+
+def as_picture(
+    racks: Mapping[int, str | None], topic: str, proposal: Proposal, *, isr_min: int
+) -> ClusterPicture:
+    """A cluster with nothing but the proposed topic in it."""
+    return ClusterPicture(
+        racks,
+        {
+            TopicPartition(topic, number): Replicas(replicas, leader=NO_LEADER)
+            for number, replicas in proposal.assignment.items()
+        },
+        {topic: isr_min},
+    )

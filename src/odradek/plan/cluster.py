@@ -1,0 +1,61 @@
+"""A picture of a cluster, as the planner needs it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.model.partition import NO_LEADER, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """One partition: who holds it, in order, the preferred leader first; and how large it is."""
+
+    brokers: tuple[int, ...]
+    size_bytes: int = 0
+    leader: int = NO_LEADER
+    in_sync: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPicture:
+    """Brokers with their racks, and partitions with their replicas."""
+
+    racks: Mapping[int, str | None]
+    partitions: Mapping[TopicPartition, Replicas]
+    isr_min: Mapping[str, int] = field(default_factory=dict)  # by topic, where it is known
+
+    @property
+    def knows_racks(self) -> bool:
+        """Whether every broker has a rack: else racks are no rule."""
+        return bool(self.racks) and all(rack is not None for rack in self.racks.values())
+
+    def rack_of(self, broker: int) -> str:
+        """The rack of a broker; each is its own where racks are not known, or it is not there."""
+        rack = self.racks.get(broker)
+        return rack if rack is not None and self.knows_racks else f"broker {broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one broker holds."""
+
+    replicas: int = 0
+    leaders: int = 0
+    size_bytes: int = 0
+
+
+def loads(
+    racks: Iterable[int],
+    assignment: Mapping[TopicPartition, Sequence[int]],
+    sizes: Mapping[TopicPartition, int],
+) -> dict[int, Load]:
+    """What each broker holds under an assignment; leaders are the preferred ones."""
+    replicas = dict.fromkeys(sorted(racks), 0)
+    leaders = dict(replicas)
+    size_bytes = dict(replicas)
+    for partition, brokers in assignment.items():
+        for place, broker in enumerate(brokers):
+            replicas[broker] = replicas.get(broker, 0) + 1
+            leaders[broker] = leaders.get(broker, 0) + (not place)
+            size_bytes[broker] = size_bytes.get(broker, 0) + sizes.get(partition, 0)
+    return {b: Load(replicas[b], leaders[b], size_bytes[b]) for b in sorted(replicas)}

@@ -1,0 +1,225 @@
+"""Plans move little, break no rule, and do not claim more than is proven."""
+
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.model.partition import TopicPartition
+from odradek.plan import movement
+from odradek.plan.cluster import ClusterPicture, Replicas, loads
+from odradek.plan.movement import PlanError, change_replication_factor, drain, rebalance
+
+pytest.importorskip("scipy", reason="the extra `plan`")
+
+
+def picture(racks, replicas, sizes=None):
+    return ClusterPicture(
+        racks,
+        {
+            TopicPartition("t", number): Replicas(tuple(brokers), (sizes or {}).get(number, 1000))
+            for number, brokers in enumerate(replicas)
+        },
+    )
+
+
+def drawn(seed, brokers, racks, partitions, factor, *, spread):
+    """A cluster at random; `spread`: with no two replicas of a partition in one rack."""
+    rng = random.Random(seed)
+    racks_of = {broker: f"r{broker % racks}" for broker in range(brokers)}
+    replicas = []
+    for _ in range(partitions):
+        if spread:
+            chosen = [rng.choice([b for b in racks_of if b % racks == r])
+                      for r in rng.sample(range(racks), factor)]  # fmt: skip
+        else:
+            chosen = rng.sample(sorted(racks_of), factor)
+        replicas.append(chosen)
+    return picture(racks_of, replicas, {n: rng.randrange(1, 10_000) for n in range(partitions)})
+
+
+def check(before, plan, brokers, factors=None):
+    """What must hold of every plan."""
+    racks = {before.rack_of(broker) for broker in brokers}
+    for partition, replicas in plan.after.items():
+        factor = (factors or {}).get(partition, len(before.partitions[partition].brokers))
+        assert len(replicas) == len(set(replicas)) == factor
+        assert set(replicas) <= set(brokers)
+        in_racks = [before.rack_of(broker) for broker in replicas]
+        if factor <= len(racks):
+            assert len(set(in_racks)) == factor, "never two in one rack where racks suffice"
+        else:
+            assert set(in_racks) == racks
+    moved = sum(
+        len(set(plan.after[p]) - set(held.brokers)) * held.size_bytes
+        for p, held in before.partitions.items()
+    )
+    assert plan.moved_bytes == moved
+    if plan.imbalance <= plan.imbalance_bound + 1e-6:
+        assert plan.bound_bytes <= moved + 1
+    assert 0 <= plan.gap <= 1
+
+
+def test_what_is_balanced_is_left():
+    even = picture({0: None, 1: None, 2: None}, [(0, 1), (1, 2), (2, 0)])
+    plan = rebalance(even)
+
+    assert plan.changed == []
+    assert (plan.moved_bytes, plan.imbalance) == (0, 0)
+
+
+def test_a_new_broker_gets_its_share_and_nobody_else_moves_anything():
+    before = picture(dict.fromkeys(range(3)), [(0, 1)] * 6)
+    plan = rebalance(before)
+    held = loads(before.racks, plan.after, plan.sizes)
+
+    check(before, plan, range(3))
+    assert {load.replicas for load in held.values()} == {4}
+    assert {load.leaders for load in held.values()} == {2}
+    assert plan.moved_bytes == 4 * 1000
+    assert plan.gap < 0.001
+
+
+def test_the_smallest_partitions_move():
+    sizes = {0: 9000, 1: 10, 2: 8000, 3: 20}
+    before = picture(dict.fromkeys(range(2)), [(0,)] * 4, sizes)
+    plan = rebalance(before)
+
+    assert plan.moved_bytes == 30
+    assert {p.partition for p in plan.moved} == {1, 3}
+
+
+def test_two_replicas_in_one_rack_are_parted():
+    before = picture({0: "a", 1: "a", 2: "b", 3: "b"}, [(0, 1), (2, 3), (0, 2), (1, 3)])
+    plan = rebalance(before)
+
+    check(before, plan, range(4))
+    assert len(plan.moved) == 2
+
+
+def test_a_rack_with_few_brokers_holds_what_the_rule_gives_it():
+    # Three racks, three replicas: the only broker of rack c has to hold everything.
+    before = picture({0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}, [(0, 2, 4)] * 4)
+    plan = rebalance(before)
+
+    check(before, plan, range(5))
+    assert plan.imbalance == plan.imbalance_bound > 0
+    assert loads(before.racks, plan.after, plan.sizes)[4].replicas == 4
+
+
+def test_a_drained_broker_holds_nothing_and_the_others_keep_what_they_have():
+    before = drawn(3, 6, 3, 40, 3, spread=True)
+    plan = drain(before, [4])
+
+    left = [broker for broker in before.racks if broker != 4]
+    check(before, plan, left)
+    for partition, held in before.partitions.items():
+        assert set(held.brokers) - {4} <= set(plan.after[partition])
+    assert plan.gap < 0.001
+
+
+def test_a_drain_that_leaves_too_few_is_refused():
+    before = picture({0: "a", 1: "b"}, [(0, 1)])
+    with pytest.raises(PlanError, match="replication factor 2 needs as many brokers"):
+        drain(before, [0])
+
+
+def test_more_replicas_go_to_other_racks_and_all_old_ones_stay():
+    before = picture({0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}, [(0,), (2,), (4,), (1,)])
+    plan = change_replication_factor(before, ["t"], 3)
+
+    check(before, plan, range(6), dict.fromkeys(before.partitions, 3))
+    for partition, held in before.partitions.items():
+        assert set(held.brokers) <= set(plan.after[partition])
+    assert plan.moved_bytes == 8 * 1000
+
+
+def test_fewer_replicas_copy_nothing():
+    before = drawn(5, 6, 3, 30, 3, spread=True)
+    plan = change_replication_factor(before, ["t"], 2)
+
+    check(before, plan, before.racks, dict.fromkeys(before.partitions, 2))
+    assert plan.moved_bytes == 0
+
+
+def test_a_factor_that_makes_no_sense_is_refused():
+    before = picture({0: None, 1: None}, [(0,)])
+    for factor in (0, 3):
+        with pytest.raises(PlanError, match=f"replication factor {factor}"):
+            change_replication_factor(before, ["t"], factor)
+
+
+def test_without_a_solver_it_is_said_how_to_get_one(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(movement, "import_module", missing)
+    with pytest.raises(PlanError, match=r"pip install 'odradek\[plan\]'"):
+        rebalance(picture({0: None}, [(0,)]))
+
+
+def test_nothing_to_plan():
+    plan = rebalance(ClusterPicture({0: None}, {}))
+
+    assert plan.changed == []
+
+
+def test_bytes_are_balanced_where_they_are_what_counts():
+    before = drawn(7, 6, 3, 120, 3, spread=True)
+    plan = rebalance(before, by_bytes=True)
+    held = loads(before.racks, plan.after, plan.sizes)
+    share = sum(load.size_bytes for load in held.values()) / 6
+
+    check(before, plan, before.racks)
+    assert max(abs(load.size_bytes - share) for load in held.values()) < 0.1 * share
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 1 << 20),
+    brokers=st.integers(3, 9),
+    racks=st.integers(1, 4),
+    partitions=st.integers(1, 30),
+    factor=st.integers(1, 3),
+    spread=st.booleans(),
+)
+def test_every_plan_keeps_the_rules(seed, brokers, racks, partitions, factor, spread):
+    racks = min(racks, brokers)
+    spread = spread and factor <= racks
+    before = drawn(seed, brokers, racks, partitions, factor, spread=spread)
+    plan = rebalance(before)
+
+    check(before, plan, before.racks)
+    leaders = [load.leaders for load in loads(before.racks, plan.after, plan.sizes).values()]
+    assert sum(leaders) == partitions
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_plan_is_better_than_the_bound_says(seed):
+    """All plans of a tiny cluster, one after the other: none below the bound, and ours is best."""
+    before = drawn(seed, 4, 2, 3, 2, spread=False)
+    plan = rebalance(before)
+    brokers = sorted(before.racks)
+    good = [
+        pair for pair in combinations(brokers, 2)
+        if before.rack_of(pair[0]) != before.rack_of(pair[1])
+    ]  # fmt: skip
+    best = None
+    for a in good:
+        for b in good:
+            for c in good:
+                counts = [sum(x in pair for pair in (a, b, c)) for x in brokers]
+                if sum(max(0, n - 2, 1 - n) for n in counts) > plan.imbalance_bound + 1e-6:
+                    continue
+                cost = sum(
+                    len(set(pair) - set(held.brokers)) * held.size_bytes
+                    for pair, held in zip((a, b, c), before.partitions.values(), strict=True)
+                )
+                best = cost if best is None else min(best, cost)
+
+    assert best is not None
+    assert plan.bound_bytes <= best + 1
+    if plan.imbalance <= plan.imbalance_bound + 1e-6:
+        assert plan.moved_bytes >= best
