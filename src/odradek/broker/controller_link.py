@@ -46,7 +46,10 @@ class ControllerLink:
         if controller is None:
             raise PeerError("no controller is known")
         if controller.id == self._broker_id:
-            return await self._own[type(request)](request)
+            handler = self._own.get(type(request))
+            if handler is None:  # else the asker would have taken the short way
+                raise PeerError("the controller of this broker is not ready yet")
+            return await handler(request)
         return await self._to(controller).ask(request)
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ VERSIONS: Final = {
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,
     ApiKey.ADD_PARTITIONS_TO_TXN: 5,
     ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.CREATE_TOPICS: 7,
 }
 
 R = TypeVar("R", bound=Message)

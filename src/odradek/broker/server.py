@@ -67,7 +67,7 @@ from odradek.broker.settings import TopicSettingsBook
 from odradek.broker.tasks import Tasks
 from odradek.broker.topic_admin import TopicAdmin, store_errors_told
 from odradek.broker.topic_ids import draw_topic_id
-from odradek.broker.topic_maker import InternalTopics, TopicMaker
+from odradek.broker.topic_maker import ByController, InternalTopics, TopicMaker
 from odradek.broker.txn_markers import TransactionMarkers
 from odradek.broker.txn_shell import TransactionMind, TransactionShell
 from odradek.broker.txn_verification import TransactionVerification
@@ -156,14 +156,14 @@ class Broker:
             clock=clock,
             random=world.random,
         )
-        maker = TopicMaker(self.topic_admin.create_one, self.tasks)
+        self.link = self._make_link()
+        maker = TopicMaker(ByController(self.topic_admin, self.link.ask), self.tasks)
         self.metadata_api = MetadataApi(
             self.metadata,
             cluster_id=lambda: self.cluster_id,
             maker=maker if config.auto_create_topics_enable else None,
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
-        self.link = self._make_link()
         self._make_groups()
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.dynamic_config = DynamicConfig(

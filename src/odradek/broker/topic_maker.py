@@ -3,6 +3,9 @@
     TopicMaker       any name, where `auto.create.topics.enable` says so (Metadata)
     InternalTopics   Kafka's own two, with their own options (FindCoordinator)
 
+Topics are made by the controller; a broker that is none asks it (KIP-590's way without the
+envelope).
+
 Who asked is answered at once and asks again; what goes wrong is logged, for there is nobody else
 to be told. So a request may name a hundred thousand topics: some are begun, the others when they
 are asked for again.
@@ -16,8 +19,17 @@ from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.schema import Message
 
 MADE_AT_ONCE: Final = 1_000
+# What the controller says that was not to wait until the topic shows.
+_BEGUN: Final = ErrorCode.REQUEST_TIMED_OUT
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +50,53 @@ class Create(Protocol):
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> Awaitable[None]:
         """Make it, without waiting until it shows."""
+
+
+class Controller(Protocol):
+    """The controller on this broker (`TopicAdmin`)."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it reigns."""
+
+    @property
+    def create_one(self) -> Create:
+        """How it makes a topic."""
+
+
+class ByController:
+    """Makes a topic where topics are made: here, if this is the controller's broker, or there."""
+
+    def __init__(self, here: Controller, ask: Callable[[Message], Awaitable[Message]]) -> None:
+        """`ask` sends to the controller (`ControllerLink.ask`)."""
+        self._here = here
+        self._ask = ask
+
+    async def __call__(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
+        """Make it.
+
+        Raises:
+            ApiError: it cannot be made, is there already, or nobody can be asked.
+        """
+        if self._here.is_controller:
+            await self._here.create_one(name, partitions, replication_factor, configs)
+            return
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        try:
+            answer = await self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=0))
+        except OSError as error:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        assert isinstance(answer, CreateTopicsResponse)
+        for made in answer.topics:
+            if made.error_code not in {ErrorCode.NONE, _BEGUN}:
+                raise ApiError(ErrorCode(made.error_code), made.error_message)
 
 
 class TopicMaker:

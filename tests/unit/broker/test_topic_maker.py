@@ -5,10 +5,12 @@ import logging
 
 from tests.unit.broker.live import play
 
+from odradek.broker.peers import PeerError
 from odradek.broker.tasks import Tasks
-from odradek.broker.topic_maker import MADE_AT_ONCE, NewTopic, TopicMaker
+from odradek.broker.topic_maker import MADE_AT_ONCE, ByController, NewTopic, TopicMaker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.sim.loop import run
+from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
@@ -154,3 +156,53 @@ def test_no_more_than_so_many_are_made_at_once():
             names = names[MADE_AT_ONCE:]
 
     run(scenario())
+
+
+class Here:
+    """The controller on this broker, if it is one."""
+
+    def __init__(self, *, is_controller):
+        self.is_controller = is_controller
+        self.created = []
+
+    async def create_one(self, *topic):
+        self.created.append(topic)
+
+
+def by_controller(answer, *, is_controller=False):
+    """What was asked of another's controller, what was made here, and what came of it."""
+    here, asked = Here(is_controller=is_controller), []
+
+    async def ask(request):
+        asked.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=answer)])
+
+    async def scenario():
+        try:
+            await ByController(here, ask)("t", 3, 2, {"a": "b"})
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    return asked, here.created, run(scenario())
+
+
+def test_the_controllers_broker_makes_topics_itself():
+    assert by_controller(0, is_controller=True) == ([], [("t", 3, 2, {"a": "b"})], ErrorCode.NONE)
+
+
+def test_every_other_broker_has_the_controller_make_them():
+    (request,), created, error = by_controller(ErrorCode.REQUEST_TIMED_OUT)
+    (topic,) = request.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", 3, 2)
+    assert [(config.name, config.value) for config in topic.configs] == [("a", "b")]
+    assert request.timeout_ms == 0
+    assert (created, error) == ([], ErrorCode.NONE)
+
+
+def test_what_the_controller_refuses_is_told():
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    assert by_controller(exists)[2] is exists
+    assert by_controller(PeerError("nobody there"))[2] is ErrorCode.NOT_CONTROLLER
