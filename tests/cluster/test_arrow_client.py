@@ -156,6 +156,15 @@ def test_offsets_that_are_gone_are_named(servers):
     assert [row["offset"] for batch in batches for row in batch.to_pylist()] == [*range(4, 10)]
 
 
+def test_an_end_that_is_not_reached_is_told_of(servers):
+    create(servers, "short")
+    arrow.write_topic(servers, "short", pa.table({"value": [b"a"]}))
+    settings = FetchSettings(stall_timeout_ms=1, wait_ms_max=10)
+
+    with pytest.raises(ApiError, match="short-0 at offset 1: nothing came .* up to 9 .* below 1 "):
+        list(arrow.stream_topic(servers, "short", end=9, fetch=settings))
+
+
 def test_what_is_not_there_is_refused_by_name(servers):
     create(servers, "small")
 

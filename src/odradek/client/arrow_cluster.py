@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
 from odradek.client.cluster import (
+    GROUP_COORDINATOR,
     BootstrapError,
     Cluster,
     InvalidAddressError,
@@ -27,10 +28,24 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.wire.messages.metadata import MetadataResponse
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+_ONE_GROUP_VERSION: Final = 7  # of OffsetFetch
+# A topic that brokers make when it is first written to is there within a moment.
+_CREATION_TIMEOUT_MS: Final = 10_000
 _BACKOFF_MS: Final = 20
 _BACKOFF_MS_MAX: Final = 500
 # Topics of which a broker says that they are not there, or that we may not see them.
@@ -90,30 +105,42 @@ class ArrowCluster:
         answer = await self.retried("the topics", lambda: self.refresh(None))
         return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
-    async def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
-        """The partitions of topics.
+    async def partitions(
+        self, topics: Collection[str], *, creating: bool = False
+    ) -> dict[str, list[int]]:
+        """The partitions of topics. `creating` gives brokers a while to make what is missing.
 
         Raises:
             UnknownTopicError: there is no such topic.
         """
+        patience = Patience(_CREATION_TIMEOUT_MS)
+        while True:
+            try:
+                return await self._partitions(topics, creating=creating)
+            except UnknownTopicError:
+                if not creating or not await patience.once_more():
+                    raise
 
+    async def _partitions(self, topics: Collection[str], *, creating: bool) -> dict[str, list[int]]:
         async def ask() -> dict[str, list[int]]:
-            answer = await self.refresh(topics)
+            answer = await self.refresh(topics, creating=creating)
             found = {}
             for topic in answer.topics:
                 code = ErrorCode(topic.error_code)
                 if code in _MISSING:
                     raise UnknownTopicError(f"topic {topic.name!r} is not there")
-                if code not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}:
+                if code is not ErrorCode.NONE:
                     raise ApiError(code, f"topic {topic.name!r}")
                 found[topic.name or ""] = sorted(p.partition_index for p in topic.partitions)
             return found
 
         return await self.retried(f"the partitions of {', '.join(sorted(topics))}", ask)
 
-    async def refresh(self, topics: Collection[str] | None) -> MetadataResponse:
+    async def refresh(
+        self, topics: Collection[str] | None, *, creating: bool = False
+    ) -> MetadataResponse:
         """Ask a broker how things stand; None: with all topics."""
-        answer = await self._cluster.refresh(topics)
+        answer = await self._cluster.refresh(topics, creating=creating)
         self._topics_by_id.update(
             (topic.topic_id, topic.name) for topic in answer.topics if topic.name is not None
         )
@@ -215,6 +242,93 @@ class ArrowCluster:
         """It is another one, or gone."""
         self._cluster.forget_coordinator(kind, key)
 
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets under a group without being its member, for tools that show lag.
+
+        Raises:
+            ApiError: refused; with members in the group it always is.
+        """
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for partition, offset in offsets.items():
+            topic = topics.setdefault(
+                partition.topic, OffsetCommitRequestTopic(name=partition.topic)
+            )
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=offset,
+                    committed_metadata="",
+                )
+            )
+        request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+
+        async def commit(connection: Connection) -> None:
+            answer = await connection.request(request, OffsetCommitResponse)
+            for told in answer.topics:
+                for each in told.partitions:
+                    if each.error_code:
+                        raise ApiError(
+                            ErrorCode(each.error_code), f"{told.name}-{each.partition_index}"
+                        )
+
+        await self.coordinated(GROUP_COORDINATOR, group, commit)
+
+    async def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """What is committed under a group; nothing for what is not. Waits for transactions.
+
+        Raises:
+            ApiError: refused.
+        """
+        asked: dict[str, list[int]] = {}
+        for partition in partitions:
+            asked.setdefault(partition.topic, []).append(partition.partition)
+        request = OffsetFetchRequest(
+            group_id=group,
+            topics=[
+                OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+                for topic, numbers in asked.items()
+            ],
+            require_stable=True,
+        )
+        found: dict[TopicPartition, int] = {}
+
+        async def fetch(connection: Connection) -> None:
+            answer = await connection.request(
+                request, OffsetFetchResponse, version_max=_ONE_GROUP_VERSION
+            )
+            if answer.error_code:
+                raise ApiError(ErrorCode(answer.error_code), f"offsets of group {group}")
+            for told in answer.topics:
+                for each in told.partitions:
+                    name = TopicPartition(told.name, each.partition_index)
+                    if each.error_code:
+                        raise ApiError(ErrorCode(each.error_code), f"offset of {name} in {group}")
+                    if each.committed_offset >= 0:
+                        found[name] = each.committed_offset
+
+        await self.coordinated(GROUP_COORDINATOR, group, fetch)
+        return found
+
+    async def coordinated(
+        self, kind: int, key: str, ask: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Ask a coordinator, and the next one if it is none any longer.
+
+        Raises:
+            ApiError, ConnectionError: as `retried`.
+        """
+
+        async def attempt() -> T:
+            try:
+                return await ask(await self.coordinator(kind, key))
+            except (ApiError, ConnectionError):
+                self.forget_coordinator(kind, key)
+                raise
+
+        return await self.retried(f"coordinator of {key}", attempt)
+
     # -------------------------------------------------------------------------- retries
 
     async def retried(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -246,9 +360,14 @@ class Patience:
         self._deadline_s = self._loop.time() + self._timeout_s
         self._pause_ms = _BACKOFF_MS
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self._loop.time() >= self._deadline_s
+
     async def once_more(self) -> bool:
         """Wait a little; False if the time is up."""
-        if self._loop.time() >= self._deadline_s:
+        if self.is_over:
             return False
         await asyncio.sleep(self._pause_ms / 1000)
         self._pause_ms = min(self._pause_ms * 2, _BACKOFF_MS_MAX)

@@ -11,6 +11,7 @@ partition for `stall_timeout_ms`.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from odradek.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+
+_log = logging.getLogger("odradek.client")
 
 
 class DataLossError(OdradekError):
@@ -206,13 +209,30 @@ class Fetcher:
     def _take(self, partition: TopicPartition, data: PartitionData) -> None:
         records = memoryview(data.records or b"")
         if not records:
-            return  # the broker has waited as long as it was told to
+            self._nothing_came(partition, data)
+            return
         start = self._positions[partition]
         aborted = data.aborted_transactions or []
         self._fetched.append(Fetched(partition, start, records, aborted, data.high_watermark))
         self._buffered_bytes += len(records)
         self._patience[partition].reward()
         self._moved(partition, self._after(records, start))
+
+    def _nothing_came(self, partition: TopicPartition, data: PartitionData) -> None:
+        """The broker has waited as long as it was told to: go on, if there is no end to reach.
+
+        Raises:
+            ApiError: an end that is not reached for `stall_timeout_ms`.
+        """
+        end = self._ends[partition]
+        if end is not None and self._patience[partition].is_over:
+            limit = data.last_stable_offset if self._settings.committed else data.high_watermark
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{partition} at offset {self._positions[partition]}: nothing came for "
+                f"{self._settings.stall_timeout_ms} ms; offsets up to {end} were asked for, those "
+                f"below {limit} can be read",
+            )
 
     @staticmethod
     def _after(records: memoryview, position: int) -> int:
@@ -251,6 +271,7 @@ class Fetcher:
         if self._settings.fail_on_data_loss:
             raise DataLossError(said)
         self.losses.append(said)
+        _log.warning("%s: passed over", said)
         if asked < first and (wanted_end is None or first < wanted_end):
             self._positions[partition] = first
         else:

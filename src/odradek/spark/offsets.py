@@ -1,0 +1,142 @@
+"""Which offsets a query reads: ranges, how they are cut into tasks, how much a trigger takes.
+
+Rules only: what the cluster has comes in as numbers. `Offsets` are what a streaming query keeps
+in its checkpoint, in the connector's JSON: {"topicA":{"0":23,"1":345}}; they are where to go on,
+so exclusive where they end something.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+
+LOSS_ADVICE: Final = (
+    "Some data may have been lost because they are not available in Kafka any more; either the "
+    "data was aged out by Kafka or the topic may have been deleted before all the data in the "
+    "topic was processed. If you don't want your streaming query to fail on such cases, set the "
+    "source option 'failOnDataLoss' to 'false'."
+)
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class LostDataError(OdradekError):
+    """Offsets that should be read are not there any more, and failOnDataLoss is true."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}. {LOSS_ADVICE}")
+
+
+class Piece(NamedTuple):
+    """What one task reads: offsets from `start` to before `end` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets; not all of them need have records."""
+        return self.end - self.start
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """As a checkpoint keeps it."""
+    out: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        out.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return out
+
+
+def from_json(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The same, read back."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in stored.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def cut(
+    ranges: Iterable[Piece], *, min_partitions: int | None, records_max: int | None
+) -> list[Piece]:
+    """Ranges into tasks: at least so many in all, each of at most so many offsets.
+
+    As the connector does it: `records_max` first, then every piece is cut in proportion to its
+    share of all offsets until there are `min_partitions`. Empty ranges make no task.
+    """
+    pieces = [piece for piece in ranges if piece.size > 0]
+    if records_max is not None:
+        pieces = [part for piece in pieces for part in _parts(piece, -(-piece.size // records_max))]
+    if min_partitions is not None and min_partitions > len(pieces):
+        total = sum(piece.size for piece in pieces)
+        pieces = [
+            part
+            for piece in pieces
+            for part in _parts(piece, max(1, round(piece.size / total * min_partitions)))
+        ]
+    return pieces
+
+
+def _parts(piece: Piece, count: int) -> Iterable[Piece]:
+    count = min(count, piece.size)
+    start = piece.start
+    for index in range(count):
+        end = piece.start + piece.size * (index + 1) // count
+        yield Piece(piece.partition, start, end)
+        start = end
+
+
+def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartition, int]:
+    """The end of a trigger that takes at most about `records_max` offsets, a fair share of each.
+
+    A partition that has something is never left out for its share being less than one: so the
+    bound may be passed by one offset for each partition, as in the connector.
+    """
+    sizes = {
+        partition: upto - start[partition]
+        for partition, upto in end.items()
+        if upto > start.get(partition, upto)
+    }
+    total = sum(sizes.values())
+    if total <= records_max:
+        return dict(end)
+    out = {}
+    for partition, upto in end.items():
+        begin = start.get(partition, upto)
+        share = records_max * sizes.get(partition, 0) / total
+        taken = int(share) if share >= 1 else int(share > 0)
+        out[partition] = min(begin + taken, upto)
+    return out
+
+
+def behind(start: Offsets, end: Offsets) -> int:
+    """How many offsets lie between."""
+    return sum(max(0, upto - start.get(partition, upto)) for partition, upto in end.items())
+
+
+def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[str]:
+    """What is missing between where a trigger begins and ends; empty if nothing is.
+
+    `earliest` has every partition that is there now. Markers of transactions and what
+    compaction took away leave offsets without records, which is no loss: only offsets below the
+    log start, partitions that are gone and ends that went back are.
+    """
+    said = []
+    for partition, begin in sorted(start.items()):
+        if partition not in earliest or partition not in end:
+            said.append(f"{partition} is gone")
+            continue
+        first = earliest[partition]
+        if first > begin and end[partition] > begin:
+            said.append(
+                f"{partition}: offsets {begin} to {min(first, end[partition]) - 1} were asked "
+                f"for, the partition begins at {first}"
+            )
+        if end[partition] < begin:
+            said.append(
+                f"Partition {partition}'s offset was changed from {begin} to {end[partition]}, "
+                "some data may have been missed"
+            )
+    return said

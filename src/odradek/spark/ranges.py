@@ -1,0 +1,152 @@
+"""From options to offsets: what the cluster is asked before anything is read."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from odradek.client.arrow_cluster import ArrowCluster, UnknownTopicError
+from odradek.model.partition import TopicPartition
+from odradek.spark.offsets import LostDataError, Piece
+from odradek.spark.options import EARLIEST, LATEST, OptionError, ReadOptions, Start
+
+_log = logging.getLogger("odradek.spark")
+_NONE: Final = -1
+
+
+async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[TopicPartition]:
+    """The partitions that the query reads, as the cluster has them now.
+
+    Raises:
+        UnknownTopicError: a topic that was named is not there.
+    """
+    if options.assign:
+        there = await cluster.partitions({partition.topic for partition in options.assign})
+        for partition in options.assign:
+            if partition.partition not in there[partition.topic]:
+                raise UnknownTopicError(
+                    f"{partition} is not there: {partition.topic} has "
+                    f"{len(there[partition.topic])} partitions"
+                )
+        return list(options.assign)
+    topics: Iterable[str] = options.subscribe
+    if options.pattern is not None:
+        pattern = re.compile(options.pattern)
+        topics = [topic for topic in await cluster.topics() if pattern.fullmatch(topic)]
+        if not topics:
+            return []
+    there = await cluster.partitions(list(topics))
+    return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
+
+
+async def offsets_at(
+    cluster: ArrowCluster,
+    options: ReadOptions,
+    place: Start,
+    partitions: list[TopicPartition],
+    *,
+    side: str,
+) -> dict[TopicPartition, int]:
+    """The offsets of a place in each partition.
+
+    Raises:
+        OptionError: specific offsets that do not name just these partitions, or a timestamp
+            after which there is nothing (unless told otherwise).
+    """
+    if place.everywhere is None:
+        _check_all_named(place, partitions, side)
+    wanted = {
+        name: place.by_partition[name] if place.everywhere is None else place.everywhere
+        for name in partitions
+    }
+    if place.kind == "offset":
+        asked = {name: at for name, at in wanted.items() if at in (EARLIEST, LATEST)}
+        offsets = {name: at for name, at in wanted.items() if at not in (EARLIEST, LATEST)}
+        for name, at in offsets.items():
+            if at < 0:
+                raise OptionError(f"{side}Offsets for {name} is {at}: -1 is latest, -2 earliest")
+        offsets.update(await _listed(cluster, options, asked))
+        return offsets
+    offsets = await _listed(cluster, options, wanted)
+    missing = {name: LATEST for name, offset in offsets.items() if offset == _NONE}
+    if missing and side == "starting" and options.timestamp_strategy == "error":
+        name = min(missing)
+        raise OptionError(
+            f"No offset matched from request of topic-partition {name} and timestamp "
+            f"{wanted[name]}."
+        )
+    return {**offsets, **await _listed(cluster, options, missing)}
+
+
+def _check_all_named(place: Start, partitions: list[TopicPartition], side: str) -> None:
+    if set(place.by_partition) != set(partitions):
+        option = f"{side}Offsets" + ("ByTimestamp" if place.kind == "timestamp" else "")
+        raise OptionError(
+            f"If {option} contains specific offsets, you must specify all TopicPartitions.\n"
+            f"Use -1 for latest, -2 for earliest.\n"
+            f"Specified: {_listed_names(place.by_partition)} "
+            f"Assigned: {_listed_names(partitions)}"
+        )
+
+
+def _listed_names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
+
+
+async def _listed(
+    cluster: ArrowCluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if not wanted:
+        return {}
+    found = await cluster.list_offsets(wanted, committed=options.committed)
+    return {name: each.offset for name, each in found.items()}
+
+
+async def latest(
+    cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where each partition ends now, for who reads as these options say."""
+    return await _listed(cluster, options, dict.fromkeys(partitions, LATEST))
+
+
+async def earliest(
+    cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where each partition begins now."""
+    return await _listed(cluster, options, dict.fromkeys(partitions, EARLIEST))
+
+
+async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piece]:
+    """All that a batch query reads.
+
+    Raises:
+        What `partitions_of` and `offsets_at` raise; LostDataError: a range that ends before it
+            begins, or begins before what is there.
+    """
+    partitions = await partitions_of(cluster, options)
+    starts = await offsets_at(cluster, options, options.start, partitions, side="starting")
+    ends = await offsets_at(cluster, options, options.end, partitions, side="ending")
+    firsts = await earliest(cluster, options, partitions)
+    pieces = []
+    for name in partitions:
+        start, end = starts[name], ends[name]
+        if start < firsts[name] and start < end:
+            lost(options, f"{name}: offset {start} was asked for, the partition begins at "
+                          f"{firsts[name]}")  # fmt: skip
+            start = min(firsts[name], end)
+        if start > end:
+            lost(options, f"{name}: reading from offset {start} to {end}, which lies before it")
+            start = end
+        pieces.append(Piece(name, start, end))
+    return pieces
+
+
+def lost(options: ReadOptions, what: str) -> None:
+    """Data is missing.
+
+    Raises:
+        LostDataError: failOnDataLoss is true.
+    """
+    if options.fail_on_data_loss:
+        raise LostDataError(what)
+    _log.warning("%s; failOnDataLoss is false, so it is passed over", what)

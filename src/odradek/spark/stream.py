@@ -1,0 +1,189 @@
+"""Streaming reads: `spark.readStream.format("odradek").load()`, for PySpark 4.2 and newer.
+
+PySpark keeps one of these alive in a process of its own beside the driver, for as long as the
+query runs, and asks it at each trigger how far to go. What has to survive a restart is in the
+offsets, nothing else.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from odradek.client.arrow_cluster import ArrowCluster, UnknownTopicError
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+from odradek.spark.connections import CONNECTIONS
+from odradek.spark.offsets import Piece, behind, cut, from_json, limited, losses, to_json
+from odradek.spark.options import ReadOptions
+from odradek.spark.ranges import earliest, latest, lost, offsets_at, partitions_of
+from odradek.spark.reading import OffsetRange, read_piece
+
+_log = logging.getLogger("odradek.spark")
+
+Stored = dict[str, dict[str, int]]
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Says how far each trigger goes, cuts it into tasks, and reads them."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._known: dict[TopicPartition, int] = {}  # where partitions end, as last seen
+        self._target: dict[TopicPartition, int] | None = None  # of Trigger.AvailableNow
+        self._triggered_s: float | None = None
+
+    # ------------------------------------------------------------------------- how far
+
+    def initialOffset(self) -> Stored:  # noqa: N802  pyspark's
+        """Where a query without a checkpoint begins."""
+        return to_json(CONNECTIONS.run(self._initial(self._cluster())))
+
+    async def _initial(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
+        partitions = await partitions_of(cluster, self._options)
+        return await offsets_at(
+            cluster, self._options, self._options.start, partitions, side="starting"
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  pyspark's
+        """maxOffsetsPerTrigger, minOffsetsPerTrigger, or all there is."""
+        if self._options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self._options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  pyspark's
+        """What is there now is what this run reads, however many triggers it takes."""
+        self._target = CONNECTIONS.run(self._latest(self._cluster()))
+
+    def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802  pyspark's
+        """How far the next trigger goes."""
+        begin = from_json(start)
+        cluster = self._cluster()
+        end = self._target
+        if end is None:
+            end = CONNECTIONS.run(self._latest(cluster))
+        self._known = dict(end)
+        begin = {**CONNECTIONS.run(self._begin_of_new(cluster, begin, end)), **begin}
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(end)
+        if self._target is None and not self._is_enough(behind(begin, end)):
+            return start
+        self._triggered_s = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            return to_json(limited(begin, end, limit.max_rows))
+        return to_json(end)
+
+    def _is_enough(self, available: int) -> bool:
+        """Whether a trigger is due: minOffsetsPerTrigger, or maxTriggerDelay since the last."""
+        least = self._options.offsets_per_trigger_min
+        if least is None or available >= least:
+            return True
+        if self._triggered_s is None:
+            self._triggered_s = time.monotonic()
+        waited_ms = (time.monotonic() - self._triggered_s) * 1_000
+        return waited_ms >= self._options.trigger_delay_ms_max and available > 0
+
+    def reportLatestOffset(self) -> Stored | None:  # noqa: N802  pyspark's
+        """Where the partitions end, for the query's progress."""
+        return to_json(self._known) if self._known else None
+
+    async def _latest(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
+        try:
+            partitions = await partitions_of(cluster, self._options)
+        except UnknownTopicError as error:
+            lost(self._options, str(error))
+            return {}
+        return await latest(cluster, self._options, partitions)
+
+    async def _begin_of_new(
+        self,
+        cluster: ArrowCluster,
+        begin: dict[TopicPartition, int],
+        end: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Where partitions begin that have come since; from their very first record."""
+        new = [partition for partition in end if partition not in begin]
+        firsts = await earliest(cluster, self._options, new)
+        for partition, first in firsts.items():
+            if first > 0:
+                lost(
+                    self._options,
+                    f"Added partition {partition} starts from {first} instead of 0",
+                )
+        return firsts
+
+    # ---------------------------------------------------------------------------- tasks
+
+    def partitions(self, start: Stored, end: Stored) -> list[InputPartition]:
+        """The tasks of one trigger."""
+        begin, upto = from_json(start), from_json(end)
+        pieces = CONNECTIONS.run(self._pieces(self._cluster(), begin, upto))
+        return [
+            OffsetRange(piece)
+            for piece in cut(
+                pieces,
+                min_partitions=self._options.min_partitions,
+                records_max=self._options.records_per_partition_max,
+            )
+        ]
+
+    async def _pieces(
+        self,
+        cluster: ArrowCluster,
+        begin: dict[TopicPartition, int],
+        upto: dict[TopicPartition, int],
+    ) -> list[Piece]:
+        there = set()
+        for topic in {partition.topic for partition in (*begin, *upto)}:
+            try:
+                numbers = (await cluster.partitions([topic]))[topic]
+            except UnknownTopicError:
+                continue
+            there |= {TopicPartition(topic, number) for number in numbers}
+        firsts = await earliest(cluster, self._options, there & {*begin, *upto})
+        begin = {**{name: firsts[name] for name in upto if name in firsts}, **begin}
+        for what in losses(begin, upto, firsts):
+            lost(self._options, what)
+        return [
+            Piece(name, min(max(begin[name], firsts[name]), end), end)
+            for name, end in upto.items()
+            if name in firsts
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """One task's records, as Arrow."""
+        return read_piece(self._options, self._columns, partition)
+
+    # ----------------------------------------------------------------------------- ends
+
+    def commit(self, end: Stored) -> None:
+        """Everything before `end` was written: told to Kafka's lag tools, if they are to know.
+
+        Progress is in the checkpoint; these offsets are only shown. So a broker that does not
+        take them is logged, and stops no query.
+        """
+        group = self._options.commit_group
+        if group is None:
+            return
+        try:
+            CONNECTIONS.run(self._cluster().commit_offsets(group, from_json(end)))
+        except (OdradekError, ConnectionError) as error:
+            _log.warning("offsets of group %s were not committed: %s", group, error)
+
+    def stop(self) -> None:
+        """The query ends; the process with it."""
+
+    def _cluster(self) -> ArrowCluster:
+        return CONNECTIONS.cluster(self._options.kafka)

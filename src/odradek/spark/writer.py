@@ -1,0 +1,282 @@
+"""Writing: `df.write.format("odradek")`, `writeStream.format("odradek")`.
+
+Columns as the connector takes them: `value` (string or binary), and if there are any `key`,
+`topic`, `headers`, `partition`. Rows without a topic go to the option `topic`.
+
+Without `exactlyOnce` a task that is repeated writes its rows again, as with the connector. With it
+every task writes in a transaction:
+
+    streaming   transactional id PREFIX-QUERY-TASK. The batch's number is committed in the same
+                transaction as an offset of group PREFIX-QUERY-TASK. A task that is repeated, in
+                the same run or after a restart, finds the number there and writes nothing; one
+                that died half way is fenced, and what it wrote is aborted.
+    batch       tasks leave their transactions open, and the driver commits them when all are
+                done. A job that fails leaves nothing that read_committed would see.
+
+So the rows of a batch must go to the same tasks when it is repeated: Spark does that, as long as
+nothing in the query is random.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from odradek.client.arrow_partition import flat
+from odradek.client.arrow_produce import ArrowProducer, ProducerSettings, end_transaction
+from odradek.model.errors import OdradekError
+from odradek.record.compression import Codec
+from odradek.spark.connections import CONNECTIONS
+from odradek.spark.options import OptionError, WriteOptions, number
+
+# Rows are sent while the next ones are awaited from Spark; so much at once.
+_SEND_BYTES: Final = 8 << 20
+# A task may take as long as brokers allow a transaction to be open.
+_TRANSACTION_TIMEOUT_MS: Final = 900_000
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_TAKEN: Final = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+
+class WriteError(OdradekError):
+    """Rows that cannot be written."""
+
+
+@dataclass
+class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed for us
+    """What a task tells the driver: how many rows, and the transaction that it left open."""
+
+    rows: int
+    transaction: tuple[str, int, int] | None = None  # its id, producer id, producer epoch
+
+
+class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
+    """A batch write."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(options, schema)
+        self._options = options
+        self._settings = producer_settings(options)
+        self._job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows."""
+        if not self._options.exactly_once:
+            return TaskDone(write_plainly(self._options, self._settings, iterator))
+        task = TaskContext.get().partitionId()
+        name = f"{self._options.transactional_id_prefix}-{self._job}-{task}"
+        rows, producer = _write_in_transaction(self._options, self._settings, name, iterator)
+        if producer is None:
+            return TaskDone(0)
+        return TaskDone(rows, (name, producer.producer_id, producer.producer_epoch))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: their transactions count."""
+        self._end(messages, committed=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The job failed: nothing counts."""
+        self._end(messages, committed=False)
+
+    def _end(self, messages: Iterable[WriterCommitMessage | None], *, committed: bool) -> None:
+        for message in messages:
+            if isinstance(message, TaskDone) and message.transaction is not None:
+                name, producer_id, producer_epoch = message.transaction
+                cluster = CONNECTIONS.cluster(self._options.kafka)
+                CONNECTIONS.run(
+                    end_transaction(
+                        cluster, name, (producer_id, producer_epoch), committed=committed
+                    )
+                )
+
+
+# ---------------------------------------------------------------------------------- options
+
+
+def check_schema(options: WriteOptions, schema: StructType) -> None:
+    """Refuse columns that records cannot hold, in the connector's words.
+
+    Raises:
+        OptionError: names the column, its type and what it must be.
+    """
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    if "value" not in types:
+        raise OptionError("Required attribute 'value' not found.")
+    if options.topic is None and "topic" not in types:
+        raise OptionError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for "
+            "setting a topic."
+        )
+    for name, kind in types.items():
+        allowed = _TAKEN.get(name)
+        if allowed is None:
+            raise OptionError(
+                f"column {name!r} is none of {', '.join(_TAKEN)}: select what is to be written"
+            )
+        if kind not in allowed:
+            raise OptionError(f"{name} attribute unsupported type {kind}; must be a "
+                              f"{' or '.join(allowed)}")  # fmt: skip
+
+
+def producer_settings(options: WriteOptions) -> ProducerSettings:
+    """The client's properties, and ours where they say nothing.
+
+    Raises:
+        OptionError: a value that its property does not take.
+    """
+    kafka = options.kafka
+    acks = kafka.get("acks", "all").strip().lower()
+    if acks not in _ACKS or (options.exactly_once and _ACKS[acks] != -1):
+        raise OptionError(f"kafka.acks={acks}: must be all, 1 or 0; all with exactlyOnce")
+    codec = kafka.get("compression.type", "none").strip().upper()
+    if codec not in Codec.__members__:
+        raise OptionError(
+            f"kafka.compression.type={codec.lower()}: must be none, gzip, snappy, lz4 or zstd"
+        )
+    idempotent = kafka.get("enable.idempotence", "true").strip().lower() == "true"
+    return ProducerSettings(
+        acks=_ACKS[acks],
+        idempotent=idempotent and _ACKS[acks] == -1,
+        codec=Codec[codec],
+        batch_bytes=max(number(kafka, "batch.size", 256 << 10), 1 << 10),
+        request_bytes_max=number(kafka, "max.request.size", 1 << 20),
+        delivery_timeout_ms=number(kafka, "delivery.timeout.ms", 120_000),
+        transaction_timeout_ms=number(kafka, "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS),
+    )
+
+
+# -------------------------------------------------------------------------------- the tasks
+
+
+def write_plainly(
+    options: WriteOptions, settings: ProducerSettings, iterator: Iterator[pa.RecordBatch]
+) -> int:
+    """One task's rows, without a transaction; how many."""
+    first = first_rows(iterator)
+    if first is None:
+        return 0
+    cluster = CONNECTIONS.cluster(options.kafka)
+    producer = CONNECTIONS.run(ArrowProducer.open(cluster, settings))
+    return _send(options, producer, chain(first, iterator))
+
+
+def _write_in_transaction(
+    options: WriteOptions,
+    settings: ProducerSettings,
+    name: str,
+    iterator: Iterator[pa.RecordBatch],
+) -> tuple[int, ArrowProducer | None]:
+    first = first_rows(iterator)
+    if first is None:
+        return 0, None
+    producer = open_transactional(options, settings, name)
+    return send_in_transaction(options, producer, chain(first, iterator)), producer
+
+
+def open_transactional(
+    options: WriteOptions, settings: ProducerSettings, name: str
+) -> ArrowProducer:
+    """A producer of this transactional id; whoever had it before is fenced."""
+    cluster = CONNECTIONS.cluster(options.kafka)
+    return CONNECTIONS.run(ArrowProducer.open(cluster, settings.with_transaction(name)))
+
+
+def send_in_transaction(
+    options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.RecordBatch]
+) -> int:
+    """Rows in a new transaction, which stays open if all went well; how many."""
+    CONNECTIONS.run(producer.begin())
+    try:
+        return _send(options, producer, batches)
+    except BaseException:
+        CONNECTIONS.run(producer.abort())
+        raise
+
+
+def _send(options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.RecordBatch]) -> int:
+    """Send piece after piece, one under way while the next is gathered."""
+    rows = 0
+    under_way: Future[None] | None = None
+    for piece in _pieces(batches):
+        rows += piece.num_rows
+        if under_way is not None:
+            under_way.result()
+        under_way = CONNECTIONS.thread.submit(_send_piece(options, producer, piece))
+    if under_way is not None:
+        under_way.result()
+    return rows
+
+
+async def _send_piece(options: WriteOptions, producer: ArrowProducer, piece: pa.Table) -> None:
+    for topic, rows in _by_topic(options, piece):
+        await producer.send(topic, rows)
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            gathered.append(batch)
+            size += batch.nbytes
+            if size >= _SEND_BYTES:
+                yield pa.Table.from_batches(gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _by_topic(options: WriteOptions, piece: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    if options.topic is not None or "topic" not in piece.column_names:
+        # The option wins over the column, as in the connector.
+        assert options.topic is not None
+        rows = piece.drop_columns(["topic"]) if "topic" in piece.column_names else piece
+        yield options.topic, rows
+        return
+    topics = flat(piece.column("topic"))
+    if topics.null_count:
+        raise WriteError(
+            "null topic present in the data. Use the topic option for setting a default topic."
+        )
+    rows = piece.drop_columns(["topic"])
+    for topic in pc.unique(topics).to_pylist():
+        yield topic, rows.filter(pc.equal(topics, topic))
+
+
+def first_rows(iterator: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The first batch that has rows, if any has."""
+    return next((batch for batch in iterator if batch.num_rows), None)
+
+
+def topic_of_first(batch: pa.RecordBatch, options: WriteOptions) -> str:
+    """The topic of the first row.
+
+    Raises:
+        WriteError: it has none.
+    """
+    if options.topic is not None:
+        return options.topic
+    topic = batch.column("topic")[0].as_py()
+    if topic is None:
+        raise WriteError(
+            "null topic present in the data. Use the topic option for setting a default topic."
+        )
+    return str(topic)
+
+
+def chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first batch, and then the others."""
+    yield first
+    yield from rest

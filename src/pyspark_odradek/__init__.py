@@ -1,0 +1,8 @@
+"""Where PySpark finds the format "odradek" without a line of code.
+
+PySpark 4 looks for top-level modules named `pyspark_*` and registers their `DefaultSource`.
+"""
+
+from odradek.spark.source import OdradekDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,136 @@
+"""Writes that count once: tasks that die half way, batches that are repeated, jobs that fail."""
+
+import json
+import os
+import pathlib
+
+import pyarrow as pa
+import pytest
+
+from odradek.client import arrow
+from odradek.client.arrow import _settings
+from odradek.client.arrow_cluster import ArrowCluster
+from odradek.client.arrow_loop import LoopThread
+from odradek.spark.lag import lag_of
+
+ROWS = 400
+
+
+def fill(servers, topic, numbers):
+    rows = {
+        "value": [b"%d" % n for n in numbers],
+        "partition": pa.array([n % 2 for n in numbers], pa.int32()),
+    }
+    arrow.write_topic(servers, topic, pa.table(rows))
+
+
+def committed(servers, topic):
+    table = arrow.read_topic(servers, topic, columns=["value"], committed=True)
+    return sorted(map(int, table["value"].to_pylist()))
+
+
+@pytest.fixture
+def run(spark, servers, tmp_path):
+    """A streaming query from topic to topic, exactly once, until all that is there is written."""
+
+    def run(source, sink, *, change=lambda frame: frame):
+        frame = (
+            spark.readStream.format("odradek")
+            .options(
+                **{
+                    "kafka.bootstrap.servers": servers,
+                    "subscribe": source,
+                    "startingOffsets": "earliest",
+                    "maxOffsetsPerTrigger": "200",
+                    "commitGroupId": f"{source}-lag",
+                }
+            )
+            .load()
+            .selectExpr("key", "value")
+        )
+        query = (
+            change(frame)
+            .writeStream.format("odradek")
+            .options(**{"kafka.bootstrap.servers": servers, "topic": sink, "exactlyOnce": "true"})
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        return query
+
+    return run
+
+
+def test_a_batch_that_is_repeated_is_written_once(servers, create, run, tmp_path):
+    source, sink = create("repeated"), create("repeated-out")
+    fill(servers, source, range(ROWS))
+    query = run(source, sink)
+    # The driver died after its tasks had committed, and before it had written that down.
+    last = max(int(file.name) for file in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+    for file in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
+        file.unlink()
+
+    again = run(source, sink)
+
+    assert [each.batchId for each in again.recentProgress][:1] == [last]
+    assert committed(servers, sink) == [*range(ROWS)]
+    assert set(lag_of(query.recentProgress[-1]).values()) == {0}
+
+
+def test_a_task_that_dies_half_way_leaves_nothing(spark, servers, create, run, tmp_path):
+    source, sink = create("half-way"), create("half-way-out")
+    fill(servers, source, range(ROWS))
+    mark = str(tmp_path / "died")
+
+    def die_once(batches):
+        for batch in batches:
+            yield batch
+            if batch.num_rows and not pathlib.Path(mark).exists():
+                pathlib.Path(mark).touch()
+                os._exit(1)
+
+    def change(frame):
+        return frame.mapInArrow(die_once, frame.schema)
+
+    with pytest.raises(Exception, match="(?i)worker|task"):
+        run(source, sink, change=change)  # local mode does not repeat a task: the query ends
+    run(source, sink, change=change)
+
+    assert pathlib.Path(mark).exists()
+    assert committed(servers, sink) == [*range(ROWS)]
+
+
+def test_a_job_that_fails_leaves_nothing_and_one_that_does_not_leaves_all(spark, servers, create):
+    topic = create("all-or-nothing")
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "exactlyOnce": "true"}
+
+    def save(query):
+        frame = spark.range(0, ROWS, 1, 4).selectExpr(query)
+        frame.write.format("odradek").mode("append").options(**options).save()
+
+    with pytest.raises(Exception, match="(?s)not this one"):
+        save("if(id = 399, raise_error('not this one'), string(id)) AS value")
+    assert committed(servers, topic) == []
+    save("string(id) AS value")
+    assert committed(servers, topic) == [*range(ROWS)]
+
+
+def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
+    source, sink = create("lagging"), create("lagging-out")
+    fill(servers, source, range(ROWS))  # two triggers
+    query = run(source, sink)
+
+    thread = LoopThread()
+    try:
+        cluster = thread.run(ArrowCluster.connect(_settings(servers, None)))
+        partitions = [arrow.TopicPartition(source, n) for n in range(2)]
+        found = thread.run(cluster.committed_offsets(f"{source}-lag", partitions))
+        thread.run(cluster.close())
+    finally:
+        thread.close()
+
+    ends = json.loads(query.recentProgress[-1].sources[0].endOffset)[source]
+    # Spark tells a source of a batch's end when the next one begins: the last may not be there.
+    assert set(found) == set(partitions)
+    assert all(0 < offset <= ends[str(name.partition)] for name, offset in found.items())

@@ -1,0 +1,138 @@
+"""The connector's options: read as it reads them, refused in its words."""
+
+import logging
+
+import pytest
+
+from odradek.model.partition import TopicPartition
+from odradek.spark.options import (
+    EARLIEST,
+    LATEST,
+    OptionError,
+    Start,
+    parse_offsets,
+    read_options,
+    write_options,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "a:9092"}
+GIVEN = {**SERVERS, "subscribe": "t"}
+
+
+def read(streaming=False, **options):
+    return read_options({**GIVEN, **options}, streaming=streaming)
+
+
+def test_defaults_are_the_connectors():
+    batch, stream = read(), read(streaming=True)
+
+    assert (batch.start.everywhere, batch.end.everywhere) == (EARLIEST, LATEST)
+    assert stream.start.everywhere == LATEST
+    assert batch.fail_on_data_loss
+    assert not batch.include_headers
+    assert not batch.committed
+
+
+def test_names_are_taken_without_regard_to_case():
+    assert read(STARTINGOFFSETS="earliest", FailOnDataLoss="FALSE").fail_on_data_loss is False
+    assert read_options({**SERVERS, "SubscribePattern": "a.*"}, streaming=False).pattern == "a.*"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "t"}, "Option 'kafka.bootstrap.servers' must be specified"),
+        (SERVERS, "One of the following options must be specified"),
+        ({**GIVEN, "assign": "{}"}, "Only one of the following options"),
+        ({**SERVERS, "subscribe": " , "}, "No topics to subscribe to"),
+        ({**SERVERS, "subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({**SERVERS, "subscribePattern": "a("}, "no regular expression"),
+        ({**SERVERS, "assign": "[1]"}, 'Expected e.g. {"topicA":\\[0,1\\]'),
+        ({**SERVERS, "assign": "{}"}, "No topicpartitions to assign"),
+        ({**GIVEN, "startingOffsets": "latest"}, "starting offset can't be latest for batch"),
+        ({**GIVEN, "endingOffsets": "earliest"}, "ending offset can't be earliest for batch"),
+        ({**GIVEN, "startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest"),
+        ({**GIVEN, "startingOffsets": '{"t":'}, 'Expected e.g. {"topicA":{"0":23.*got {"t":'),
+        ({**GIVEN, "startingOffsets": '{"t":{"0":"x"}}'}, 'got {"t":{"0":"x"}}'),
+        ({**GIVEN, "startingOffsets": '{"t":{"0":true}}'}, "Expected e.g."),
+        ({**GIVEN, "startingTimestamp": "noon"}, "startingTimestamp=noon: must be a timestamp"),
+        ({**GIVEN, "startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
+        ({**GIVEN, "minPartitions": "0"}, "minPartitions must be positive"),
+        ({**GIVEN, "maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition must be positive"),
+        ({**GIVEN, "failOnDataLoss": "yes"}, "failOnDataLoss=yes: must be true or false"),
+        ({**GIVEN, "kafka.auto.offset.reset": "earliest"}, "Instead set the source option"),
+        ({**GIVEN, "kafka.key.deserializer": "x"}, "keys are deserialized as byte arrays"),
+        ({**GIVEN, "kafka.enable.auto.commit": "true"}, "commitGroupId commits offsets"),
+        ({**GIVEN, "kafka.isolation.level": "dirty"}, "must be read_uncommitted or read_committed"),
+        ({**GIVEN, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is higher than"),
+        ({**GIVEN, "maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: must be a duration"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        read_options(options, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name):
+    with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
+        read(streaming=True, **{name: "latest"})
+
+
+def test_a_timestamp_goes_before_offsets():
+    options = read(
+        startingTimestamp="5",
+        startingOffsetsByTimestamp='{"t":{"0":6}}',
+        startingOffsets="earliest",
+    )
+
+    assert options.start == Start("timestamp", 5, {})
+    assert read(startingOffsetsByTimestamp='{"t":{"0":6}}', startingOffsets="earliest").start == (
+        Start("timestamp", None, {TopicPartition("t", 0): 6})
+    )
+
+
+def test_offsets_are_read_as_a_checkpoint_has_them():
+    assert parse_offsets('{"a":{"0":23,"1":-2},"b":{"0":-1}}') == {
+        TopicPartition("a", 0): 23,
+        TopicPartition("a", 1): EARLIEST,
+        TopicPartition("b", 0): LATEST,
+    }
+
+
+@pytest.mark.parametrize(("text", "ms"), [("15m", 900_000), ("30 s", 30_000), ("250ms", 250)])
+def test_durations(text, ms):
+    assert read(maxTriggerDelay=text).trigger_delay_ms_max == ms
+
+
+def test_an_unknown_option_is_told_with_the_nearest_that_is_known(caplog):
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        read(startingOffset="earliest", checkpointLocation="/x")
+
+    (said,) = caplog.messages
+    assert "'startingOffset' is not known" in said
+    assert "did you mean 'startingOffsets'?" in said
+
+
+def test_kafkas_properties_are_handed_on_under_javas_names():
+    options = read(**{"KAFKA.Security.Protocol": "SSL", "kafka.fetch.min.bytes": "7"})
+
+    assert options.kafka == {
+        "bootstrap.servers": "a:9092",
+        "security.protocol": "SSL",
+        "fetch.min.bytes": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topic": "t"}, "Option 'kafka.bootstrap.servers' must be specified .* producer"),
+        ({**SERVERS, "topic": ""}, "option 'topic' is empty"),
+        ({**SERVERS, "kafka.value.serializer": "x"}, "values are serialized as byte arrays"),
+        ({**SERVERS, "kafka.transactional.id": "x"}, "option exactlyOnce names one"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        write_options(options)
