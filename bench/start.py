@@ -1,11 +1,18 @@
 """How fast a broker starts, alone and with many partitions, and how much memory these take.
 
     ./run bench start [--partitions 10000] [--runs 5] [--target kafka]
+    ./run bench start --brokers 3 [--runs 5] [--target kafka]
 
 An empty broker is started so many times: from its spawning to the first answered Metadata.
 Then one broker gets its partitions, in topics of a hundred, is stopped cleanly and started
 on what it left: to the first answered Metadata, and until every partition has a leader and
-one of them takes a record. One JSON line is appended to bench/results/start.jsonl.
+one of them takes a record.
+
+With more than one broker: from an empty directory until all are registered, a topic with as
+many replicas exists and has taken a record with acks=all; then the memory of each broker, and
+what the cluster uses of a processor while nobody asks anything of it.
+
+One JSON line is appended to bench/results/start.jsonl.
 """
 
 import json
@@ -17,12 +24,13 @@ from typing import Any
 
 import click
 from kit import ROOT, machine, raw
-from kit.small_requests import error_of, receive_frame, request
+from kit.small_requests import ACKS_ALL, ACKS_LEADER, error_of, receive_frame, request
 from kit.targets import TARGETS, Target
 
 RESULTS = ROOT / "bench" / "results" / "start.jsonl"
 PARTITIONS_PER_TOPIC = 100
 _TIMEOUT_S = 300.0
+_SETTLE_S, _IDLE_S = 5.0, 30.0
 
 
 def start_empty(kind: str, runs: int) -> list[float]:
@@ -58,7 +66,7 @@ def start_full(kind: str, partitions: int) -> dict[str, float]:
             begun_s = time.monotonic()
             target.start()
             wait_until_led(target.bootstrap, topics)
-            write_one(target.bootstrap, topics[-1])
+            write_one(target.bootstrap, topics[-1], partition=PARTITIONS_PER_TOPIC - 1)
             seen["start_all_led_s"] = time.monotonic() - begun_s
             seen["start_s"] = target.start_s
             seen["started_rss_mib"] = machine.rss_mib(target.pids())
@@ -66,6 +74,35 @@ def start_full(kind: str, partitions: int) -> dict[str, float]:
             return seen
         finally:
             target.end()
+
+
+def start_cluster(kind: str, brokers: int, runs: int) -> dict[str, float]:
+    """Seconds until a replicated topic has taken a record; memory, and processor time at rest."""
+    seconds, rss_mib, idle = [], 0.0, 0.0
+    for run in range(runs):
+        with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+            target: Target = TARGETS[kind](pathlib.Path(folder) / kind, brokers=brokers)
+            try:
+                begun_s = time.monotonic()
+                target.start()
+                raw.create_topic(
+                    target.bootstrap.partition(",")[0], "first", 1, replication=min(brokers, 3)
+                )
+                write_one(target.bootstrap.partition(",")[0], "first", partition=0, acks=ACKS_ALL)
+                seconds.append(time.monotonic() - begun_s)
+                if run == runs - 1:
+                    rss_mib = max(machine.rss_mib([pid]) for pid in target.pids())
+                    time.sleep(_SETTLE_S)
+                    before = machine.cpu_time(target.pids()).total_s
+                    time.sleep(_IDLE_S)
+                    idle = (machine.cpu_time(target.pids()).total_s - before) / _IDLE_S
+            finally:
+                target.end()
+    return {
+        "first_record_s": statistics.median(seconds),
+        "largest_broker_rss_mib": rss_mib,
+        "idle_percent_of_a_core": 100 * idle,
+    }
 
 
 def wait_until_led(address: str, topics: list[str]) -> None:
@@ -83,10 +120,12 @@ def wait_until_led(address: str, topics: list[str]) -> None:
     raise TimeoutError(f"{address}: not all partitions have leaders")
 
 
-def write_one(address: str, topic: str) -> None:
-    """Have a record taken by the topic's last partition."""
-    with raw.connect(address) as connection:
-        connection.sendall(request(topic, PARTITIONS_PER_TOPIC - 1))
+def write_one(address: str, topic: str, *, partition: int, acks: int = ACKS_LEADER) -> None:
+    """Have a record taken by a partition's leader."""
+    seen = raw.metadata(address, [topic])
+    leader = seen.brokers[seen.topics[topic].leaders[partition]]
+    with raw.connect(leader) as connection:
+        connection.sendall(request(topic, partition, acks))
         if error_code := error_of(receive_frame(connection), topic):
             raise RuntimeError(f"the broker answers error {error_code}")
 
@@ -94,27 +133,36 @@ def write_one(address: str, topic: str) -> None:
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--partitions", default=10_000, show_default=True, help="Of the full broker.")
 @click.option("--runs", default=5, show_default=True, help="Starts of the empty broker.")
+@click.option("--brokers", default=1, show_default=True, help="More than one: a cluster.")
 @click.option("--target", "kind", type=click.Choice(list(TARGETS)), default="odradek")
-def main(*, partitions: int, runs: int, kind: str) -> None:
+def main(*, partitions: int, runs: int, brokers: int, kind: str) -> None:
     """Measure, append to the results, print."""
     before = machine.describe()
-    empty = start_empty(kind, runs)
-    full = start_full(kind, partitions)
     result: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "target": kind,
-        "partitions": partitions,
-        "empty_start_s": [round(each, 3) for each in empty],
-        **{key: round(value, 3) for key, value in full.items()},
+        "brokers": brokers,
         "machine": before,
     }
+    if brokers > 1:
+        figures = start_cluster(kind, brokers, runs)
+        print(f"{kind}, {brokers} brokers (median of {runs} starts):")
+    else:
+        empty = start_empty(kind, runs)
+        figures = start_full(kind, partitions)
+        result |= {"partitions": partitions, "empty_start_s": [round(each, 3) for each in empty]}
+        middle = statistics.median(empty)
+        print(f"{kind}: start to first Metadata {middle:.2f} s (median of {runs})")
+        print(f"with {partitions:,} partitions:")
+    result |= {key: round(value, 3) for key, value in figures.items()}
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as file:
         file.write(json.dumps(result) + "\n")
-    print(f"{kind}: start to first Metadata {statistics.median(empty):.2f} s (median of {runs})")
-    print(f"with {partitions:,} partitions:")
-    for key, value in full.items():
+    for key, value in figures.items():
         name, _, unit = key.rpartition("_")
+        if name.startswith("idle"):
+            print(f"  {'idle':16} {value:9.2f} % of a core")
+            continue
         unit = "MiB" if unit == "mib" else unit
         print(f"  {name.removesuffix('_rss').replace('_', ' '):16} {value:9.2f} {unit}")
 
