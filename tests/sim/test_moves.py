@@ -1,0 +1,195 @@
+"""A partition is moved around four simulated brokers that die: what was acknowledged stays.
+
+Reassignments are begun, replaced and taken back, elections asked for, and brokers killed, all by
+seed; in the end every replica that there should be is in sync and holds the same.
+"""
+
+import asyncio
+
+import pytest
+from tests.sim.test_three_brokers import (
+    Witness,
+    contents,
+    held,
+    in_sync,
+    leader_of,
+    make_topic,
+    produce,
+    until,
+)
+
+from odradek.coord import layout
+from odradek.model.errors import ErrorCode
+from odradek.sim.client import TROUBLE, Client
+from odradek.sim.cluster import SimulatedCluster, State
+from odradek.sim.network import SimulatedLoop
+from odradek.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from odradek.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+
+BROKERS = 4
+# What a mover may be told: everything else is a violation.
+EXPECTED = {
+    ErrorCode.NONE,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # one of them is dead just now
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # asked while a new controller still loads
+}
+
+
+def assignment(cluster):
+    node = cluster.tree.find(layout.topic_path("t"))
+    return layout.decode_topic("t", node.data).assignments[0]
+
+
+class Mover:
+    """An administrator who cannot leave it alone."""
+
+    def __init__(self, cluster, client):
+        self.cluster, self.client = cluster, client
+        self.chance = cluster.randomness("mover")
+        self.told: list[ErrorCode] = []
+
+    async def run(self, stop):
+        while not stop.is_set():
+            await asyncio.sleep(self.chance.uniform(0.2, 2.5))
+            what = self.chance.random()
+            if what < 0.15:
+                await self.elect()
+            elif what < 0.3:
+                await self.alter(None)
+            else:
+                ids = [broker.id for broker in self.cluster.brokers]
+                await self.alter(self.chance.sample(ids, self.chance.choice((2, 3))))
+
+    async def alter(self, target):
+        partition = ReassignablePartition(partition_index=0, replicas=target)
+        topic = ReassignableTopic(name="t", partitions=[partition])
+        request = AlterPartitionReassignmentsRequest(topics=[topic])
+        try:
+            connection = await self.client.controller()
+            answer = await connection.request(request, AlterPartitionReassignmentsResponse)
+        except TROUBLE:
+            await self.client.begin_anew()
+            return
+        error = answer.error_code or answer.responses[0].partitions[0].error_code
+        self.heard(error)
+        if error == ErrorCode.NOT_CONTROLLER:
+            await self.client.begin_anew()
+
+    async def elect(self):
+        named = TopicPartitions(topic="t", partitions=[0])
+        request = ElectLeadersRequest(topic_partitions=[named], timeout_ms=2_000)
+        try:
+            connection = await self.client.controller()
+            answer = await connection.request(request, ElectLeadersResponse)
+        except TROUBLE:
+            await self.client.begin_anew()
+            return
+        self.heard(answer.replica_election_results[0].partition_result[0].error_code)
+
+    def heard(self, code):
+        assert code in EXPECTED, ErrorCode(code)
+        self.told.append(ErrorCode(code))
+
+
+def play(seed, story):
+    loop = SimulatedLoop()
+    witness = Witness()
+    cluster = SimulatedCluster(
+        loop,
+        seed=seed,
+        brokers=BROKERS,
+        witness=witness,
+        trace=lambda _: None,
+        properties={
+            "replica.lag.time.max.ms": "5000",
+            "leader.imbalance.check.interval.seconds": "7",
+        },
+    )
+
+    async def main():
+        for broker in cluster.brokers:
+            broker.start()
+        await until(
+            lambda: all(
+                b.state is State.RUNNING and len(b.broker.metadata.brokers) == BROKERS
+                for b in cluster.brokers
+            )
+        )
+        client = Client(cluster, "client")
+        await client.run(make_topic(client))
+        await until(lambda: len(in_sync(cluster)) == 3)
+        await story(cluster, client)
+        assert witness.violations == []
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            runner.run(main())
+        finally:
+            cluster.bury()
+
+
+async def kill_some(cluster, chance, stop):
+    while not stop.is_set():
+        await asyncio.sleep(chance.uniform(1, 5))
+        victim = leader_of(cluster) if chance.random() < 0.5 else chance.choice(cluster.brokers)
+        if victim is None or not victim.is_up:
+            continue
+        if chance.random() < 0.3 and victim.state is State.RUNNING:
+            await victim.stop()
+        else:
+            victim.kill()
+        await asyncio.sleep(chance.uniform(0.1, 4))
+        if not victim.is_up:
+            victim.start()
+
+
+def holders_of(cluster):
+    return [broker for broker in cluster.brokers if broker.id in assignment(cluster).replicas]
+
+
+def is_settled(cluster):
+    now = assignment(cluster)
+    if now.is_being_reassigned or in_sync(cluster) != frozenset(now.replicas):
+        return False
+    partitions = [held(broker) for broker in holders_of(cluster)]
+    return all(partitions) and len({partition.log.leo for partition in partitions}) == 1
+
+
+@pytest.mark.parametrize("seed", range(1, 61))
+def test_what_was_acknowledged_survives_moves_and_deaths(seed):
+    async def story(cluster, client):
+        acked, stop = [], asyncio.Event()
+        producer = client.run(produce(client, acked, stop))
+        admin = Client(cluster, "mover")
+        mover = Mover(cluster, admin)
+        moving = admin.run(mover.run(stop))
+        deaths = asyncio.ensure_future(kill_some(cluster, cluster.randomness("deaths"), stop))
+        await asyncio.sleep(60)
+        stop.set()
+        await asyncio.gather(producer, moving, deaths)
+        for broker in cluster.brokers:
+            if not broker.is_up:
+                broker.start()
+        await until(lambda: is_settled(cluster), what="it does not settle")
+        holders = holders_of(cluster)
+        logs = [contents(broker) for broker in holders]
+        assert all(log == logs[0] for log in logs)
+        assert set(acked) <= set(logs[0]), "an acknowledged record is gone"
+        assert len(acked) > 50
+        assert mover.told.count(ErrorCode.NONE) > 5
+
+    play(seed, story)
