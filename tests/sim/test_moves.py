@@ -169,7 +169,7 @@ def is_settled(cluster):
     return all(partitions) and len({partition.log.leo for partition in partitions}) == 1
 
 
-@pytest.mark.parametrize("seed", range(1, 61))
+@pytest.mark.parametrize("seed", [*range(1, 9), 41, 48])
 def test_what_was_acknowledged_survives_moves_and_deaths(seed):
     async def story(cluster, client):
         acked, stop = [], asyncio.Event()
