@@ -1,6 +1,7 @@
 """What the tools that produce and consume share: properties on the command line, and failures."""
 
 import contextlib
+import pathlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +28,21 @@ _EXCEPTIONS: Final[Mapping[type[Exception], str]] = {
     InvalidAddressError: "org.apache.kafka.common.config.ConfigException",
     UnresolvableError: "org.apache.kafka.common.config.ConfigException",
 }
+
+
+class NoSuchFileError(ToolError):
+    """A file that is not there."""
+
+    exception = "java.nio.file.NoSuchFileException"
+
+
 _HOST_AND_PORT: Final = re.compile(r"(?:[^:\[\]]+|\[[0-9a-fA-F:.%]+\]|[0-9a-fA-F:]+):[0-9]+")
-DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 
 
 def in_java_words(error: BaseException) -> str:
     """An error as Java would print it: the exception's name, and what it says."""
+    if isinstance(error, FlagError):
+        return str(error)
     if isinstance(error, ApiError | ToolError):
         return java_text(error)
     for kind, name in _EXCEPTIONS.items():
@@ -75,7 +85,10 @@ def pairs(texts: Sequence[str]) -> dict[str, str]:
 
 def properties_from(flags: Flags, file: str, words: str) -> dict[str, str]:
     """The properties of a file, overridden by those on the command line."""
-    return {**properties_of(flags.value(file)), **pairs(flags.values(words))}
+    path = flags.value(file)
+    if path is not None and not pathlib.Path(path).exists():
+        raise NoSuchFileError(path)
+    return {**properties_of(path), **pairs(flags.values(words))}
 
 
 def merge(

@@ -177,7 +177,8 @@ async def _send_lines(
                     await delivery
             except (OdradekError, ConnectionError) as error:
                 if one_by_one:
-                    raise ExecutionError(in_java_words(error)) from None
+                    words = in_java_words(error)
+                    raise ExecutionError(f"{words}\nCaused by: {words}") from None
                 _complain(topic, parsed, error)
             else:
                 delivery.when_done(partial(_arrived, topic, parsed))

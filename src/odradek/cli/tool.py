@@ -40,6 +40,14 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "dump-log": Tool("odradek.cli.dump_log", "Show what is in a broker's files."),
     "console-producer": Tool("odradek.cli.console_producer", "Write lines to a topic."),
     "console-consumer": Tool("odradek.cli.console_consumer", "Show the records of a topic."),
+    "producer-perf-test": Tool("odradek.cli.producer_perf_test", "Measure a producer."),
+    "consumer-perf-test": Tool("odradek.cli.consumer_perf_test", "Measure a consumer."),
+    "e2e-latency": Tool("odradek.cli.e2e_latency", "Measure the way of a record there and back."),
+    "verifiable-producer": Tool("odradek.cli.verifiable_producer", "Write, and tell all as JSON."),
+    "verifiable-consumer": Tool("odradek.cli.verifiable_consumer", "Read, and tell all as JSON."),
+    "replica-verification": Tool(
+        "odradek.cli.replica_verification", "Compare what the replicas of topics hold."
+    ),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})
 

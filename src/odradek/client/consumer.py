@@ -419,9 +419,17 @@ class Consumer:
         found = await self.offsets_for_times(dict.fromkeys(partitions, timestamp))
         return {partition: told.offset for partition, told in found.items()}
 
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic; none if there is no such."""
-        await self._cluster.refresh([topic], creating=self._settings.creates_topics)
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is read, for other questions to it."""
+        return self._cluster
+
+    async def partitions_for(
+        self, topic: str, *, creating: bool | None = None
+    ) -> list[TopicPartition]:
+        """The partitions of a topic; none if there is no such. `creating` may have it made."""
+        creating = self._settings.creates_topics if creating is None else creating
+        await self._cluster.refresh([topic], creating=creating)
         return self._cluster.picture.partitions(topic)
 
     # ---------------------------------------------------------------------------- commits

@@ -108,6 +108,8 @@ class Producer:
         self._room = asyncio.Event()
         self._wake = asyncio.Event()
         self._flushing = 0
+        self._batches_sent = self._batch_bytes_sent = 0
+        self._records_sent = self._records_lost = self._records_repeated = 0
         self._closed = False
         self._identity = NOBODY
         self._bump = False
@@ -365,6 +367,18 @@ class Producer:
     ) -> None:
         await self.close()
 
+    def metrics(self) -> dict[str, float]:
+        """What was sent so far, under the names that Java's producer counts by."""
+        batches = self._batches_sent
+        return {
+            "batch-count-total": float(batches),
+            "batch-size-avg": self._batch_bytes_sent / batches if batches else float("nan"),
+            "byte-total": float(self._batch_bytes_sent),
+            "record-error-total": float(self._records_lost),
+            "record-retry-total": float(self._records_repeated),
+            "record-send-total": float(self._records_sent),
+        }
+
     # ------------------------------------------------------------------------ transactions
 
     async def init_transactions(self) -> None:
@@ -555,6 +569,9 @@ class Producer:
         by_topic: dict[str, list[tuple[int, Buffer | None]]] = {}
         for batch in batches:
             part = (batch.partition.partition, self._encode(batch))
+            self._batches_sent += 1
+            self._batch_bytes_sent += len(part[1])
+            self._records_sent += len(batch.records)
             by_topic.setdefault(batch.partition.topic, []).append(part)
         topics: Topics = list(by_topic.items())
         produce = Produce(
@@ -647,29 +664,24 @@ class Producer:
             return
         self._stale.add(batch.partition.topic)
         if batch.attempts > self._settings.client.retries:
-            self._give_up(
-                queue, batch, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)), in_doubt=True
-            )
+            self._give_up(queue, batch, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)))
         else:
             self._again(queue, batch)
 
     def _again(self, queue: PartitionQueue, batch: Batch) -> None:
+        self._records_repeated += len(batch.records)
         pause_s = self._cluster.retry_pause_s(batch.attempts)
         queue.again(batch, self._loop.time() + pause_s)
         self._busy[batch.partition] = queue
 
-    def _give_up(
-        self, queue: PartitionQueue, batch: Batch, error: Exception, *, in_doubt: bool = False
-    ) -> None:
+    def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         queue.failed(batch)
-        self._note_loss(queue, batch, error, in_doubt=in_doubt)
+        self._note_loss(queue, batch, error)
         batch.finish(error=error)
 
-    def _note_loss(
-        self, queue: PartitionQueue, batch: Batch, error: Exception, *, in_doubt: bool
-    ) -> None:
-        """Records that were numbered are lost: the numbers after them cannot be used."""
-        del in_doubt  # either way: see KIP-360
+    def _note_loss(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        """Records that were numbered are lost: the numbers after them cannot be used (KIP-360)."""
+        self._records_lost += len(batch.records)
         if self._transactions is not None:
             if batch.base_sequence >= 0:
                 self._transactions.epoch_is_in_doubt = True
@@ -696,7 +708,7 @@ class Producer:
                     "batch creation"
                 )
                 if batch.attempts:
-                    self._note_loss(queue, batch, error, in_doubt=True)
+                    self._note_loss(queue, batch, error)
                 elif self._transactions is not None:
                     self._transactions.fail(error)
                 batch.finish(error=error)

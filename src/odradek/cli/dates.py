@@ -1,0 +1,33 @@
+"""Moments as Java's `SimpleDateFormat` writes them."""
+
+import re
+import time
+from typing import Final
+
+_WIDTHS: Final = {"y": "tm_year", "M": "tm_mon", "d": "tm_mday", "H": "tm_hour",
+                  "m": "tm_min", "s": "tm_sec"}  # fmt: skip
+_PIECE: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*")
+
+
+def java_date(moment_ms: int, pattern: str) -> str:
+    """A moment in local time. Year, month, day, hour, minute, second and millisecond are known.
+
+    Other letters stand as they are, for they are rare where machines read.
+    """
+    local = time.localtime(moment_ms / 1000)
+
+    def shown(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1].replace("''", "'") or "'"
+        letter, width = match[2], len(match[0])
+        if letter == "S":
+            return f"{moment_ms % 1000:0{width}d}"
+        field = _WIDTHS.get(letter)
+        if field is None:
+            return match[0]
+        value: int = getattr(local, field)
+        if letter == "y" and width == 2:
+            value %= 100
+        return f"{value:0{width}d}"
+
+    return _PIECE.sub(shown, pattern)

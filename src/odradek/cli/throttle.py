@@ -1,0 +1,28 @@
+"""So many records a second and no more (Kafka's ThroughputThrottler)."""
+
+import asyncio
+from typing import Final
+
+_SLEEP_S_MIN: Final = 0.002
+
+
+class Throttle:
+    """Holds a sender back to a rate; -1 lets it run, 0 stops it."""
+
+    def __init__(self, per_second: float, begun_s: float) -> None:
+        self._per_second = per_second
+        self._begun_s = begun_s
+
+    def is_ahead(self, count: int, now_s: float) -> bool:
+        """Whether so many records are more than the time that has passed allows."""
+        if self._per_second < 0:
+            return False
+        elapsed_s = now_s - self._begun_s
+        return elapsed_s <= 0 or count / elapsed_s > self._per_second
+
+    async def wait(self, count: int, now_s: float) -> None:
+        """Wait until they are not."""
+        if self._per_second == 0:
+            await asyncio.get_running_loop().create_future()
+        due_s = self._begun_s + count / self._per_second
+        await asyncio.sleep(max(_SLEEP_S_MIN, due_s - now_s))
