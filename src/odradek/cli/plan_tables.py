@@ -1,0 +1,109 @@
+"""How plans are shown: tables, sizes, times, and Kafka's reassignment JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from odradek.model.partition import TopicPartition
+from odradek.placement.sizing import Cost
+from odradek.plan.cluster import ClusterPicture, loads
+from odradek.plan.duration import Duration
+
+
+def bytes_text(size: float) -> str:
+    """A number of bytes, as people read it."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def duration_text(duration: Duration, throttle: float) -> str:
+    """How long a plan takes, and why."""
+    if duration.seconds == float("inf"):
+        return (
+            f"It would never end: what is written to the partitions that broker "
+            f"{duration.broker} is to hold is {bytes_text(duration.inflow)}/s, and the throttle "
+            f"of {bytes_text(throttle)}/s is not above it."
+        )
+    minutes, seconds = divmod(round(duration.seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    took = f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    return (
+        f"At {bytes_text(throttle)}/s it takes about {took}: broker {duration.broker} gets most, "
+        f"and {bytes_text(duration.inflow)}/s are written to what it is to hold."
+    )
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table: the first column to the left, numbers to the right."""
+    lines = [list(head), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        first = line[0].ljust(widths[0])
+        others = [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        print("  ".join([first, *others]).rstrip())
+
+
+def loads_table(
+    picture: ClusterPicture,
+    before: Mapping[TopicPartition, Sequence[int]],
+    after: Mapping[TopicPartition, Sequence[int]],
+) -> None:
+    """What each broker holds now and then."""
+    sizes = {partition: held.size_bytes for partition, held in picture.partitions.items()}
+    now, then = loads(picture.racks, before, sizes), loads(picture.racks, after, sizes)
+    same = before is after
+
+    def change(one: object, other: object) -> str:
+        return str(other) if same or one == other else f"{one} -> {other}"
+
+    head = ["broker", "rack", "replicas", "leaders", "size"]
+    rows = []
+    for broker in sorted({*now, *then}):
+        one, other = now[broker], then.get(broker, now[broker])
+        rows.append(
+            (
+                broker,
+                picture.racks.get(broker) or "-",
+                change(one.replicas, other.replicas),
+                change(one.leaders, other.leaders),
+                change(bytes_text(one.size_bytes), bytes_text(other.size_bytes)),
+            )
+        )
+    print_table(head, rows)
+
+
+def cost_rows(costs: Mapping[int, Cost]) -> tuple[list[str], list[tuple[object, ...]]]:
+    """What each number of partitions costs, as a table."""
+    head = ["partitions", "buffers of a producer", "replicas a broker", "descriptors a broker",
+            "memory a broker", "election when one dies"]  # fmt: skip
+    return head, [
+        (
+            count,
+            f"{cost.producer_buffer_bytes / (1 << 20):.2f} MiB",
+            cost.replicas_a_broker,
+            cost.descriptors_a_broker,
+            bytes_text(cost.memory_a_broker_bytes),
+            f"{cost.election_ms:.0f} ms",
+        )
+        for count, cost in costs.items()
+    ]
+
+
+def reassignment(
+    assignment: Mapping[TopicPartition, Sequence[int]], changed: Iterable[TopicPartition]
+) -> dict[str, Any]:
+    """What `kafka-reassign-partitions --reassignment-json-file` takes."""
+    return {
+        "version": 1,
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "replicas": list(assignment[partition]),
+                "log_dirs": ["any"] * len(assignment[partition]),
+            }
+            for partition in sorted(changed)
+        ],
+    }

@@ -1,0 +1,295 @@
+"""Asks a cluster for what the planner and the doctor want to know. Any Kafka cluster from 2.8 on.
+
+The picture (brokers, racks, replicas, sizes) has to be had; of the rest, what a cluster does not
+tell is noted with the reason, and the rules that need it are left out. Sizes come from the
+leaders' log directories, and where a leader is away from any other replica's.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from odradek.client import admin, admin_partitions
+from odradek.client.cluster import GROUP_COORDINATOR, Cluster
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.names import INTERNAL_TOPICS
+from odradek.model.partition import TopicPartition
+from odradek.plan.cluster import ClusterPicture, Replicas
+from odradek.plan.doctor import Address, Facts, Group, Move, Producer
+
+# Replication throttles, as options of brokers and of topics.
+BROKER_THROTTLES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+TOPIC_THROTTLES: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+_GROUPS_MAX: Final = 1_000
+_DYNAMIC: Final = ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_TOPIC_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+
+Resolve = Callable[[str, int], Awaitable[str | None]]
+
+
+async def resolve(host: str, port: int) -> str | None:
+    """Why a name cannot be resolved from here; None if it can."""
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, port)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+async def picture_of(
+    cluster: Cluster, *, sizes: bool = True, topics: Collection[str] | None = None
+) -> ClusterPicture:
+    """Brokers, racks, partitions, and (with `sizes`) how large each is.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer.
+    """
+    told = await cluster.refresh(None if topics is None else list(topics))
+    size_of = await _sizes(cluster, [b.node_id for b in told.brokers]) if sizes else {}
+    partitions = {}
+    names = []
+    for topic in told.topics:
+        if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE) or topic.name is None:
+            continue
+        names.append(topic.name)
+        for p in topic.partitions:
+            partition = TopicPartition(topic.name, p.partition_index)
+            partitions[partition] = Replicas(
+                tuple(p.replica_nodes),
+                size_of.get(partition, 0),
+                p.leader_id,
+                tuple(p.isr_nodes),
+            )
+    return ClusterPicture(
+        {broker.node_id: broker.rack for broker in told.brokers},
+        partitions,
+        await _isr_min(cluster, names),
+    )
+
+
+async def _sizes(cluster: Cluster, brokers: Iterable[int]) -> dict[TopicPartition, int]:
+    """The largest replica of each partition: followers that lag would make it look small."""
+    found: dict[TopicPartition, int] = {}
+    for broker in brokers:
+        try:
+            directories = await admin_partitions.describe_log_dirs(cluster, broker)
+        except (ApiError, ConnectionError):
+            continue  # it has just gone: its replicas are on others, too
+        for directory in directories:
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    found[partition] = max(found.get(partition, 0), replica.size_bytes)
+    return found
+
+
+async def _isr_min(cluster: Cluster, topics: Sequence[str]) -> dict[str, int]:
+    try:
+        options = await _options(cluster, admin.TOPIC, topics)
+    except (ApiError, ConnectionError):
+        return {}
+    return {
+        topic: int(values["min.insync.replicas"])
+        for topic, values in options.items()
+        if values.get("min.insync.replicas", "").isdigit()
+    }
+
+
+async def _options(
+    cluster: Cluster, kind: int, names: Iterable[str], *, dynamic_only: bool = False
+) -> dict[str, dict[str, str]]:
+    described = await admin.describe_configs(cluster, [(kind, name) for name in names])
+    found: dict[str, dict[str, str]] = {}
+    for (_, name), entries in described.items():
+        if isinstance(entries, ApiError):
+            continue
+        found[name] = {
+            entry.name: entry.value
+            for entry in entries
+            if entry.value is not None and (not dynamic_only or entry.source in _DYNAMIC)
+        }
+    return found
+
+
+# -------------------------------------------------------------------------------------- the doctor
+
+
+async def facts_of(
+    cluster: Cluster, bootstrap: str, *, resolving: Resolve = resolve, now_ms: int | None = None
+) -> Facts:
+    """Everything that the doctor goes by.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer at all.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    picture = await picture_of(cluster)
+    state = await admin.describe_cluster(cluster)
+    unknown: dict[str, str] = {}
+
+    async def attempt(kind: str, asked: Awaitable[object]) -> object | None:
+        try:
+            return await asked
+        except (ApiError, ConnectionError) as error:
+            unknown[kind] = str(error)
+            return None
+
+    throttles = await attempt("throttle", _throttles(cluster, picture))
+    moves = await attempt("stuck", _moves(cluster))
+    groups = await attempt("lag", _groups(cluster, [node.id for node in state.nodes]))
+    transactions = await attempt("hanging", _open_transactions(cluster, picture))
+    newest = await attempt("retention", _newest(cluster, picture))
+    broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
+    return Facts(
+        picture=picture,
+        bootstrap=bootstrap,
+        addresses={
+            node.id: Address(node.host, node.port, await resolving(node.host, node.port))
+            for node in state.nodes
+        },
+        broker_throttles=broker_throttles,
+        topic_throttles=topic_throttles,
+        moves=moves if isinstance(moves, dict) else {},
+        groups=groups if isinstance(groups, list) else [],
+        open_transactions=transactions if isinstance(transactions, dict) else {},
+        newest_timestamps=newest if isinstance(newest, dict) else {},
+        now_ms=now_ms,
+        unknown=unknown,
+    )
+
+
+async def _throttles(
+    cluster: Cluster, picture: ClusterPicture
+) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
+    brokers = await _options(cluster, admin.BROKER, map(str, picture.racks), dynamic_only=True)
+    names = sorted({partition.topic for partition in picture.partitions})
+    topics = await _options(cluster, admin.TOPIC, names, dynamic_only=True)
+    return (
+        {
+            int(name): {k: v for k, v in options.items() if k in BROKER_THROTTLES}
+            for name, options in brokers.items()
+        },
+        {
+            name: {k: v for k, v in options.items() if k in TOPIC_THROTTLES and v}
+            for name, options in topics.items()
+        },
+    )
+
+
+async def _moves(cluster: Cluster) -> dict[TopicPartition, Move]:
+    told = await admin_partitions.list_reassignments(cluster)
+    return {partition: Move(move.adding, move.removing) for partition, move in told.items()}
+
+
+async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[Group]:
+    from odradek.wire.messages import list_groups as wire  # noqa: PLC0415 - loaded when used
+
+    states: dict[str, str] = {}
+    for broker in brokers:
+        connection = await cluster.broker(broker)
+        told = await connection.request(wire.ListGroupsRequest(), wire.ListGroupsResponse)
+        for group in told.groups:
+            states[group.group_id] = group.group_state
+    positions = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
+    wanted = {partition for found in positions.values() for partition in found}
+    ends = await admin_partitions.list_offsets(
+        cluster, dict.fromkeys(sorted(wanted), admin_partitions.LATEST)
+    )
+    groups = []
+    for name, found in positions.items():
+        lag = 0
+        for partition, position in found.items():
+            end = ends[partition]
+            if not isinstance(end, ApiError):
+                lag += max(0, end.offset - position)
+        groups.append(Group(name, states[name], lag))
+    return groups
+
+
+async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    from odradek.wire.messages import offset_fetch as wire  # noqa: PLC0415
+
+    connection = await cluster.coordinator(GROUP_COORDINATOR, group)
+    request = wire.OffsetFetchRequest(group_id=group, topics=None)
+    if connection.version_of(wire.OffsetFetchRequest.SCHEMA.api_key or 0) >= 8:
+        request = wire.OffsetFetchRequest(
+            groups=[wire.OffsetFetchRequestGroup(group_id=group, topics=None)]
+        )
+    told = await connection.request(request, wire.OffsetFetchResponse)
+    rows = [
+        (t.name, p.partition_index, p.committed_offset) for t in told.topics for p in t.partitions
+    ]
+    rows += [
+        (t.name, p.partition_index, p.committed_offset)
+        for each in told.groups
+        for t in each.topics
+        for p in t.partitions
+    ]
+    return {TopicPartition(name, number): offset for name, number, offset in rows if offset >= 0}
+
+
+async def _open_transactions(
+    cluster: Cluster, picture: ClusterPicture
+) -> dict[TopicPartition, list[Producer]]:
+    """The producers whose transactions keep the last stable offset below the high watermark."""
+    from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
+
+    led = [partition for partition, held in picture.partitions.items() if held.leader >= 0]
+    specs = dict.fromkeys(sorted(led), admin_partitions.LATEST)
+    ends = await admin_partitions.list_offsets(cluster, specs)
+    stable = await admin_partitions.list_offsets(
+        cluster, specs, isolation_level=admin_partitions.READ_COMMITTED
+    )
+    found: dict[TopicPartition, list[Producer]] = {}
+    for partition in specs:
+        end, last_stable = ends[partition], stable[partition]
+        if isinstance(end, ApiError) or isinstance(last_stable, ApiError):
+            continue
+        if last_stable.offset >= end.offset:
+            continue
+        connection = await cluster.leader(partition)
+        topic = wire.TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+        told = await connection.request(
+            wire.DescribeProducersRequest(topics=[topic]), wire.DescribeProducersResponse
+        )
+        found[partition] = [
+            Producer(
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.current_txn_start_offset,
+                producer.last_timestamp,
+            )
+            for topic_told in told.topics
+            for p in topic_told.partitions
+            for producer in p.active_producers
+            if producer.current_txn_start_offset >= 0
+        ]
+    return found
+
+
+async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartition, int]:
+    """The largest timestamps of the topics that retention by time works on."""
+    names = sorted({partition.topic for partition in picture.partitions} - INTERNAL_TOPICS)
+    options = await _options(cluster, admin.TOPIC, names)
+    retained = {
+        topic
+        for topic, values in options.items()
+        if "delete" in values.get("cleanup.policy", "delete") and values.get("retention.ms") != "-1"
+    }
+    asked = {
+        partition: admin_partitions.MAX_TIMESTAMP
+        for partition, held in sorted(picture.partitions.items())
+        if partition.topic in retained and held.leader >= 0
+    }
+    told: Mapping[TopicPartition, object] = await admin_partitions.list_offsets(cluster, asked)
+    return {
+        partition: found.timestamp_ms
+        for partition, found in told.items()
+        if isinstance(found, admin_partitions.ListedOffset)
+    }
