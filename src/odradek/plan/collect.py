@@ -140,9 +140,11 @@ async def facts_of(
             unknown[kind] = str(error)
             return None
 
-    throttles = await attempt("throttle", _throttles(cluster, picture))
+    unreachable = await _unreachable(cluster, [node.id for node in state.nodes])
+    answering = [node.id for node in state.nodes if node.id not in unreachable]
+    throttles = await attempt("throttle", _throttles(cluster, picture, answering))
     moves = await attempt("stuck", _moves(cluster))
-    groups = await attempt("lag", _groups(cluster, [node.id for node in state.nodes]))
+    groups = await attempt("lag", _groups(cluster, answering))
     transactions = await attempt("hanging", _open_transactions(cluster, picture))
     newest = await attempt("retention", _newest(cluster, picture))
     broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
@@ -153,6 +155,7 @@ async def facts_of(
             node.id: Address(node.host, node.port, await resolving(node.host, node.port))
             for node in state.nodes
         },
+        unreachable=unreachable,
         broker_throttles=broker_throttles,
         topic_throttles=topic_throttles,
         moves=moves if isinstance(moves, dict) else {},
@@ -164,10 +167,20 @@ async def facts_of(
     )
 
 
+async def _unreachable(cluster: Cluster, brokers: Iterable[int]) -> dict[int, str]:
+    found = {}
+    for broker in brokers:
+        try:
+            await cluster.broker(broker)
+        except (ApiError, ConnectionError) as error:
+            found[broker] = str(error)
+    return found
+
+
 async def _throttles(
-    cluster: Cluster, picture: ClusterPicture
+    cluster: Cluster, picture: ClusterPicture, answering: Iterable[int]
 ) -> tuple[dict[int, dict[str, str]], dict[str, dict[str, str]]]:
-    brokers = await _options(cluster, admin.BROKER, map(str, picture.racks), dynamic_only=True)
+    brokers = await _options(cluster, admin.BROKER, map(str, answering), dynamic_only=True)
     names = sorted({partition.topic for partition in picture.partitions})
     topics = await _options(cluster, admin.TOPIC, names, dynamic_only=True)
     return (

@@ -1,5 +1,6 @@
 """What is wrong with a cluster now, why, and the command that mends it. Rules on facts.
 
+    unreachable         a broker that is registered and does not answer
     offline             a partition without a leader: nobody writes or reads
     under-min-isr       too few in sync: acks=all fails
     under-replicated    a replica is away or behind
@@ -91,6 +92,7 @@ class Facts:
     picture: ClusterPicture
     bootstrap: str
     addresses: Mapping[int, Address] = field(default_factory=dict)
+    unreachable: Mapping[int, str] = field(default_factory=dict)  # brokers, and why
     # Options of brokers (by id) and topics (by name) that have to do with throttles.
     broker_throttles: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     topic_throttles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -371,6 +373,20 @@ def _future(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _unreachable(facts: Facts) -> Iterator[Finding]:
+    for broker, why in sorted(facts.unreachable.items()):
+        address = facts.addresses.get(broker)
+        if address is None or address.problem is None:  # else that is what is wrong
+            yield Finding(
+                Severity.CRITICAL,
+                "unreachable",
+                f"broker {broker}",
+                f"it is registered and does not answer: {why}. It has just died, or hangs, or "
+                "cannot be reached from here",
+                f"look at its log; odradek status, odradek restart {broker}",
+            )
+
+
 def _addresses(facts: Facts) -> Iterator[Finding]:
     for broker, address in sorted(facts.addresses.items()):
         if address.problem is not None:
@@ -393,5 +409,6 @@ _RULES: Final = (
     _hanging,
     _lagging,
     _future,
+    _unreachable,
     _addresses,
 )

@@ -148,6 +148,14 @@ def test_a_name_that_cannot_be_resolved():
     assert "b1.inner:9092" in finding.why
 
 
+def test_a_broker_that_does_not_answer():
+    finding = only(facts(unreachable={2: "h:1: Connection refused"}))
+
+    assert (finding.severity, finding.kind, finding.subject) == (
+        Severity.CRITICAL, "unreachable", "broker 2"
+    )  # fmt: skip
+
+
 def test_the_worst_comes_first():
     given = facts(
         {P0: Replicas((3,), 5, -1, (3,)), P1: Replicas((1, 2), 5, 2, (1, 2))},
