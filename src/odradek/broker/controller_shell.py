@@ -213,6 +213,11 @@ class ControllerShell:
         """The mind of the present reign, to be looked at (metrics); None while another reigns."""
         return self._machine
 
+    @property
+    def queued(self) -> int:
+        """What waits for its turn."""
+        return len(self._inbox)
+
     def deletion_goes_on(self, topic: str) -> bool:
         """Whether a topic is being deleted, and nothing stands in the way of that."""
         machine = self._machine

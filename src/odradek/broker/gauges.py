@@ -1,9 +1,11 @@
 """What is not counted but asked for: the numbers that the parts of a broker know of themselves."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.partition import Partition
+from odradek.controller.controller import Controller
+from odradek.controller.states import PartitionState
 from odradek.obs.metrics import PartitionNumbers
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ def publish(broker: "Broker") -> None:
         "kafka_server_replicamanager_underminisrpartitioncount",
         lambda: sum(1 for p in led() if p.leader is not None and p.leader.is_under_min_isr),
     )
+    gauge(
+        "kafka_server_replicamanager_reassigningpartitions",
+        lambda: sum(1 for partition in led() if partition.adding or partition.removing),
+    )
     sessions = broker.fetch.sessions
     gauge("kafka_server_fetchsessioncache_numincrementalfetchsessions", lambda: len(sessions))
     gauge(
@@ -57,6 +63,7 @@ def publish(broker: "Broker") -> None:
         "kafka_controller_kafkacontroller_globalpartitioncount",
         lambda: sum(len(topic.partitions) for topic in broker.metadata.topics.values()),
     )
+    _publish_controller(broker)
     metrics.gauges(
         "kafka_server_socket_server_metrics_connection_count",
         lambda: [((name,), count) for name, count in broker.server.by_listener().items()],
@@ -91,6 +98,57 @@ def publish(broker: "Broker") -> None:
         ],
     )
     metrics.watch_partitions(lambda: replicas, _numbers)
+
+
+def _publish_controller(broker: "Broker") -> None:
+    """What the controller knows of the cluster; nothing of it where another one reigns."""
+
+    def of(number: Callable[[Controller], float]) -> Callable[[], float]:
+        def read() -> float:
+            machine = broker.controller.machine
+            return number(machine) if machine is not None else 0
+
+        return read
+
+    broker.metrics.gauge(
+        "kafka_controller_controllereventmanager_eventqueuesize", lambda: broker.controller.queued
+    )
+    for name, number in {
+        "offlinepartitionscount": _offline_partitions,
+        "preferredreplicaimbalancecount": _imbalance,
+        "topicstodeletecount": _to_delete,
+        "topicsineligibletodeletecount": _ineligible,
+    }.items():
+        broker.metrics.gauge(f"kafka_controller_kafkacontroller_{name}", of(number))
+
+
+def _offline_partitions(machine: Controller) -> float:
+    context = machine.context
+    return sum(
+        1
+        for partition in context.partitions()
+        if partition.state is not PartitionState.ONLINE
+        and not context.is_being_deleted(partition.name)
+    )
+
+
+def _imbalance(machine: Controller) -> float:
+    context = machine.context
+    return sum(
+        1
+        for partition in context.partitions()
+        if partition.leader != partition.assignment.replicas[0]
+        and not context.is_being_deleted(partition.name)
+    )
+
+
+def _to_delete(machine: Controller) -> float:
+    return len(machine.context.being_deleted) + len(machine.machines.deletion.waiting)
+
+
+def _ineligible(machine: Controller) -> float:
+    deletion = machine.machines.deletion
+    return len(deletion.halted) + len(deletion.waiting)
 
 
 def _numbers(partition: Partition) -> PartitionNumbers:

@@ -55,9 +55,9 @@ class Partition:
     """A replica that this broker holds."""
 
     __slots__ = (
-        "_new_bytes", "_produces", "_watches", "controller_epoch", "error",
-        "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "replicas",
-        "rules", "topic_id", "topic_partition",
+        "_new_bytes", "_produces", "_watches", "adding", "controller_epoch", "error",
+        "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "removing",
+        "replicas", "rules", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,8 @@ class Partition:
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()  # those that a reassignment brings
+        self.removing: tuple[int, ...] = ()  # and takes
         self.is_gone = False  # deleted here, or replaced by another of its name
         # What a client is told that wants something only a leader can do.
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -86,8 +88,10 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Led here, with fewer in sync than it has replicas."""
-        return self.leader is not None and len(self.leader.isr.committed) < len(self.replicas)
+        """Led here, with fewer in sync than it has replicas, not counting those that are added."""
+        if self.leader is None:
+            return False
+        return len(self.leader.isr.committed) < len(self.replicas) - len(self.adding)
 
     # ------------------------------------------------------------------------ roles
 

@@ -57,6 +57,8 @@ class RoleOrder(NamedTuple):
     controller_epoch: int
     replicas: tuple[int, ...]
     is_new: bool
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 class StopOrder(NamedTuple):
@@ -286,6 +288,7 @@ class ReplicaManager:
 
     def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
         partition.controller_epoch = order.controller_epoch
+        partition.adding, partition.removing = order.adding, order.removing
         self.leave(partition)
         if order.state.leader == self._broker_id:
             partition.become_leader(

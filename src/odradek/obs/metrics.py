@@ -244,7 +244,7 @@ GAUGES: Final[Mapping[str, str]] = {
     ),
     "kafka_controller_kafkacontroller_topicstodeletecount": "Topics whose deletion goes on.",
     "kafka_controller_kafkacontroller_topicsineligibletodeletecount": (
-        "Topics whose deletion waits for a broker that is away."
+        "Topics whose deletion waits, for a broker that is away or for a move."
     ),
     "kafka_controller_controllereventmanager_eventqueuesize": (
         "Events that wait for the controller."

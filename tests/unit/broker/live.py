@@ -302,6 +302,8 @@ class Live:
         topic_id=None,
         is_new=True,
         session=None,
+        adding=(),
+        removing=(),
     ):
         """What the controller of a larger cluster would say. Returns the errors, by partition."""
         topic_id = topic_id or name.encode().ljust(16, b".")[:16]
@@ -325,6 +327,8 @@ class Live:
                                 replicas=list(replicas),
                                 partition_epoch=partition_epoch,
                                 is_new=is_new,
+                                adding_replicas=list(adding),
+                                removing_replicas=list(removing),
                             )
                             for index in range(partitions)
                         ],

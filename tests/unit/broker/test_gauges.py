@@ -70,3 +70,40 @@ def test_the_state_of_the_broker():
         assert read(live, "kafka_server_kafkaserver_brokerstate") == 0
 
     play(story)
+
+
+def test_what_is_moved_is_not_under_replicated_for_what_is_added():
+    async def story(live):
+        await live.order("t", replicas=(0, 2, 3), isr=(0, 2), adding=(3,))
+        await live.order("u", replicas=(0, 2, 3), isr=(0,), adding=(3,))
+        await live.order("v", replicas=(0, 2), isr=(0, 2), removing=(2,))
+        manager = "kafka_server_replicamanager_"
+
+        assert read(live, f"{manager}underreplicatedpartitions") == 1
+        assert read(live, f"{manager}reassigningpartitions") == 3
+        await live.order("t", replicas=(0, 3), isr=(0, 3), leader_epoch=1)
+        assert read(live, f"{manager}reassigningpartitions") == 2
+
+    play(story)
+
+
+def test_what_the_controller_counts():
+    async def story(live):
+        await live.topic("t", 2)
+        controller = "kafka_controller_kafkacontroller_"
+
+        def counted():
+            names = ("offlinepartitions", "preferredreplicaimbalance", "topicstodelete",
+                     "topicsineligibletodelete")  # fmt: skip
+            return [read(live, f"{controller}{name}count") for name in names]
+
+        assert counted() == [0, 0, 0, 0]
+        assert read(live, "kafka_controller_controllereventmanager_eventqueuesize") == 0
+        await live.store.create("/brokers/topics/dead", b'{"version":1,"partitions":{"0":[9]}}')
+        await live.until(lambda: counted() == [1, 1, 0, 0])
+        await live.store.create("/admin/delete_topics/dead")
+        await live.until(lambda: counted() == [0, 0, 1, 1])
+        await live.broker.controller.stop()
+        assert counted() == [0, 0, 0, 0]
+
+    play(story)

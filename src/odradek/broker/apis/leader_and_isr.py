@@ -69,6 +69,8 @@ def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> Ro
         controller_epoch=state.controller_epoch,
         replicas=tuple(state.replicas),
         is_new=state.is_new,
+        adding=tuple(state.adding_replicas),
+        removing=tuple(state.removing_replicas),
     )
 
 
