@@ -98,12 +98,15 @@ def coordinator_partition(key: str, count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode over UTF-16 code units, its sign bit cleared."""
+    """The absolute value of Java's String.hashCode over UTF-16 code units; 0 for -2^31.
+
+    Not the hash without its sign bit, which is what producers take for their partitions.
+    """
     value = 0
     utf16 = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(utf16[::2], utf16[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    return value if value < 1 << 31 else -value & 0x7FFFFFFF
 
 
 class CoordinatorLog(Generic[M]):

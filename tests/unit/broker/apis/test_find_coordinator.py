@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.coordinator_log import java_hash
+from odradek.broker.coordinator_log import coordinator_partition, java_hash
 from odradek.coord.layout_config import decode_config, topic_entity
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -17,13 +17,29 @@ GROUP, TRANSACTION = 0, 1
         ("", 0),
         ("a", 97),
         ("console-consumer-12345", 158455506),
-        ("polygenelubricants", 0),  # -2^31 in Java, where the sign bit goes
+        ("polygenelubricants", 0),  # -2^31, of which there is no absolute value
+        ("xe6f7db61d7g-live", 1_939_989_096),  # negative in Java
         ("ÿ€", 16269),
         ("𝄞", 1772394),  # two UTF-16 code units
     ],
 )
 def test_the_hash_is_javas(text, value):
     assert java_hash(text) == value
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"),
+    [
+        # Where Apache Kafka 3.9.2 put them, of 50.
+        ("g", 3),
+        ("h", 4),
+        ("xe6f7db61d7g-live", 46),
+        ("xe6f7db61d7g-idle", 34),
+        ("xe6f7db61d7g-warm", 49),
+    ],
+)
+def test_a_group_is_minded_where_kafka_minds_it(group, partition):
+    assert coordinator_partition(group, 50) == partition
 
 
 async def found(live, *keys, key_type=GROUP):

@@ -6,7 +6,6 @@ import pytest
 from tests.unit.broker.test_metadata_cache import ID_A, told
 
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
-from odradek.broker.coordinator_log import java_hash
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
@@ -151,19 +150,6 @@ def test_authorized_operations_are_told_only_when_asked_for():
 
     (topic,) = ask(named("orders", include_topic_authorized_operations=True)).topics
     assert topic.topic_authorized_operations == 0b110111111000 & ~(1 << 9)
-
-
-@pytest.mark.parametrize(
-    ("text", "hashed"),
-    [("", 0), ("a", 97), ("group-1", 282206353), ("polygenelubricants", 0), ("ä😀", 14161)],
-)
-def test_the_hash_is_that_of_java(text, hashed):
-    if text in ("group-1", "ä😀"):
-        value = 0
-        for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-            value = (31 * value + unit) % 2**32
-        hashed = value & 0x7FFFFFFF
-    assert java_hash(text) == hashed
 
 
 def kept(scenario):
