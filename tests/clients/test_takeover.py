@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import apache
 import fetch
+import group_talk
 import pytest
 import rounds
 import znodes
@@ -77,6 +78,64 @@ def play(asked: list[rounds.Round], bootstrap: str, folder: pathlib.Path) -> Non
         assert list(rounds.problems(each, seen[each.topic])) == [], each.topic
 
 
+class Groups:
+    """A group with a member that lives on, and one without, over all changes of brokers."""
+
+    def __init__(self) -> None:
+        self.prefix = self.topic = self.member = ""
+        self.offset = 0
+
+    def begin(self, bootstrap: str) -> None:
+        asyncio.run(self._begin(bootstrap))
+
+    def go_on(self, bootstrap: str) -> None:
+        """All is as it was left, and one step further."""
+        asyncio.run(self._go_on(bootstrap))
+
+    async def _begin(self, bootstrap: str) -> None:
+        talk = await group_talk.Talk.open(bootstrap)
+        await talk.prepare()
+        self.prefix, self.topic = talk._prefix, talk.topic
+        # A session that outlasts all of it.
+        join = talk.join("live", group_instance_id="i", session_timeout_ms=1_800_000)
+        self.member = (await talk.ask(join)).member_id
+        names = {"protocol_type": "consumer", "protocol_name": "range"}
+        sync = talk.sync("live", 1, self.member, parts={self.member: b"its part"}, **names)
+        assert bytes((await talk.ask(sync)).assignment) == b"its part"
+        await self._commit(talk)
+        await talk.close()
+
+    async def _commit(self, talk: group_talk.Talk) -> None:
+        self.offset += 1
+        who = {"member_id": self.member, "generation_id_or_member_epoch": 1}
+        here = {(self.topic, 0): self.offset}
+        for request in (
+            talk.commit("live", here, group_instance_id="i", **who),
+            talk.commit("idle", here, metadata="Prag, zwölf"),
+        ):
+            answer = await talk.ask(request)
+            assert not answer.topics[0].partitions[0].error_code, answer
+
+    async def _go_on(self, bootstrap: str) -> None:
+        talk = await group_talk.Talk.open(bootstrap)
+        await talk.prepare()
+        talk._prefix, talk.topic = self.prefix, self.topic
+        beat = await talk.ask(talk.beat("live", 1, self.member, group_instance_id="i"))
+        assert not beat.error_code, beat
+        described = (await talk.ask(talk.describe("live"))).groups[0]
+        assert (described.group_state, described.protocol_data) == ("Stable", "range")
+        (member,) = described.members
+        assert (member.member_id, member.group_instance_id) == (self.member, "i")
+        assert bytes(member.member_metadata) == group_talk.SUBSCRIPTION
+        assert bytes(member.member_assignment) == b"its part"
+        for name, metadata in (("live", ""), ("idle", "Prag, zwölf")):
+            fetched = (await talk.ask(talk.fetch(name, None, 9))).groups[0]
+            (part,) = fetched.topics[0].partitions
+            assert (part.committed_offset, part.metadata) == (self.offset, metadata)
+        await self._commit(talk)
+        await talk.close()
+
+
 def written() -> list[rounds.Round]:
     """Rounds of each codec, with and without producer state."""
     return [each for each in rounds.all_rounds("takeover") if each.acks == "all"]
@@ -102,25 +161,31 @@ def test_apache_kafka_goes_on_where_we_stopped_and_we_again_after_it(
     data = home / "broker-0" / "data"
     store = znodes.our_store
     first = written()
+    groups = Groups()
     with ours(home) as bootstrap:
         play(first, bootstrap, tmp_path)
+        groups.begin(bootstrap)
     nodes = asyncio.run(znodes.read_ours(store(home / "broker-0" / "server.properties")))
     second = rounds.continued(first)
     with theirs(tmp_path / "theirs", data, nodes) as (address, zookeeper):
         play(second, address, tmp_path)
+        groups.go_on(address)
         nodes = znodes.read_zookeeper(zookeeper)
     must_be_sound(data)
     asyncio.run(znodes.replace_ours(store(home / "broker-0" / "server.properties"), nodes))
     with ours(home) as bootstrap:
         play(rounds.continued(second), bootstrap, tmp_path)
+        groups.go_on(bootstrap)
     must_be_sound(data)
 
 
 def test_we_go_on_where_apache_kafka_stopped(tmp_path: pathlib.Path) -> None:
     left = tmp_path / "left"
     first = written()
+    groups = Groups()
     with theirs(tmp_path / "theirs", left, {}) as (address, zookeeper):
         play(first, address, tmp_path)
+        groups.begin(address)
         nodes = znodes.read_zookeeper(zookeeper)
     home = tmp_path / "ours"
     with ours(home):
@@ -132,4 +197,5 @@ def test_we_go_on_where_apache_kafka_stopped(tmp_path: pathlib.Path) -> None:
     asyncio.run(znodes.replace_ours(store, nodes))
     with ours(home) as bootstrap:
         play(rounds.continued(first), bootstrap, tmp_path)
+        groups.go_on(bootstrap)
     must_be_sound(data)
