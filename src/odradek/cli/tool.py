@@ -36,6 +36,13 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "reassign-partitions": Tool(
         "odradek.cli.reassign_partitions", "Move replicas between brokers and directories."
     ),
+    "consumer-groups": Tool(
+        "odradek.cli.consumer_groups", "List, describe, delete and reset groups."
+    ),
+    "acls": Tool("odradek.cli.acls", "Add, remove and list ACLs."),
+    "get-offsets": Tool("odradek.cli.get_offsets", "Tell offsets of partitions, by time."),
+    "delete-records": Tool("odradek.cli.delete_records", "Delete records below given offsets."),
+    "log-dirs": Tool("odradek.cli.log_dirs", "Tell which replicas are in which directories."),
     "leader-election": Tool("odradek.cli.leader_election", "Elect preferred, or unclean, leaders."),
     "dump-log": Tool("odradek.cli.dump_log", "Show what is in a broker's files."),
     "console-producer": Tool("odradek.cli.console_producer", "Write lines to a topic."),

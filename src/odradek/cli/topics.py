@@ -259,12 +259,16 @@ async def _topics(cluster: Cluster, flags: Flags) -> list[str]:
     wanted = flags.value("topic")
     hidden = INTERNAL_TOPICS if flags.has("exclude-internal") else frozenset()
     if wanted is not None:
-        names = _matching(names, wanted)
+        names = matching_topics(names, wanted)
     return [name for name in names if name not in hidden]
 
 
-def _matching(names: Sequence[str], pattern: str) -> list[str]:
-    """Those that match a pattern as Kafka's `IncludeList` reads it."""
+def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
+    """Those that match a pattern as Kafka's `IncludeList` reads it.
+
+    Raises:
+        ToolError: it is no pattern.
+    """
     expression = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
     if expression.replace("_", "").replace("-", "").isalnum():
         return [name for name in names if name == expression]
