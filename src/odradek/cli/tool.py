@@ -39,6 +39,12 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "consumer-groups": Tool(
         "odradek.cli.consumer_groups", "List, describe, delete and reset groups."
     ),
+    "transactions": Tool("odradek.cli.transactions", "Tell transactions; end those that hang."),
+    "features": Tool("odradek.cli.features", "Tell and change levels of features."),
+    "cluster": Tool("odradek.cli.cluster", "Tell the cluster's id and its brokers."),
+    "broker-api-versions": Tool(
+        "odradek.cli.broker_api_versions", "Tell which APIs brokers serve, in which versions."
+    ),
     "acls": Tool("odradek.cli.acls", "Add, remove and list ACLs."),
     "get-offsets": Tool("odradek.cli.get_offsets", "Tell offsets of partitions, by time."),
     "delete-records": Tool("odradek.cli.delete_records", "Delete records below given offsets."),

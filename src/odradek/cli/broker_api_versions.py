@@ -1,0 +1,83 @@
+"""`kafka-broker-api-versions`: which APIs each broker serves, in which versions.
+
+Behaviour and form follow Kafka 3.9's `BrokerApiVersionsCommand`; what is "usable" is what our own
+clients know.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.failures import java_text
+from odradek.cli.flags import Parser
+from odradek.client import admin
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError, OdradekError
+from odradek.wire.api_keys import APIS
+from odradek.wire.schema import NO_VERSIONS, Versions
+
+# APIs of Kafka 3.9 that brokers in ZooKeeper mode do not serve, and so are no APIs here.
+_OTHERS: Final = {
+    55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe", 71: "GetTelemetrySubscriptions", 72: "PushTelemetry",
+    74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge", 80: "AddRaftVoter",
+    81: "RemoveRaftVoter", 83: "InitializeShareGroupState", 84: "ReadShareGroupState",
+    85: "WriteShareGroupState", 86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary",
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool. Returns the exit code."""
+    parser = Parser("This tool helps to retrieve broker version information.")
+    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
+    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.common()
+    flags = parser.parse(arguments)
+    done = parser.help_or_version(flags)
+    if done is not None:
+        return done
+    parser.require(flags, "bootstrap-server")
+    try:
+        properties = properties_of(flags.value("command-config"))
+        return with_cluster(flags.text("bootstrap-server"), properties, _run)
+    except ClientError:
+        raise
+    except (OdradekError, OSError) as error:
+        sys.stdout.flush()
+        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        return 1
+
+
+async def _run(cluster: Cluster) -> int:
+    state = await admin.describe_cluster(cluster)
+    failed = False
+    for node in sorted(state.nodes):
+        name = f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'})"
+        try:
+            connection = await cluster.broker(node.id)
+        except (ApiError, ConnectionError) as error:
+            failed = True
+            print(f"{name} -> ERROR: {error}")
+            continue
+        print(f"{name} -> (\n" + ",\n".join(_lines(connection.versions)) + "\n)")
+    return 1 if failed else 0
+
+
+def _lines(served: dict[int, Versions]) -> list[str]:
+    lines = []
+    for key in sorted({*APIS, *_OTHERS, *served}):
+        api = APIS.get(key)
+        name = api.name if api is not None else _OTHERS.get(key, "UNKNOWN")
+        theirs = served.get(key)
+        if theirs is None:
+            lines.append(f"\t{name}({key}): UNSUPPORTED")
+            continue
+        ours = NO_VERSIONS if api is None else api.decodable
+        usable = min(theirs.last, ours.last)
+        text = str(usable) if usable >= max(theirs.first, ours.first) else "UNSUPPORTED"
+        first, last = theirs
+        span = str(first) if first == last else f"{first} to {last}"
+        lines.append(f"\t{name}({key}): {span} [usable: {text}]")
+    return lines

@@ -1,0 +1,89 @@
+"""`kafka-cluster`: the cluster's id, its brokers, and unregistering one.
+
+Behaviour, flags and texts follow Kafka 3.9's `ClusterTool`.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.failures import java_text
+from odradek.cli.subcommands import CommandLine, parse
+from odradek.client.admin import describe_cluster
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError, OdradekError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool. Returns the exit code."""
+    parser = _command_line()
+    options = parse(parser, arguments)
+    if isinstance(options, int):
+        return options
+    if options.verb is None:
+        parser.print_usage(sys.stderr)
+        return 1
+    servers = options.bootstrap_server or options.bootstrap_controller
+
+    async def work(cluster: Cluster) -> int:
+        if options.verb == "cluster-id":
+            return await _cluster_id(cluster)
+        if options.verb == "list-endpoints":
+            return await _list(cluster)
+        return await _unregister()
+
+    try:
+        return with_cluster(servers, properties_of(options.config), work)
+    except ClientError:
+        raise
+    except (OdradekError, OSError) as error:
+        sys.stdout.flush()
+        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        return 1
+
+
+def _command_line() -> CommandLine:
+    parser = CommandLine("kafka-cluster", description="The Kafka cluster tool.")
+    verbs = parser.add_subparsers(dest="verb", metavar="verb")
+    texts = {
+        "cluster-id": "Tell the cluster's id.",
+        "unregister": "Unregister a broker (KRaft).",
+        "list-endpoints": "Tell brokers and where they are.",
+    }
+    for verb, text in texts.items():
+        sub = verbs.add_parser(verb, help=text)
+        where = sub.add_mutually_exclusive_group(required=True)
+        where.add_argument("--bootstrap-server", "-b", metavar="host:port,...")
+        where.add_argument("--bootstrap-controller", "-C", metavar="host:port,...")
+        sub.add_argument("--config", "-c", metavar="file", help="Client properties.")
+        if verb == "unregister":
+            sub.add_argument("--id", "-i", type=int, required=True, help="The broker.")
+    return parser
+
+
+async def _cluster_id(cluster: Cluster) -> int:
+    cluster_id = (await describe_cluster(cluster)).cluster_id
+    if cluster_id is None:
+        print("No cluster ID found. The Kafka version is probably too old.")
+        return 1
+    print(f"Cluster ID: {cluster_id}")
+    return 0
+
+
+async def _list(cluster: Cluster) -> int:
+    nodes = (await describe_cluster(cluster)).nodes
+    if not nodes:
+        print("No endpoint found.")
+        return 1
+    rows: list[tuple[object, ...]] = [("ID", "HOST", "PORT", "RACK", "ENDPOINT_TYPE")]
+    rows += [(n.id, n.host, n.port, n.rack or "null", "broker") for n in sorted(nodes)]
+    width = max(20, *(len(node.host) for node in nodes))
+    for broker, host, port, rack, kind in rows:
+        print(f"{broker!s:<10} {host!s:<{width}} {port!s:<10} {rack!s:<10} {kind!s:<10}")
+    return 0
+
+
+async def _unregister() -> int:
+    # Brokers in ZooKeeper mode register themselves, and go with their session.
+    print("The target cluster does not support the broker unregistration API.")
+    return 1

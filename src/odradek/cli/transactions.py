@@ -1,0 +1,278 @@
+"""`kafka-transactions`: transactions listed, described, found hanging, and aborted.
+
+Behaviour, flags and texts follow Kafka 3.9's `TransactionsCommand`.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.failures import message_of
+from odradek.cli.subcommands import CommandLine, parse
+from odradek.client import admin, admin_groups
+from odradek.client.admin_groups import ProducerDescription
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.partition import TopicPartition
+
+_LIST: Final = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
+_DESCRIBE: Final = (
+    "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState",
+    "TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs",
+    "TopicPartitions",
+)  # fmt: skip
+_PRODUCERS: Final = (
+    "ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp",
+    "CurrentTransactionStartOffset",
+)  # fmt: skip
+_HANGING: Final = (
+    "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset",
+    "LastTimestamp", "Duration(min)",
+)  # fmt: skip
+_TIMEOUT_MINUTES_MAX: Final = 15
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool. Returns the exit code."""
+    parser = _command_line()
+    options = parse(parser, arguments)
+    if isinstance(options, int):
+        return options
+    if options.verb is None:
+        parser.print_usage(sys.stderr)
+        return 1
+    problem = _problem(options)
+    if problem is not None:
+        print(problem, file=sys.stderr)
+        return 1
+
+    async def work(cluster: Cluster) -> int:
+        await _VERBS[options.verb](cluster, options)
+        return 0
+
+    try:
+        return with_cluster(options.bootstrap_server, properties_of(options.command_config), work)
+    except ClientError:
+        raise
+    except (OdradekError, OSError) as error:
+        sys.stdout.flush()
+        text = message_of(error) if isinstance(error, ApiError) else error
+        print(f"{_failed(options)}{text}", file=sys.stderr)
+        return 1
+
+
+def _failed(options: argparse.Namespace) -> str:
+    """What could not be done, as Kafka's tool begins to say it."""
+    if options.verb == "describe":
+        return (
+            "Failed to describe transaction state of transactional-id "
+            f"`{options.transactional_id}`: "
+        )
+    if options.verb == "describe-producers":
+        where = "leader" if options.broker_id is None else f"broker {options.broker_id}"
+        partition = TopicPartition(options.topic, options.partition)
+        return f"Failed to describe producers for partition {partition} on {where}: "
+    return ""
+
+
+def _command_line() -> CommandLine:
+    parser = CommandLine(
+        "kafka-transactions", description="Analyse transactions, and end those that hang."
+    )
+    parser.add_argument("--bootstrap-server", required=True, metavar="host:port,...")
+    parser.add_argument("--command-config", metavar="file", help="Client properties.")
+    verbs = parser.add_subparsers(dest="verb", metavar="verb")
+    listing = verbs.add_parser("list", help="Tell transactional ids.")
+    listing.add_argument("--duration-filter", type=int, metavar="ms", help="Older transactions.")
+    one = verbs.add_parser("describe", help="Tell the state of one transactional id.")
+    one.add_argument("--transactional-id", required=True, metavar="id")
+    producers = verbs.add_parser("describe-producers", help="Tell the producers of a partition.")
+    _partition(producers)
+    producers.add_argument("--broker-id", type=int, metavar="N", help="As this broker knows them.")
+    abort = verbs.add_parser("abort", help="End a transaction that hangs.")
+    _partition(abort)
+    abort.add_argument("--start-offset", type=int, metavar="offset", help="Where it begins.")
+    abort.add_argument("--producer-id", type=int, metavar="id")
+    abort.add_argument("--producer-epoch", type=int, metavar="epoch")
+    abort.add_argument("--coordinator-epoch", type=int, metavar="epoch")
+    hanging = verbs.add_parser("find-hanging", help="Find transactions that nobody will end.")
+    hanging.add_argument("--broker-id", type=int, metavar="N", help="Led by this broker.")
+    hanging.add_argument(
+        "--max-transaction-timeout", type=int, default=_TIMEOUT_MINUTES_MAX, metavar="minutes"
+    )
+    hanging.add_argument("--topic", metavar="name")
+    hanging.add_argument("--partition", type=int, metavar="N")
+    return parser
+
+
+def _partition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", required=True, metavar="name")
+    parser.add_argument("--partition", required=True, type=int, metavar="N")
+
+
+def _problem(options: argparse.Namespace) -> str | None:
+    """What does not go together."""
+    if options.verb == "abort" and options.start_offset is None:
+        needed = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
+        if None in needed:
+            return (
+                "The transaction to abort must be identified either with --start-offset (for "
+                "brokers on 3.0 or above) or with --producer-id, --producer-epoch, and "
+                "--coordinator-epoch (for older brokers)"
+            )
+    if options.verb == "find-hanging":
+        if options.partition is not None and options.topic is None:
+            return "The --partition argument requires --topic to be provided"
+        if options.broker_id is None and options.topic is None:
+            return (
+                "The `find-hanging` command requires either --topic or --broker-id to limit the "
+                "scope of the search"
+            )
+    return None
+
+
+# ---------------------------------------------------------------------------------------- verbs
+
+
+async def _list(cluster: Cluster, options: argparse.Namespace) -> None:
+    older = -1 if options.duration_filter is None else options.duration_filter
+    found = await admin_groups.list_transactions(cluster, duration_ms=older)
+    print_table(_LIST, sorted(found))
+
+
+async def _describe(cluster: Cluster, options: argparse.Namespace) -> None:
+    told = await admin_groups.describe_transaction(cluster, options.transactional_id)
+    started = told.started_ms >= 0
+    row = (
+        told.coordinator, told.transactional_id, told.producer_id, told.producer_epoch, told.state,
+        told.timeout_ms, told.started_ms if started else "None",
+        int(time.time() * 1000) - told.started_ms if started else "None",
+        ",".join(map(str, told.partitions)),
+    )  # fmt: skip
+    print_table(_DESCRIBE, [row])
+
+
+async def _producers_of(
+    cluster: Cluster, options: argparse.Namespace, broker: int | None
+) -> list[ProducerDescription]:
+    partition = TopicPartition(options.topic, options.partition)
+    told = await admin_groups.describe_producers(cluster, [partition], broker=broker)
+    producers = told[partition]
+    if isinstance(producers, ApiError):
+        raise producers
+    return producers
+
+
+async def _describe_producers(cluster: Cluster, options: argparse.Namespace) -> None:
+    rows = [
+        (
+            p.producer_id, p.producer_epoch, p.coordinator_epoch, p.last_sequence,
+            p.last_timestamp_ms,
+            p.transaction_start_offset if p.transaction_start_offset >= 0 else "None",
+        )
+        for p in await _producers_of(cluster, options, options.broker_id)
+    ]  # fmt: skip
+    print_table(_PRODUCERS, rows)
+
+
+async def _abort(cluster: Cluster, options: argparse.Namespace) -> None:
+    producer_id, epoch = options.producer_id, options.producer_epoch
+    coordinator_epoch = options.coordinator_epoch
+    if options.start_offset is not None:
+        producers = await _producers_of(cluster, options, None)
+        found = [p for p in producers if p.transaction_start_offset == options.start_offset]
+        if not found:
+            raise _NotFoundError(
+                f"Could not find any open transactions starting at offset {options.start_offset} "
+                f"on partition {TopicPartition(options.topic, options.partition)}"
+            )
+        producer_id, epoch = found[0].producer_id, found[0].producer_epoch
+        coordinator_epoch = max(found[0].coordinator_epoch, 0)
+    await admin_groups.abort_transaction(
+        cluster,
+        TopicPartition(options.topic, options.partition),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+    )
+
+
+class _NotFoundError(OdradekError):
+    """There is no such transaction."""
+
+
+async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Open for longer than any transaction may be, and their coordinators know nothing of them."""
+    limit_ms = options.max_transaction_timeout * 60_000
+    now_ms = int(time.time() * 1000)
+    partitions = await _searched(cluster, options)
+    told = await admin_groups.describe_producers(cluster, partitions, broker=options.broker_id)
+    candidates = [
+        (partition, producer)
+        for partition, producers in told.items()
+        if not isinstance(producers, ApiError)
+        for producer in producers
+        if producer.transaction_start_offset >= 0 and now_ms - producer.last_timestamp_ms > limit_ms
+    ]
+    known = await _known(cluster, {producer.producer_id for _, producer in candidates})
+    rows = [
+        (
+            partition.topic, partition.partition, p.producer_id, p.producer_epoch,
+            p.coordinator_epoch, p.transaction_start_offset, p.last_timestamp_ms,
+            (now_ms - p.last_timestamp_ms) // 60_000,
+        )
+        for partition, p in candidates
+        if partition not in known.get(p.producer_id, ())
+    ]  # fmt: skip
+    print_table(_HANGING, rows)
+
+
+async def _searched(cluster: Cluster, options: argparse.Namespace) -> list[TopicPartition]:
+    if options.topic is not None and options.partition is not None:
+        return [TopicPartition(options.topic, options.partition)]
+    names = await admin.list_topics(cluster) if options.topic is None else [options.topic]
+    return [
+        TopicPartition(topic.name or "", p.partition_index)
+        for topic in await admin.describe_topics(cluster, names)
+        for p in topic.partitions
+        if options.broker_id is None or options.broker_id in p.replica_nodes
+    ]
+
+
+async def _known(cluster: Cluster, producers: set[int]) -> dict[int, Sequence[TopicPartition]]:
+    """The partitions of the transactions that coordinators know, by producer id."""
+    if not producers:
+        return {}
+    known: dict[int, Sequence[TopicPartition]] = {}
+    for listed in await admin_groups.list_transactions(cluster):
+        if listed.producer_id not in producers:
+            continue
+        try:
+            told = await admin_groups.describe_transaction(cluster, listed.transactional_id)
+        except ApiError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue
+        known[told.producer_id] = told.partitions
+    return known
+
+
+_VERBS: Final = {
+    "list": _list,
+    "describe": _describe,
+    "describe-producers": _describe_producers,
+    "abort": _abort,
+    "find-hanging": _find_hanging,
+}
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as their widest cell, each followed by a tab."""
+    lines = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (f"{cell:<{width}}\t" for cell, width in zip(line, widths, strict=True))
+        print("".join(cells))
