@@ -1,0 +1,133 @@
+"""Plans made and carried out on a real cluster of ours, and what the doctor says of it."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from odradek.client.admin import describe_topics
+from odradek.client.cluster import Cluster
+from odradek.record.records import Record, build_batch
+
+pytest.importorskip("scipy", reason="the extra `plan`")
+
+from peers import Peer
+
+
+def odradek(*arguments, expect=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == expect, (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "D"
+    said = odradek("up", "--brokers", "3", "--dir", path, "--detach")
+    yield said.stdout.strip().splitlines()[-1]
+    odradek("down", "--dir", path)
+
+
+def asked(bootstrap, work):
+    async def ask():
+        async with await Cluster.bootstrap(bootstrap) as cluster:
+            return await work(cluster)
+
+    return asyncio.run(ask())
+
+
+def replicas(bootstrap, topic):
+    async def work(cluster):
+        (found,) = await describe_topics(cluster, [topic])
+        return {p.partition_index: list(p.replica_nodes) for p in found.partitions}
+
+    return asked(bootstrap, work)
+
+
+def lopsided(bootstrap, topic, count=6):
+    """A topic of which broker 2 has nothing, with something in it."""
+    assignment = ",".join(["0:1"] * count)
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", topic,
+            "--replica-assignment", assignment)  # fmt: skip
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    del host
+    batch = bytes(build_batch([Record(None, b"x" * 500, 1) for _ in range(50)]))
+    with Peer(int(port)) as peer:
+        deadline_s = time.monotonic() + 30
+        for partition in range(count):
+            while peer.produce(topic, partition, batch).error_code:
+                assert time.monotonic() < deadline_s
+                time.sleep(0.05)
+
+
+def test_a_rebalance_is_planned_and_carried_out_and_leaves_no_throttle(bootstrap):
+    lopsided(bootstrap, "lop")
+    plan = json.loads(
+        odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--json").stdout
+    )
+    assert plan["copied"] > 0
+    assert plan["gap"] < 0.01
+    assert replicas(bootstrap, "lop") == {n: [0, 1] for n in range(6)}  # nothing was done yet
+
+    done = odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--execute",
+                   "--throttle", "50MB", "--batch", "2")  # fmt: skip
+    assert "throttles cleared" in done.stderr
+    counts = [sum(b in held for held in replicas(bootstrap, "lop").values()) for b in range(3)]
+    assert max(counts) - min(counts) <= 1
+    again = odradek("plan", "rebalance", "--bootstrap-server", bootstrap)
+    assert again.stdout == "Nothing has to be done.\n"
+    told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+    assert [f for f in told["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
+
+
+def test_a_broker_is_drained(bootstrap):
+    lopsided(bootstrap, "drained", 3)
+    odradek("plan", "drain", "1", "--bootstrap-server", bootstrap, "--execute")
+
+    assert all(1 not in held for held in replicas(bootstrap, "drained").values())
+
+
+def test_a_replication_factor_is_raised(bootstrap):
+    lopsided(bootstrap, "more", 3)
+    odradek("plan", "replication-factor", "--topic", "more", "--replication-factor", "3",
+            "--bootstrap-server", bootstrap, "--execute")  # fmt: skip
+
+    assert {frozenset(held) for held in replicas(bootstrap, "more").values()} == {
+        frozenset({0, 1, 2})
+    }
+
+
+def test_one_partition_is_measured_and_nothing_is_left(bootstrap):
+    done = odradek("plan", "partitions", "--target", "1GB", "--bootstrap-server", bootstrap,
+                   "--seconds", "0.5", "--json")  # fmt: skip
+    told = json.loads(done.stdout)
+
+    assert told["producer_bytes_s"] > 0
+    assert told["consumer_bytes_s"] > 0
+    assert told["partitions"] == max(told["for_producers"], told["for_consumers"])
+    listed = odradek("topics", "--bootstrap-server", bootstrap, "--list").stdout
+    assert "odradek-plan-" not in listed
+
+
+def test_keys_are_read_from_a_topic(bootstrap):
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "keyed",
+            "--replica-assignment", "0")  # fmt: skip
+    batch = bytes(build_batch([Record(b"key-%d" % (n % 7), b"v", 1) for n in range(70)]))
+    with Peer(int(bootstrap.split(",")[0].rpartition(":")[2])) as peer:
+        deadline_s = time.monotonic() + 30
+        while peer.produce("keyed", 0, batch).error_code:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    done = odradek("plan", "partitions", "--target", "2MB", "--producer-rate", "1MB",
+                   "--consumer-rate", "1MB", "--keys-topic", "keyed", "--bootstrap-server",
+                   bootstrap, "--json")  # fmt: skip
+    spreads = {s["partitions"]: s for s in json.loads(done.stdout)["spreads"]}
+
+    assert spreads[1]["largest_share"] == 1
+    assert 0 < spreads[2]["moved"] < 1

@@ -1,0 +1,79 @@
+"""`odradek plan` and `odradek doctor`: what is printed, and what is refused."""
+
+import json
+
+import pytest
+
+from odradek.cli.main import run
+from odradek.cli.plan import to_bytes
+from odradek.cli.plan_tables import bytes_text, duration_text
+from odradek.plan.duration import Duration
+
+FIGURES = ["--target", "100MB/s", "--producer-rate", "10MB", "--consumer-rate", "25MB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("4096", 4096), ("50MB", 50e6), ("1.5GiB", 1.5 * (1 << 30)), ("10k", 1e4), ("2 MB/s", 2e6)],
+)
+def test_numbers_of_bytes(text, number):
+    assert to_bytes(text) == number
+
+
+def test_both_formulas_are_printed_with_the_reason(capsys):
+    assert run(["plan", "partitions", *FIGURES, "--candidates", "10000", "--brokers", "30"]) == 0
+    said = capsys.readouterr().out
+
+    assert "target / Tp = 10" in said
+    assert "target / Tc = 4" in said
+    assert "Partitions: 10, the larger of the two." in said
+    assert "The formula target / max(Tp, Tc) gives 4. It is a lower bound" in said
+    assert "the slower side reaches 40.0 MB/s" in said
+    assert "156.25 MiB" in said
+
+
+def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
+    sample = tmp_path / "keys"
+    sample.write_text("".join(f"key-{n % 50}\n" for n in range(1000)))
+    arguments = ["--keys", str(sample), "--present", "5", "--json"]
+    assert run(["plan", "partitions", *FIGURES, *arguments]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert [spread["partitions"] for spread in told["spreads"]] == [4, 5, 10]
+    assert told["spreads"][1]["moved"] == 0
+    assert (told["partitions"], told["lower_bound"]) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["partitions", "--target", "many"], "'many' is no number of bytes"),
+        (["partitions", "--target", "1MB"], "--bootstrap-server of a cluster"),
+        (["partitions", "--target", "0", *FIGURES[2:]], "it has to be above 0"),
+        (["partitions", "--target", "1MB", "--producer-rate", "0", "--consumer-rate", "1"],
+         "have to be above 0"),
+        (["partitions", *FIGURES, "--candidates", "6,x"], "no list of numbers as 6,12,24"),
+        (["partitions", *FIGURES, "--candidates", "0"], "begin with 1"),
+        (["partitions", *FIGURES, "--keys-topic", "t"], "--keys-topic needs --bootstrap-server"),
+        (["rebalance"], "Missing option '--bootstrap-server'"),
+        (["rebalance", "--bootstrap-server", "127.0.0.1:1", "--throttle", "0"],
+         "it has to be 1 byte a second or more"),
+        (["drain", "--bootstrap-server", "127.0.0.1:1"], "Missing argument 'BROKERS...'"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(arguments, complaint, capsys):
+    assert run(["plan", *arguments]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_there_is_named(capsys):
+    assert run(["doctor", "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_sizes_and_times_for_people():
+    assert [bytes_text(n) for n in (5, 1500, 250_000, 3e9, 5e13)] == [
+        "5 B", "1.5 kB", "250 kB", "3.0 GB", "50.0 TB",
+    ]  # fmt: skip
+    assert "about 1 h 1 min: broker 2" in duration_text(Duration(3660, 2, 10), 100)
+    assert "It would never end" in duration_text(Duration(float("inf"), 2, 200), 100)
