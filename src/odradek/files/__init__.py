@@ -15,6 +15,7 @@
     snapshots          `.snapshot`: what a partition knew of its producers
     checkpoints        offsets, leader epochs, `meta.properties`, `partition.metadata`
     internal_topics    `__consumer_offsets`, `__transaction_state`
+    arrow              segments as Arrow tables (the extra `arrow`)
     examine            torn batches, gaps, damage, transactions that hang
 
 Files are opened for reading and read piece by piece, so that they may be larger than memory, and

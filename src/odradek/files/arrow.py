@@ -1,0 +1,99 @@
+"""Segments as Arrow tables, by the decoder that the client uses. Needs the extra `arrow`.
+
+    from odradek.files.arrow import read_table
+
+    table = read_table("data/orders-0", columns=["key", "value", "offset"])
+
+The columns are those of `odradek.client.arrow_decode`. With `committed`, what was aborted is left
+out, by the transaction indexes that lie beside the logs; what is open is not.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from odradek.client.arrow_decode import ALL_COLUMNS, Layout, PartitionDecoder
+from odradek.files.indexes import aborted_transactions
+from odradek.files.segments import FileError, base_offset_of, batches
+from odradek.log.directories import parse_name
+from odradek.log.segment import LOG, TRANSACTION_INDEX
+from odradek.log.transaction_index import AbortedTransaction as IndexEntry
+from odradek.model.partition import TopicPartition
+from odradek.wire.messages.fetch import AbortedTransaction
+
+# Read and decoded at a time.
+_CHUNK_BYTES: Final = 8 << 20
+
+
+def read_table(
+    path: str | Path, *, columns: Sequence[str] = ALL_COLUMNS, committed: bool = False
+) -> pa.Table:
+    """A partition's directory, or one of its segments, as one table.
+
+    Raises:
+        FileError, ApiError: a segment is damaged, or the directory is no partition's.
+        OSError: a file cannot be read.
+    """
+    layout = Layout(columns)
+    return pa.Table.from_batches(
+        list(record_batches(path, columns=columns, committed=committed)), schema=layout.schema
+    )
+
+
+def record_batches(
+    path: str | Path, *, columns: Sequence[str] = ALL_COLUMNS, committed: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The same, piece by piece: for what is larger than memory.
+
+    Raises:
+        FileError, ApiError: a segment is damaged, or the directory is no partition's.
+        OSError: a file cannot be read.
+    """
+    path = Path(path)
+    logs = [path] if path.suffix == LOG else sorted(path.glob(f"*{LOG}"))
+    directory = path.parent if path.suffix == LOG else path
+    decoder = PartitionDecoder(_partition_of(directory), Layout(columns), start=0)
+    aborted = _aborted(directory) if committed else []
+    for log in logs:
+        decoder.next_offset = max(decoder.next_offset, base_offset_of(log))
+        for first_offset, chunk in _chunks(log):
+            told = [
+                AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+                for entry in aborted
+                if entry.last_offset >= first_offset
+            ]
+            yield from decoder.decode(chunk, told)
+
+
+def _partition_of(directory: Path) -> TopicPartition:
+    found = parse_name(directory.absolute().name)
+    if found is None:
+        raise FileError(f"{directory} is named like no partition: TOPIC-NUMBER")
+    return found.partition
+
+
+def _aborted(directory: Path) -> list[IndexEntry]:
+    found = [
+        entry
+        for index in sorted(directory.glob(f"*{TRANSACTION_INDEX}"))
+        for _, entry in aborted_transactions(index)
+    ]
+    return sorted(found, key=lambda entry: entry.first_offset)
+
+
+def _chunks(log: Path) -> Iterator[tuple[int, bytes]]:
+    """Whole batches, many at a time, with the first offset of each chunk."""
+    pieces: list[bytes] = []
+    size, first_offset = 0, -1
+    for batch in batches(log):
+        if first_offset < 0:
+            first_offset = batch.header.base_offset
+        pieces.append(batch.data)
+        size += len(batch.data)
+        if size >= _CHUNK_BYTES:
+            yield first_offset, b"".join(pieces)
+            pieces, size, first_offset = [], 0, -1
+    if pieces:
+        yield first_offset, b"".join(pieces)
