@@ -57,6 +57,7 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 
 _ADD_PARTITIONS_VERSION: Final = 3  # later ones are for brokers
+_END_VERSION: Final = 4  # later ones end the producer's epoch, too (KIP-890)
 _DONE_BEFORE: Final = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER,)
 # What a batch behind one that failed is refused for.
 _BEHIND_A_FAILURE: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
@@ -555,7 +556,7 @@ async def end_transaction(
     )
 
     async def end(connection: Connection) -> None:
-        answer = await connection.request(request, EndTxnResponse)
+        answer = await connection.request(request, EndTxnResponse, version_max=_END_VERSION)
         _check(answer.error_code, f"{'commit' if committed else 'abort'} of transaction {name}")
 
     await cluster.coordinated(TRANSACTION_COORDINATOR, name, end)

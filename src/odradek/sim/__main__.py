@@ -16,6 +16,7 @@ import click
 from odradek.sim.faults import Kind
 from odradek.sim.shrink import shrink
 from odradek.sim.simulation import Options, Outcome, simulate
+from odradek.sim.transactions import KINDS, TransactionOptions
 
 
 def _seeds(context: click.Context, option: click.Parameter, text: str | None) -> range | None:
@@ -41,9 +42,9 @@ def _numbers(
 
 
 def _kinds(context: click.Context, option: click.Parameter, text: str | None) -> tuple[Kind, ...]:
-    del context, option
+    del option
     if text is None:
-        return tuple(Kind)
+        return KINDS if context.params.get("transactions") else tuple(Kind)
     try:
         return tuple(Kind[word] for word in text.upper().split(","))
     except KeyError as error:
@@ -59,6 +60,12 @@ def _kinds(context: click.Context, option: click.Parameter, text: str | None) ->
 @click.option(
     "--only", callback=_numbers, metavar="N,N,...", help="Play these faults of the schedule only."
 )
+@click.option(
+    "--transactions",
+    type=click.IntRange(1, 2),
+    is_eager=True,
+    help="Play transactions of this version instead of the usual clients.",
+)
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
@@ -68,6 +75,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     minutes: float,
     brokers: int,
     only: frozenset[int] | None,
+    transactions: int | None,
     kinds: tuple[Kind, ...],
     smaller: bool,
     trace: bool,
@@ -75,7 +83,13 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     """Run."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("say --seed N or --seeds A..B")
-    options = Options(seconds=minutes * 60, brokers=brokers, only=only, kinds=kinds)
+    options = Options(
+        seconds=minutes * 60,
+        brokers=brokers,
+        only=only,
+        kinds=kinds,
+        transactions=None if transactions is None else TransactionOptions(version=transactions),
+    )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     began_s = time.process_time()
     totals: Counter[str] = Counter()

@@ -25,6 +25,7 @@ from odradek.log.directories import Mark, parse_name
 from odradek.log.log import Log
 from odradek.log.partition_metadata import PARTITION_METADATA, decode_metadata
 from odradek.model.errors import ErrorCode
+from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.sim.cluster import LOG_DIRS, SimulatedBroker
 from odradek.sim.disk import Crash, SimulatedDisk
@@ -250,7 +251,7 @@ class LogChecker:
                     f"{partition.error.name}"
                 )
         known = {topic.id for topic in self._history.topics.values()}
-        maybe = self._history.being_made
+        maybe = self._history.being_made | INTERNAL_TOPICS
         stray = [n for n, i in assigned.items() if i not in known and n.topic not in maybe]
         if stray:
             self._violated(f"the store has {_names(stray)}, of which no client knows")

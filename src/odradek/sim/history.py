@@ -52,12 +52,17 @@ def _keys_in(batch: bytes) -> tuple[bytes | None, ...]:
 def read_batches(data: memoryview) -> Iterator[tuple[BatchHeader, tuple[bytes | None, ...]]]:
     """Each whole batch with a good checksum, and the keys of its records; ends at the first other.
 
+    A marker has no keys.
+
     The base offset stands outside the checksum, and the records are the same wherever they stand.
     """
     try:
         for position, header in iter_batches(data):
             if not has_valid_crc(data, position, header):
                 return
+            if header.is_control:
+                yield header, ()
+                continue
             batch = data[position + 16 : position + header.size_bytes]
             yield header, _keys_in(bytes(8) + header.length.to_bytes(4) + bytes(4) + bytes(batch))
     except CorruptBatchError:

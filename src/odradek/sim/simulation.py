@@ -26,6 +26,7 @@ from odradek.sim.faults import Fault, FaultPlayer, Kind, draw_schedule
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.replication import ReplicationChecker, Tally
+from odradek.sim.transactions import KINDS, TRANSACTIONS_OVER_S, Ledger, TransactionOptions
 from odradek.sim.workload import Workload
 
 VIOLATIONS_MAX: Final = 20
@@ -55,6 +56,7 @@ class Options:
     brokers: int = 1
     only: frozenset[int] | None = None  # of the faults, by number; None: all
     kinds: tuple[Kind, ...] = tuple(Kind)  # from which faults are drawn
+    transactions: TransactionOptions | None = None  # instead of the usual clients
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Outcome:
     acknowledged: int = 0
     read: int = 0
     tally: Tally = field(default_factory=Tally)
+    ledger: Ledger | None = None
 
     @property
     def counts(self) -> bool:
@@ -92,10 +95,13 @@ class Outcome:
             words.append(f"--minutes {self.options.seconds / 60:g}")
         if self.options.brokers != usual.brokers:
             words.append(f"--brokers {self.options.brokers}")
-        if self.options.kinds != usual.kinds:
+        usual_kinds = usual.kinds if self.options.transactions is None else KINDS
+        if self.options.kinds != usual_kinds:
             words.append(f"--kinds {','.join(kind.name for kind in self.options.kinds)}")
         if self.options.only is not None:
             words.append(f"--only {','.join(map(str, sorted(self.options.only))) or 'none'}")
+        if self.options.transactions is not None:
+            words.append(f"--transactions {self.options.transactions.version}")
         return " ".join(words)
 
 
@@ -129,13 +135,15 @@ class Simulation:
         self._loop = loop
         loop.set_exception_handler(self._unhandled)
         outcome, options = self.outcome, self.outcome.options
+        transactions = options.transactions
+        of_transactions = transactions and transactions.properties(options.brokers)
         cluster = self.cluster = SimulatedCluster(
             loop,
             seed=outcome.seed,
             brokers=options.brokers,
             witness=self,
             trace=self.trace,
-            properties=BROKER_PROPERTIES,
+            properties=BROKER_PROPERTIES | (of_transactions or {}),
         )
         drawn = draw_schedule(
             cluster.randomness("faults"),
@@ -145,7 +153,7 @@ class Simulation:
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
-        self._workload = Workload(cluster, self.history)
+        self._workload = Workload(cluster, self.history, transactions)
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
         with _listening(self._logged):
             try:
@@ -161,6 +169,7 @@ class Simulation:
         outcome.sent, outcome.read = self.history.sent, self.history.read
         outcome.acknowledged = self.history.acknowledged
         outcome.tally = self._replication.tally
+        outcome.ledger = self._workload.ledger
         outcome.digest = self._digest.hexdigest()
         return outcome
 
@@ -203,12 +212,16 @@ class Simulation:
             self.violated(f"not served {RECOVER_S:.0f} s after everything has healed: {unserved}")
         self._workload.is_over = True
         await asyncio.sleep(5)  # for those who are in the middle of something
+        if self._workload.ledger is not None:
+            await asyncio.sleep(TRANSACTIONS_OVER_S)
         deadline_s = self._loop.time() + RECOVER_S
         for reader in self._workload.readers:
             while not reader.has_read_all and self._loop.time() < deadline_s:
                 await client.run(reader.read_some())
             if not reader.has_read_all:
                 self.violated("a reader does not come to the end")
+        if self._workload.ledger is not None:
+            self._workload.ledger.check()
 
     async def _serve_all(self, client: Client, deadline_s: float) -> list[str]:
         """Wait until all partitions have leaders, as clients see it. Returns those without."""

@@ -15,6 +15,12 @@ from odradek.sim.cluster import SimulatedCluster
 from odradek.sim.history import Facts, History, Topic
 from odradek.sim.producers import Producer
 from odradek.sim.readers import Reader
+from odradek.sim.transactions import (
+    CommittedReader,
+    Ledger,
+    TransactionOptions,
+    start_transactions,
+)
 from odradek.sim.vandals import Vandal
 
 STEADY_TOPICS: Final = 3
@@ -23,13 +29,21 @@ STEADY_TOPICS: Final = 3
 class Workload:
     """All clients of one simulation."""
 
-    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        history: History,
+        transactions: TransactionOptions | None = None,
+    ) -> None:
+        """`transactions`: there are transactors, and nobody else who writes."""
         self.cluster = cluster
         self.history = history
         self.is_over = False
         self.replication_factor = min(3, len(cluster.brokers))
         self.last_success_s = 0.0  # when a producer was last told that all is well
-        self.readers: list[Reader] = []
+        self.readers: list[Reader | CommittedReader] = []
+        self.ledger: Ledger | None = None
+        self._transactions = transactions
         self.clients: list[Client] = []
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
@@ -39,19 +53,23 @@ class Workload:
 
     def start(self) -> None:
         """Let them all go."""
+        if self._transactions is not None:
+            self.ledger = start_transactions(self, self._transactions)
+            self._read(self.client("reader"), 0)
+            return
         draw = self.cluster.randomness("clients")
-        administrator = self._client("admin")
+        administrator = self.client("admin")
         administrator.run(Administrator(self, administrator).run(STEADY_TOPICS))
-        clients = [self._client(f"client-{number}") for number in range(draw.randint(1, 3))]
+        clients = [self.client(f"client-{number}") for number in range(draw.randint(1, 3))]
         for number in range(draw.randint(2, 5)):
             client = draw.choice(clients)
             client.run(Producer(self, client, f"p{number}").run())
         if self.replication_factor > 1:
-            client = self._client("torrent")
+            client = self.client("torrent")
             client.run(Producer(self, client, "torrent", torrent=True).run())
         for number in range(draw.randint(1, 3)):
-            self._read(draw.choice((*clients, self._client(f"reader-{number}"))), number)
-        vandal = self._client("vandals")
+            self._read(draw.choice((*clients, self.client(f"reader-{number}"))), number)
+        vandal = self.client("vandals")
         vandal.run(Vandal(self, "vandal").run())
 
     def stop(self) -> None:
@@ -60,7 +78,8 @@ class Workload:
             client.process.kill()
             self.cluster.network.host_died(client.process.name, power=False)
 
-    def _client(self, name: str) -> Client:
+    def client(self, name: str) -> Client:
+        """Another client process."""
         client = Client(self.cluster, name)
         self.clients.append(client)
         return client

@@ -1,0 +1,557 @@
+"""Simulated transactions: producers that commit and abort, and what readers of committed may see.
+
+A transactor writes a few batches to a few partitions and commits or aborts, over and over. It
+sends again when an answer is lost, pauses until its transaction has timed out, and shares its
+transactional id with another now and then, so that one of the two is a zombie. And what it sent
+once may come again: a copy of an EndTxn that was answered arrives a while later, as when a
+retry was on the way for long (`late_copies`).
+
+Readers of committed, who skip what was aborted as a consumer does, must see
+
+    all or nothing    of each transaction every record, or none
+    once              each record at one place
+    what was meant    a transaction whose commit was answered; none that nobody asked to commit
+
+In version 1 a late copy ends the transaction that is open when it comes, whichever that is
+(KAFKA-17754, found by Jepsen in 2024): aborted records are read, or committed ones are gone.
+Version 2 has an epoch for each transaction, and late copies end nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader, iter_batches
+from odradek.record.control import ControlType, read_marker
+from odradek.record.records import Record, build_batch, iter_records
+from odradek.sim.client import TROUBLE, Client
+from odradek.sim.faults import Kind
+from odradek.sim.history import Topic, value_of
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+if TYPE_CHECKING:
+    from odradek.sim.workload import Workload
+
+TOPIC: Final = "moves"
+PARTITIONS: Final = 3
+# What may go wrong and still leave everything that was acknowledged.
+KINDS: Final = (
+    Kind.KILL,
+    Kind.CRASH,
+    Kind.STOP,
+    Kind.PAUSE,
+    Kind.SLOW_DISK,
+    Kind.RESET,
+    Kind.CUT,
+    Kind.SLOW_NETWORK,
+    Kind.EXPIRE,
+    Kind.STORE_CUT,
+    Kind.STORE_TROUBLE,
+)
+TRANSACTIONS: Final = 1  # the kind of coordinator
+GIVE_UP_S: Final = 20.0
+TIMEOUT_MS: Final = 6_000
+_LOOK_MS: Final = 2_000  # how often coordinators look for transactions that have timed out
+# By then nothing is open any more that its producer has left.
+TRANSACTIONS_OVER_S: Final = (TIMEOUT_MS + _LOOK_MS) / 1000 + 2
+_PRODUCE: Final = {1: 11, 2: 12}
+_END: Final = {1: 4, 2: 5}
+_ADD: Final = 3
+_FETCH: Final = 12
+# Another has the transactional id now, or the transaction has timed out.
+FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+# What a producer answers by aborting.
+ABORTABLE: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+class Fate(Enum):
+    """What a producer knows of its transaction."""
+
+    OPEN = "open"
+    ASKED = "asked to commit, and not answered"
+    COMMITTED = "committed"
+    ABORTED = "never asked to commit"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction and what it wrote, as its producer knows it."""
+
+    name: str
+    fate: Fate = Fate.OPEN
+    keys: list[bytes] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"transaction {self.name} ({self.fate.value})"
+
+
+class Ledger:
+    """All transactions, and what readers of committed have seen of them."""
+
+    def __init__(self, workload: "Workload") -> None:
+        self.transactions: list[Transaction] = []
+        self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
+        self._of: dict[bytes, Transaction] = {}
+        self.workload = workload
+
+    def begin(self, name: str) -> Transaction:
+        """A producer begins one."""
+        transaction = Transaction(name)
+        self.transactions.append(transaction)
+        return transaction
+
+    def writes(self, transaction: Transaction, key: bytes) -> None:
+        """A record of it is on its way."""
+        transaction.keys.append(key)
+        self._of[key] = transaction
+
+    def read(self, key: bytes, partition: TopicPartition, offset: int) -> None:
+        """A reader of committed has got a record."""
+        place = self.seen.setdefault(key, (partition, offset))
+        if place != (partition, offset):
+            self.workload.violated(f"{key!r} is at {place} and at {partition}@{offset}")
+        transaction = self._of.get(key)
+        if transaction is not None and transaction.fate is Fate.ABORTED:
+            self.workload.violated(f"{key!r} of {transaction} was read")
+
+    def check(self) -> None:
+        """At the end, when everything has been read."""
+        for transaction in self.transactions:
+            seen = [key in self.seen for key in transaction.keys]
+            if not seen:
+                continue
+            if transaction.fate is Fate.COMMITTED and not all(seen):
+                self.workload.violated(f"{seen.count(False)} records of {transaction} are gone")
+            elif transaction.fate is Fate.ASKED and any(seen) != all(seen):
+                self.workload.violated(f"{seen.count(True)} of {len(seen)} of {transaction} seen")
+            elif transaction.fate in {Fate.ABORTED, Fate.OPEN} and any(seen):
+                self.workload.violated(f"{seen.count(True)} records of {transaction} were read")
+
+    def count(self, fate: Fate) -> int:
+        """How many transactions have met this fate."""
+        return sum(transaction.fate is fate for transaction in self.transactions)
+
+
+class _AbortError(Exception):
+    """The transaction cannot go on."""
+
+
+class _FencedError(Exception):
+    """The producer cannot go on."""
+
+
+class Transactor:
+    """One transactional producer."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        client: Client,
+        name: str,
+        transactional_id: str,
+        options: "TransactionOptions",
+    ) -> None:
+        self._workload = ledger.workload
+        self._client = client
+        self._random = client.random
+        self._name = name
+        self._ledger = ledger
+        self._id = transactional_id
+        self._version = options.version
+        self._late_copies = options.late_copies
+        self._producer = (-1, -1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self._joined: set[TopicPartition] = set()
+        self._count = 0
+
+    async def run(self) -> None:
+        """Transaction after transaction, until the workload ends."""
+        while not self._workload.is_over:
+            await asyncio.sleep(self._random.expovariate(3))
+            topics = self._workload.topics
+            if not topics:
+                continue
+            transaction = None
+            try:
+                if self._producer[0] < 0:
+                    await self._init()
+                self._count += 1
+                transaction = self._ledger.begin(f"{self._name}/{self._count}")
+                await self._play(transaction, self._random.choice(topics))
+            except _FencedError:
+                self._producer = (-1, -1)
+                await self._client.pause()
+            finally:
+                if transaction is not None and transaction.fate is Fate.OPEN:
+                    transaction.fate = Fate.ABORTED
+
+    # ------------------------------------------------------------------ one transaction
+
+    async def _play(self, transaction: Transaction, topic: Topic) -> None:
+        self._joined.clear()
+        count = self._random.choice((1, 2, 3, 4))
+        try:
+            for _ in range(count):
+                index = self._random.randrange(topic.partitions)
+                await self._write(transaction, topic, index)
+                if self._random.random() < 0.02:
+                    await asyncio.sleep(TIMEOUT_MS / 1000 * self._random.uniform(0.5, 3))
+                elif self._random.random() < 0.3:
+                    await asyncio.sleep(self._random.uniform(0.05, 0.8))
+            commit = self._random.random() < 0.7
+        except _AbortError:
+            await self._end(commit=False)
+            if self._version == 1:  # whose sequences are not what the leaders know
+                raise _FencedError from None
+            return
+        if commit:
+            transaction.fate = Fate.ASKED
+        await self._end(commit=commit)
+        if commit:
+            transaction.fate = Fate.COMMITTED
+            self._workload.succeeded()
+
+    async def _write(self, transaction: Transaction, topic: Topic, index: int) -> None:
+        partition = TopicPartition(topic.name, index)
+        if self._version == 1 and partition not in self._joined:
+            await self._join(partition)
+        count = self._random.choice((1, 1, 2))
+        number = len(transaction.keys)
+        keys = [f"{transaction.name}/{number + n}".encode() for n in range(count)]
+        for key in keys:
+            self._ledger.writes(transaction, key)
+            self._workload.history.sending(key, topic, index, idempotent=True)
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + count
+        batch = build_batch(
+            [Record(key, value_of(key), self._workload.wall_ms()) for key in keys],
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+        await self._produce(partition, batch)
+
+    async def _produce(self, partition: TopicPartition, batch: bytes) -> None:
+        data = TopicProduceData(
+            name=partition.topic,
+            partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
+        )
+        request = ProduceRequest(
+            transactional_id=self._id, acks=-1, timeout_ms=2_000, topic_data=[data]
+        )
+
+        async def ask() -> ErrorCode:
+            leader = await self._client.leader(partition)
+            answer = await leader.request(
+                request, ProduceResponse, version_max=_PRODUCE[self._version]
+            )
+            error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            if error is not ErrorCode.NONE:
+                await self._client.refresh([partition.topic])
+            return error
+
+        # Not sent again for ever: by then the transaction has timed out.
+        await self._until_answered("Produce", ask)
+
+    async def _join(self, partition: TopicPartition) -> None:
+        topic = AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer[0],
+            v3_and_below_producer_epoch=self._producer[1],
+            v3_and_below_topics=[topic],
+        )
+
+        async def ask() -> ErrorCode:
+            answer = await (await self._coordinator()).request(
+                request, AddPartitionsToTxnResponse, version_max=_ADD
+            )
+            (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+            return ErrorCode(result.partition_error_code)
+
+        await self._until_answered("AddPartitionsToTxn", ask)
+        self._joined.add(partition)
+
+    async def _end(self, *, commit: bool) -> None:
+        """Until it is answered. What is not is asked again, and then given up."""
+        if self._version == 1 and not self._joined:
+            return  # nothing has begun
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            committed=commit,
+        )
+        version = _END[self._version]
+
+        async def ask() -> ErrorCode:
+            answer = await (await self._coordinator()).request(
+                request, EndTxnResponse, version_max=version
+            )
+            if not answer.error_code and self._version == 2:
+                self._producer = (answer.producer_id, answer.producer_epoch)
+                self._sequences.clear()
+            return ErrorCode(answer.error_code)
+
+        try:
+            await self._until_answered("EndTxn", ask)
+        except _AbortError as error:
+            # It has ended already, and otherwise: there is no way on but another epoch.
+            raise _FencedError from error
+        if self._late_copies and self._random.random() < 0.3:
+            self._client.run(self._send_late(request, version))
+
+    async def _send_late(self, request: EndTxnRequest, version: int) -> None:
+        """What was answered long ago comes once more, and nobody hears the answer."""
+        await asyncio.sleep(self._random.uniform(0.05, 2.0))
+        try:
+            coordinator = await self._coordinator()
+            await coordinator.request(request, EndTxnResponse, version_max=version)
+        except TROUBLE:
+            pass
+
+    # ---------------------------------------------------------------------------- inside
+
+    async def _init(self) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS
+        )
+
+        async def ask() -> ErrorCode:
+            answer = await (await self._coordinator()).request(request, InitProducerIdResponse)
+            if not answer.error_code:
+                self._producer = (answer.producer_id, answer.producer_epoch)
+                self._sequences.clear()
+            return ErrorCode(answer.error_code)
+
+        await self._until_answered("InitProducerId", ask)
+
+    async def _coordinator(self) -> Connection:
+        cluster = await self._client.cluster()
+        return await cluster.coordinator(TRANSACTIONS, self._id)
+
+    async def _until_answered(self, what: str, ask: Callable[[], Awaitable[ErrorCode]]) -> None:
+        give_up_s = self._workload.now_s() + GIVE_UP_S
+        was_refused = False
+        while self._workload.now_s() < give_up_s and not self._workload.is_over:
+            try:
+                if was_refused:
+                    (await self._client.cluster()).forget_coordinator(TRANSACTIONS, self._id)
+                error = await ask()
+            except TROUBLE:
+                await self._client.begin_anew()
+                continue
+            if error is ErrorCode.NONE:
+                return
+            if error in FENCED:
+                raise _FencedError(what)
+            if error in ABORTABLE:
+                raise _AbortError(what)
+            self._workload.expect_retriable(what, error)
+            was_refused = True
+            await self._client.pause()
+        raise _FencedError(f"{what}: given up")
+
+
+class CommittedReader:
+    """Reads one partition after the other, as a read_committed consumer does."""
+
+    def __init__(self, workload: "Workload", client: Client, ledger: Ledger) -> None:
+        self._workload = workload
+        self._client = client
+        self._ledger = ledger
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}  # as last told: stable, committed
+
+    async def run(self) -> None:
+        """Read until the workload ends."""
+        while not self._workload.is_over:
+            await self.read_some()
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether no transaction is open, and all that is committed was read."""
+        return bool(self._positions) and all(
+            self._ends.get(partition) == (position, position)
+            for partition, position in self._positions.items()
+        )
+
+    async def read_some(self) -> None:
+        """One fetch of each partition."""
+        for topic in self._workload.topics:
+            for index in range(topic.partitions):
+                partition = TopicPartition(topic.name, index)
+                self._positions.setdefault(partition, 0)
+                try:
+                    await self._fetch(partition)
+                except TROUBLE:
+                    await self._client.begin_anew()
+        await self._client.pause()
+
+    async def _fetch(self, partition: TopicPartition) -> None:
+        position = self._positions[partition]
+        wanted = FetchPartition(
+            partition=partition.partition, fetch_offset=position, partition_max_bytes=100_000
+        )
+        leader = await self._client.leader(partition)
+        answer = await leader.request(
+            FetchRequest(
+                max_wait_ms=100,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=1,
+                topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+            ),
+            FetchResponse,
+            version_max=_FETCH,
+        )
+        for topic in answer.responses:
+            for data in topic.partitions:
+                if data.error_code:
+                    self._workload.expect_retriable("Fetch", data.error_code)
+                    await self._client.refresh([partition.topic])
+                else:
+                    self._take(partition, data)
+
+    def _take(self, partition: TopicPartition, data: PartitionData) -> None:
+        self._ends[partition] = (data.last_stable_offset, data.high_watermark)
+        aborted = sorted(
+            (transaction.first_offset, transaction.producer_id)
+            for transaction in data.aborted_transactions or ()
+        )
+        skipped: set[int] = set()
+        view = memoryview(data.records or b"")
+        for at, header in iter_batches(view):
+            while aborted and aborted[0][0] <= header.last_offset:
+                skipped.add(aborted.pop(0)[1])
+            batch = view[at : at + header.size_bytes]
+            if header.next_offset > self._positions[partition]:
+                self._batch(partition, batch, header, skipped)
+                self._positions[partition] = header.next_offset
+            elif header.is_control:
+                skipped.discard(header.producer_id)
+
+    def _batch(
+        self,
+        partition: TopicPartition,
+        batch: memoryview,
+        header: BatchHeader,
+        skipped: set[int],
+    ) -> None:
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None and marker.type is ControlType.ABORT:
+                skipped.discard(header.producer_id)
+            return
+        if header.attributes & TRANSACTIONAL_BIT and header.producer_id in skipped:
+            return
+        for record in iter_records(batch):
+            if record.offset >= self._positions[partition] and record.key is not None:
+                self._ledger.read(record.key, partition, record.offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOptions:
+    """What transactors there are, and how they behave."""
+
+    version: int = 2
+    late_copies: bool = True
+    transactors: int = 5
+
+    def properties(self, brokers: int) -> dict[str, str]:
+        """Broker options that such a run needs."""
+        return {
+            "transaction.state.log.num.partitions": "3",
+            "transaction.state.log.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.min.isr": str(min(2, brokers)),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(_LOOK_MS),
+            "odradek.transaction.version.max": str(self.version),
+        }
+
+
+async def make_topic(workload: "Workload", client: Client) -> None:
+    """Make the topic that is written to."""
+    replicas = workload.replication_factor
+    topic = CreatableTopic(
+        name=TOPIC,
+        num_partitions=PARTITIONS,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min(2, replicas)))],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    while not workload.is_over:
+        try:
+            controller = await client.controller()
+            await controller.request(request, CreateTopicsResponse)
+            (seen,) = (await client.refresh([TOPIC])).topics
+        except TROUBLE:
+            await client.begin_anew()
+            continue
+        if not seen.error_code and len(seen.partitions) == PARTITIONS:
+            workload.history.topic_made(
+                TOPIC, seen.topic_id, PARTITIONS, retention=False, replicas=replicas
+            )
+            return
+        await client.pause()
+
+
+def start_transactions(workload: "Workload", options: TransactionOptions) -> Ledger:
+    """Let transactors and readers go; the first two share a transactional id."""
+    ledger = Ledger(workload)
+    maker = workload.client("admin")
+    maker.run(make_topic(workload, maker))
+    for number in range(options.transactors):
+        client = workload.client(f"transactor-{number}")
+        name = f"id-{max(number, 1)}"
+        transactor = Transactor(ledger, client, f"x{number}", name, options)
+        client.run(transactor.run())
+    for number in range(2):
+        client = workload.client(f"committed-{number}")
+        reader = CommittedReader(workload, client, ledger)
+        workload.readers.append(reader)
+        client.run(reader.run())
+    return ledger
