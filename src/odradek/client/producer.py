@@ -551,6 +551,11 @@ class Producer:
             return self._transactions.identity
         return self._identity
 
+    @property
+    def _produce_version_max(self) -> int | None:
+        version_1 = self._transactions is not None and not self._transactions.is_version_2
+        return _VERSION_1_MAX if version_1 else None
+
     def _encode(self, batch: Batch) -> bytes:
         if batch.encoded is None:
             batch.encoded = build_batch(
@@ -585,7 +590,7 @@ class Producer:
                     version, correlation_id, client_id, produce
                 ),
                 ProduceResponse if settings.acks else None,
-                version_max=_VERSION_1_MAX,
+                version_max=self._produce_version_max,
             )
         except (ConnectionError, OdradekError) as error:
             self._in_flight[leader] -= 1
@@ -686,7 +691,7 @@ class Producer:
             if batch.base_sequence >= 0:
                 self._transactions.epoch_is_in_doubt = True
                 queue.begin_anew()
-            self._transactions.fail(error)
+            self._transactions.fail(error, by_leader=True)
         elif batch.base_sequence >= 0:
             self._begin_anew(queue)
 

@@ -93,6 +93,9 @@ class Transactions:
         self._id = settings.transactional_id
         self._cluster = cluster
         self._settings = settings
+        # Of the transaction that is open: version 2 where the coordinator offers it.
+        self.is_version_2 = False
+        self._offers_version_2 = False
         self._partitions: set[TopicPartition] = set()
         self._has_offsets = False
         self._joining = asyncio.Lock()
@@ -111,6 +114,7 @@ class Transactions:
     def begin(self) -> None:
         """From now on records belong to a transaction."""
         self._must_be(State.READY, "beginTransaction")
+        self.is_version_2 = self._offers_version_2
         self.state = State.IN_TRANSACTION
 
     def holds(self, partition: TopicPartition) -> bool:
@@ -134,7 +138,8 @@ class Transactions:
         """
         async with self._joining:
             new = sorted(set(partitions) - self._partitions)
-            if not new:
+            if not new or self.is_version_2:
+                self._partitions.update(new)
                 return
             topics: dict[str, list[int]] = {}
             for topic, partition in new:
@@ -184,12 +189,15 @@ class Transactions:
         async def join(connection: Connection) -> Collection[int]:
             return [(await connection.request(joining, AddOffsetsToTxnResponse)).error_code]
 
-        await self._with_coordinator("AddOffsetsToTxn", join)
+        if not self.is_version_2:
+            await self._with_coordinator("AddOffsetsToTxn", join)
         self._has_offsets = True
         request = self._offset_commit(offsets, group)
 
         async def commit(connection: Connection) -> Collection[int]:
-            answer = await connection.request(request, TxnOffsetCommitResponse)
+            answer = await connection.request(
+                request, TxnOffsetCommitResponse, version_max=self._version_max
+            )
             return [part.error_code for topic in answer.topics for part in topic.partitions]
 
         await self._with_coordinator(
@@ -244,8 +252,11 @@ class Transactions:
 
             async def attempt(connection: Connection) -> Collection[int]:
                 answer = await connection.request(
-                    request, EndTxnResponse, version_max=_VERSION_1_MAX
+                    request, EndTxnResponse, version_max=self._version_max
                 )
+                if not answer.error_code and answer.producer_id >= 0:
+                    self.identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self.epoch_is_in_doubt = False
                 return [answer.error_code]
 
             await self._with_coordinator("EndTxn", attempt)
@@ -257,9 +268,19 @@ class Transactions:
         self.error = None
         self.state = State.READY
 
-    def fail(self, error: Exception) -> None:
-        """Something of the transaction is lost: it can only be aborted, or not even that."""
+    @property
+    def _version_max(self) -> int | None:
+        return None if self.is_version_2 else _VERSION_1_MAX
+
+    def fail(self, error: Exception, *, by_leader: bool = False) -> None:
+        """Something of the transaction is lost: it can only be aborted, or not even that.
+
+        A leader may know an epoch that the coordinator has given up since (KIP-588): whether this
+        producer is fenced is the coordinator's to say.
+        """
         fatal = isinstance(error, ApiError) and error.code in _FATAL
+        if by_leader and isinstance(error, ApiError):
+            fatal = fatal and error.code is not ErrorCode.INVALID_PRODUCER_EPOCH
         if self.state is State.FATAL_ERROR:
             return
         self.error = error
@@ -313,6 +334,9 @@ class Transactions:
         while True:
             try:
                 connection = await self._cluster.coordinator(kind, key)
+                if kind == TRANSACTION_COORDINATOR:
+                    level = connection.features.get(_FEATURE, 0)
+                    self._offers_version_2 = level >= _VERSION_2
                 codes = [code for code in await attempt(connection) if code]
             except ConnectionError:
                 self._cluster.forget_coordinator(kind, key)
@@ -337,4 +361,6 @@ class Transactions:
             await asyncio.sleep(pause_s)
 
 
-_VERSION_1_MAX: Final = 4
+_VERSION_1_MAX: Final = 4  # of EndTxn and TxnOffsetCommit
+_FEATURE: Final = "transaction.version"
+_VERSION_2: Final = 2

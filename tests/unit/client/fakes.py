@@ -20,7 +20,7 @@ from odradek.wire.messages.produce import (
     decode_produce,
 )
 
-PRODUCE_VERSION = 11
+PRODUCE_VERSION = 12
 
 
 class FakeCluster:
@@ -84,6 +84,8 @@ class FakeConnection:
         self.produce = []  # answers, one for each request: codes, an exception, or None for success
         self.next_offset = {}
         self.identities = 0
+        self.features = {}
+        self.versions = set()  # of the produce requests
 
     def version_of(self, api_key, *, version_max=None):
         return 9
@@ -106,9 +108,11 @@ class FakeConnection:
         return told
 
     async def exchange(self, api_key, encode, answer, *, version_max=None, timeout_ms=None):
-        frame = memoryview(b"".join(encode(PRODUCE_VERSION, 1, "c")))[4:]
+        version = PRODUCE_VERSION if version_max is None else min(version_max, PRODUCE_VERSION)
+        self.versions.add(version)
+        frame = memoryview(b"".join(encode(version, 1, "c")))[4:]
         _, at = decode_request_header(frame)
-        produce = decode_produce(frame, at, PRODUCE_VERSION)
+        produce = decode_produce(frame, at, version)
         parts = [
             (TopicPartition(name, index), bytes(records))
             for name, partitions in produce.topics

@@ -18,6 +18,7 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.record.batch import read_header
 from odradek.record.records import iter_records
 from odradek.sim.loop import run
+from odradek.wire.messages.end_txn import EndTxnResponse
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 FakeCluster = importlib.import_module("fakes").FakeCluster
@@ -277,6 +278,34 @@ def test_a_transaction_joins_partitions_before_it_writes_and_ends_after():
     assert read_header(cluster.connection.produced[0][1]).is_transactional
 
 
+def test_in_version_2_leaders_join_and_each_end_brings_the_next_epoch():
+    async def then(producer, cluster):
+        cluster.connection.features = {"transaction.version": 2}
+        await producer.init_transactions()
+        for value in (b"a", b"b"):
+            producer.begin_transaction()
+            await producer.send("t", value)
+            cluster.answers = [EndTxnResponse(producer_id=7, producer_epoch=4)]
+            await producer.commit_transaction()
+
+    cluster = producing(then, transactional_id="x")
+
+    names = [type(message).__name__ for message in cluster.asked]
+    assert names == ["InitProducerIdRequest", "EndTxnRequest", "EndTxnRequest"]
+    assert sent(cluster) == [(0, 0, 0, [b"a"]), (0, 0, 4, [b"b"])]
+    assert cluster.connection.versions == {12}
+
+
+def test_in_version_1_requests_stay_below_those_of_version_2():
+    async def then(producer, cluster):
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("t", b"a")
+        await producer.commit_transaction()
+
+    assert producing(then, transactional_id="x").connection.versions == {11}
+
+
 def test_an_empty_transaction_ends_without_a_word():
     async def then(producer, cluster):
         await producer.init_transactions()
@@ -311,7 +340,6 @@ def test_a_fenced_producer_is_finished():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
-        cluster.answers = [ApiError(ErrorCode.PRODUCER_FENCED)]
         cluster.answers = [_refusal(ErrorCode.PRODUCER_FENCED)]
         with pytest.raises(ApiError, match="PRODUCER_FENCED"):
             await producer.send("t", b"a")
