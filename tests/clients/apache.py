@@ -9,7 +9,7 @@ import pathlib
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import fetch
@@ -110,11 +110,12 @@ class Broker(Daemon):
         broker_id: int = 0,
         brokers: int = 1,
         properties: Mapping[str, str] = {},
+        listeners: Sequence[str] = (),
     ) -> None:
         self.port = free_port()
         options = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "listeners": ",".join([f"PLAINTEXT://{HOST}:{self.port}", *listeners]),
             "log.dirs": str(home / "data"),
             "zookeeper.connect": zookeeper,
             "zookeeper.connection.timeout.ms": "18000",
