@@ -42,6 +42,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "copy-store": Command(
         "odradek.cli.copy_store", "copy_store", "Copy a cluster's nodes to another store."
     ),
+    "produce": Command("odradek.cli.produce", "produce", "Write the rows of a file to a topic."),
+    "consume": Command("odradek.cli.consume", "consume", "Print what stands in a topic."),
     "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
 }
 
