@@ -13,6 +13,7 @@
 What is named otherwise is left alone.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -27,7 +28,7 @@ from odradek.model.partition import TopicPartition
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
-CLEAN_SHUTDOWN: Final = b'{"version":0,"brokerEpoch":-1}'
+NO_EPOCH: Final = -1
 NAME_CHARS_MAX: Final = 255
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<number>\d{1,10})")
 _MARKED: Final = re.compile(rf"{_PARTITION.pattern}\.(?P<id>[0-9a-f]{{32}})-(?P<mark>\w+)")
@@ -87,6 +88,7 @@ class LogDirectory:
         self.is_offline = False
         self.is_loaded = False  # all that lies in it is known
         self.was_clean = False  # the broker before us stopped as it should
+        self.clean_epoch = NO_EPOCH  # in this broker epoch, if it says so
         self._disk = disk
         self._lock: Lock | None = None
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
@@ -119,14 +121,17 @@ class LogDirectory:
         entries = self._disk.list(self.path)
         self.was_clean = any(entry.name == CLEAN_SHUTDOWN_FILE for entry in entries)
         if self.was_clean:
-            # Durably, before anything is written: it must not come back after a power loss.
+            self.clean_epoch = _epoch_of(self._disk.read_file(self._file(CLEAN_SHUTDOWN_FILE)))
             self._disk.unlink(self._file(CLEAN_SHUTDOWN_FILE))
-            self._disk.flush_now([self.path])
+        # Durably, before anything is written: it must not come back after a power loss. Nor if it
+        # was a life before this one that removed it, and died at once.
+        self._disk.flush_now([self.path])
         return entries
 
-    def mark_clean(self) -> None:
-        """Say that all was written as it should."""
-        self._disk.replace_now(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN)
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Say that all was written as it should, in that life of the broker."""
+        mark = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+        self._disk.replace_now(self._file(CLEAN_SHUTDOWN_FILE), mark.encode())
 
     def release(self) -> None:
         """Let others in."""
@@ -221,3 +226,12 @@ def partition_directories(entries: list[Entry]) -> Iterator[tuple[str, Partition
         found = parse_name(entry.name) if entry.is_dir else None
         if found is not None:
             yield entry.name, found
+
+
+def _epoch_of(mark: bytes | None) -> int:
+    """The broker epoch in a mark of a clean stop; older ones are empty."""
+    try:
+        epoch = json.loads(mark or b"{}").get("brokerEpoch", NO_EPOCH)
+    except (ValueError, AttributeError):
+        return NO_EPOCH
+    return epoch if type(epoch) is int else NO_EPOCH

@@ -26,6 +26,7 @@ from odradek.log.checkpoints import (
 )
 from odradek.log.deletion import remove_later
 from odradek.log.directories import (
+    NO_EPOCH,
     Identity,
     LogDirectory,
     Mark,
@@ -67,6 +68,7 @@ class Logs:
     ) -> None:
         """`lost` is told which directory went offline, which partitions with it, and why."""
         self.directories = {path: LogDirectory(path, host.disk) for path in directories}
+        self.broker_epoch: int | None = None  # of the present registration, once there is one
         self._host = host
         self._config_of = config_of
         self._lost = lost
@@ -99,6 +101,16 @@ class Logs:
     def online_directories(self) -> list[str]:
         """The directories that work."""
         return [path for path, found in self.directories.items() if not found.is_offline]
+
+    @property
+    def clean_epoch(self) -> int | None:
+        """The broker epoch in which all directories were left cleanly; None if they were not."""
+        directories = self.directories.values()
+        epochs = {directory.clean_epoch for directory in directories}
+        if all(d.was_clean and not d.is_offline for d in directories) and len(epochs) == 1:
+            (epoch,) = epochs
+            return epoch if epoch != NO_EPOCH else None
+        return None
 
     @property
     def has_offline_dir(self) -> bool:
@@ -171,7 +183,7 @@ class Logs:
         """Nothing was served: what was clean is clean."""
         for directory in self.directories.values():
             if directory.was_clean and not directory.is_offline:
-                directory.mark_clean()
+                directory.mark_clean(directory.clean_epoch)
             directory.release()
 
     def _load_directory(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
@@ -608,7 +620,7 @@ class Logs:
         if not directory.is_loaded:
             # Stopped while starting: what the checkpoints say of the rest must stand.
             if directory.was_clean:
-                directory.mark_clean()
+                directory.mark_clean(directory.clean_epoch)
             return
         recovery_points = {name: log.recovery_point for name, log in held.items()}
         high_watermarks = {name: log.high_watermark for name, log in held.items()}
@@ -618,7 +630,10 @@ class Logs:
         first_dirty_offsets = self._first_dirty_offsets(directory.path)
         if first_dirty_offsets:
             directory.write_checkpoint_now(CLEANER_FILE, first_dirty_offsets)
-        directory.mark_clean()
+        broker_epoch = self.broker_epoch
+        if broker_epoch is None:  # never registered: as clean as before
+            broker_epoch = NO_EPOCH if self.clean_epoch is None else self.clean_epoch
+        directory.mark_clean(broker_epoch)
 
 
 def _extent(log: Log) -> tuple[int, int]:
