@@ -17,11 +17,12 @@ def refuse_request(
     """Why a controller's request is refused as a whole; NONE if it is not.
 
     A broker epoch of -1 comes from a controller that does not know of them. One newer than
-    ours is of a registration whose answer we have not seen yet: it is for us.
+    ours is of a registration whose answer we have not seen yet: it is for us. A broker that has
+    never been registered (its own is -1) obeys nobody: what comes is for the life before.
     """
     if controller_epoch < newest_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
-    if -1 < broker_epoch < own_broker_epoch:
+    if own_broker_epoch < 0 or -1 < broker_epoch < own_broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.NONE
 
