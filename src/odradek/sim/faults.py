@@ -14,7 +14,13 @@ from enum import Enum
 from typing import Final
 
 from odradek.coord.memory import Fate, Loss
-from odradek.sim.cluster import LOG_DIRS, SimulatedBroker, SimulatedCluster, usual_fate
+from odradek.sim.cluster import (
+    LOG_DIRS,
+    SESSION_TIMEOUT_MS,
+    SimulatedBroker,
+    SimulatedCluster,
+    usual_fate,
+)
 from odradek.sim.disk import UNLIMITED
 from odradek.sim.disk import Fault as DiskFault
 from odradek.sim.network import USUAL_DELAY_MS
@@ -46,6 +52,7 @@ class Kind(Enum):
     STORE_CUT = "store unreachable"
     STORE_TROUBLE = "store loses requests and answers"
     CLOCK = "clock jumps"
+    ISOLATE = "cut off from brokers and store, not from clients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,11 @@ def draw_schedule(
     chance: random.Random, *, seconds: float, brokers: int, kinds: Sequence[Kind]
 ) -> list[Fault]:
     """What will go wrong in so many seconds."""
+    if brokers == 1:
+        kinds = [kind for kind in kinds if kind is not Kind.ISOLATE]
+    elif len(kinds) > 1 and Kind.ISOLATE in kinds:
+        # What makes logs diverge most: a leader that does not know that it is none any more.
+        kinds = [*kinds, *[Kind.ISOLATE] * 3]
     faults: list[Fault] = []
     # One broker has its troubles one after the other; several have them all at once.
     mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
@@ -303,6 +315,25 @@ async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault)
     cluster.network.heal(links)
 
 
+async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A leader that does not hear of its successor, and goes on taking what needs no others."""
+    store = broker.store
+    links = [
+        link
+        for other in cluster.brokers
+        if other is not broker
+        for link in ((other.name, broker.name), (broker.name, other.name))
+    ]
+    for link in links:
+        cluster.network.cut(*link)
+    if store is not None:
+        store.cut()
+    await asyncio.sleep(fault.lasts_s + SESSION_TIMEOUT_MS / 1000)
+    cluster.network.heal(links)
+    if store is not None and broker.store is store:
+        store.restore()
+
+
 async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     del broker
     cluster.network.delay_ms = (1.0, 20 + 500 * fault.detail)
@@ -371,4 +402,5 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.STORE_CUT: (False, _cut_store),
     Kind.STORE_TROUBLE: (False, _trouble_store),
     Kind.CLOCK: (False, _jump),
+    Kind.ISOLATE: (False, _isolate),
 }

@@ -42,7 +42,7 @@ ACKS: Final = (ALL, ALL, 1, 1, 0)
 ACKS_ALONE: Final = (1, ALL)
 BATCH_RECORDS_ALONE: Final = (1, 1, 2, 3, 6)
 BATCH_RECORDS: Final = (1, 2, 8, 20, 40)
-TORRENT_EACH_SECOND: Final = 25.0
+TORRENT_EACH_SECOND: Final = 12.0
 VERSIONS: Final = (3, 5, 8, 9, 11)
 CODECS: Final = (
     Codec.NONE,

@@ -49,7 +49,7 @@ class Workload:
         draw = cluster.randomness("workload")
         self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
         if self.replication_factor > 1:  # a history of some size, whatever stands in its way
-            self.produces_each_second = 4.0
+            self.produces_each_second = 2.0
 
     def start(self) -> None:
         """Let them all go."""
