@@ -252,3 +252,57 @@ def test_nobody_is_told_that_it_is_stored_while_too_few_have_it():
         await producer
 
     play(7, story)
+
+
+async def last_replica_loses_its_tail(cluster, client):
+    """Everything is acknowledged by two at least; then one is left, and loses what it can."""
+    acked, stop = [], asyncio.Event()
+    producer = client.run(produce(client, acked, stop))
+    await until(lambda: len(acked) > 30)
+    stop.set()
+    await producer
+    leader = leader_of(cluster)
+    for broker in cluster.brokers:
+        if broker is not leader:
+            broker.kill()
+    await until(lambda: in_sync(cluster) == {leader.id})
+    leader.lose_power()
+    return leader, acked
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_the_last_in_sync_waits_for_others_after_losing_power_and_the_longest_log_leads(seed):
+    async def story(cluster, client):
+        leader, acked = await last_replica_loses_its_tail(cluster, client)
+        leader.start()
+        await until(lambda: leader.state is State.RUNNING)
+        await asyncio.sleep(10)
+        assert leader_of(cluster) is None, "nobody knows what it has lost"
+        for broker in cluster.brokers:
+            if broker is not leader:
+                broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+        logs = [contents(broker) for broker in cluster.brokers]
+        assert logs[0] == logs[1] == logs[2]
+        assert acked == logs[0][: len(acked)], "an acknowledged record is gone"
+
+    play(seed, story)
+
+
+def test_after_a_clean_stop_of_all_whoever_is_in_sync_leads_at_once():
+    async def story(cluster, client):
+        acked, stop = [], asyncio.Event()
+        producer = client.run(produce(client, acked, stop))
+        await until(lambda: len(acked) > 10)
+        stop.set()
+        await producer
+        for broker in cluster.brokers:
+            await broker.stop()
+        last = cluster.brokers[-1]
+        last.lose_power()
+        last.start()
+        await until(lambda: leader_of(cluster) is last)
+        assert contents(last)[: len(acked)] == acked
+
+    play(11, story)

@@ -26,12 +26,14 @@ from uuid import UUID
 from odradek.broker.controller_channels import ControllerChannels
 from odradek.broker.controller_election import ControllerElection, Reign
 from odradek.broker.controller_store import SLICE, ControllerStore, DeposedError, slices
+from odradek.broker.log_ends import LogEnds
 from odradek.controller.causes import Decision
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Announce,
     Answer,
     AnyAnswer,
+    AskLogEnds,
     AskUnclean,
     Connect,
     Disconnect,
@@ -65,6 +67,7 @@ from odradek.controller.events import (
     IsrChangesRequested,
     LoadingFinished,
     LogDirsFailed,
+    LogEndsHeard,
     ReassignmentsAskedFor,
     ReassignmentsRequested,
     ReassignmentsSeen,
@@ -129,6 +132,10 @@ class ControllerOptions(Protocol):
         """`delete.topic.enable`."""
 
     @property
+    def isr_min(self) -> int:
+        """`min.insync.replicas`, where a topic does not say otherwise."""
+
+    @property
     def unclean_allowed(self) -> bool:
         """`unclean.leader.election.enable`, where a topic does not say otherwise."""
 
@@ -164,7 +171,7 @@ class _Request:
 class ControllerShell:
     """One broker's part in the controller's work: most of the time it waits to be elected."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a controller works with
         self,
         *,
         store: coord.Store,
@@ -173,7 +180,9 @@ class ControllerShell:
         options: ControllerOptions,
         journal: Journal,
         draw_id: Callable[[], UUID],
+        log_ends: LogEnds,
     ) -> None:
+        self._log_ends = log_ends
         self._store = store
         self._election = election
         self._channels = channels
@@ -523,7 +532,9 @@ class ControllerShell:
                 outcomes = await self._perform(effect)
                 stack += [Proceed(partial(machine.handle, event)) for event in outcomes][::-1]
 
-    async def _perform(self, effect: Effect) -> Iterable[Event]:
+    async def _perform(  # noqa: C901 - one case for each kind of effect
+        self, effect: Effect
+    ) -> Iterable[Event]:
         hands = self._hands
         assert hands is not None, effect
         match effect:
@@ -543,11 +554,22 @@ class ControllerShell:
                 self._asked.answer.set_result(answer)
             case Resign(reason):
                 raise DeposedError(reason)
+            case AskLogEnds(replicas):
+                names = tuple({partition.topic: None for partition in replicas})
+                isr_min = await hands.isr_min(names, default=self._options.isr_min)
+                machine = self._machine
+                self._log_ends.find(
+                    effect, lambda ends: self._log_ends_found(machine, LogEndsHeard(ends, isr_min))
+                )
             case Proceed():
                 raise AssertionError(effect)
             case _:
                 return await self._perform_on_store(effect, hands)
         return ()
+
+    def _log_ends_found(self, asker: Controller | None, heard: LogEndsHeard) -> None:
+        if self._machine is asker and asker is not None:  # else it reigns no more
+            self._put(heard)
 
     async def _perform_on_store(
         self,

@@ -8,6 +8,8 @@ what stands there. Much is written in few pipelined steps, and encoded in slices
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
@@ -22,13 +24,14 @@ from odradek.controller.proposals import (
     Proposal,
     StoredState,
 )
-from odradek.coord import layout
+from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import decode_config, topic_entity
 from odradek.coord.store import (
     ConnectionLostError,
     Create,
     Delete,
     MultiError,
+    NodeExistsError,
     NoNodeError,
     Operation,
     Result,
@@ -41,7 +44,7 @@ from odradek.coord.store import (
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.cluster import Broker
 from odradek.model.errors import OdradekError
-from odradek.model.partition import Assignment, TopicPartition
+from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
 
 T = TypeVar("T")
 
@@ -50,6 +53,7 @@ STEP: Final = 2_000  # transactions in one pipelined step
 _ATTEMPTS: Final = 3
 _PAUSE_SECONDS: Final = 0.1
 _UNCLEAN: Final = "unclean.leader.election.enable"
+_ISR_MIN: Final = "min.insync.replicas"
 
 
 class DeposedError(OdradekError):
@@ -93,7 +97,22 @@ class ControllerStore:
                 continue  # it went between the two reads
             except CorruptNodeError as error:
                 self._skip(str(error))
-        return tuple(found)
+        paths = [layout_odradek.life_path(broker.id) for broker in found]
+        notes = await self._store.get_many(paths)
+        return tuple(map(self._with_note, found, notes))
+
+    def _with_note(self, broker: Broker, note: tuple[bytes | None, Stat] | None) -> Broker:
+        """Since when it has lost nothing, if it was a broker of ours that registered."""
+        if note is None or note[1].modified_id != broker.broker_epoch:
+            return broker
+        try:
+            since = layout_odradek.decode_broker(
+                broker.id, note[0], modified_id=broker.broker_epoch
+            )
+        except CorruptNodeError as error:
+            self._skip(str(error))
+            return broker
+        return replace(broker, clean_since=since)
 
     async def children(self, path: str, watch: Watcher) -> tuple[str, ...]:
         """The names below one of Kafka's fixed nodes; none if it is not there yet."""
@@ -179,6 +198,73 @@ class ControllerStore:
                 if state is not None:
                     found[partition] = state
             await asyncio.sleep(0)
+        return await self._with_memories(found)
+
+    async def _with_memories(
+        self, states: dict[TopicPartition, StoredState]
+    ) -> dict[TopicPartition, StoredState]:
+        """Those that need it with what is remembered of their last ISRs."""
+        critical = [
+            partition
+            for partition, state in states.items()
+            if len(state.leader_and_isr.isr) == 1 or state.leader_and_isr.leader == NO_LEADER
+        ]
+        for chunk in slices(critical, SLICE):
+            nodes = await self._store.get_many([layout_odradek.memory_path(p) for p in chunk])
+            for partition, node in zip(chunk, nodes, strict=True):
+                try:
+                    if node is not None:
+                        memory = layout_odradek.decode_memory(partition, node[0])
+                        states[partition] = states[partition]._replace(memory=memory)
+                except CorruptNodeError as error:
+                    self._skip(str(error))
+        return states
+
+    async def _write_memories(self, proposals: Sequence[Proposal]) -> None:
+        """Before the states that they belong to: without those they are void."""
+        memories = [(p.partition, p.memory) for p in proposals if p.memory is not None]
+        nodes = [
+            (layout_odradek.memory_path(partition), layout_odradek.encode_memory(memory))
+            for partition, memory in memories
+        ]
+        batches: list[list[Operation]] = [
+            [self._reign.token, SetData(path, data)] for path, data in nodes
+        ]
+        results = await self._multi_many(batches) if batches else []
+        for (path, data), result in zip(nodes, results, strict=True):
+            if not isinstance(result, MultiError):
+                continue
+            self._check_reign(result)
+            # An older answer that was lost may have made it already: then it is what we want.
+            with suppress(NodeExistsError):
+                await self._persist(path, data)
+
+    async def _persist(self, path: str, data: bytes) -> None:
+        while True:
+            try:
+                await self._store.create(path, data, make_parents=True)
+            except ConnectionLostError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    async def isr_min(self, names: Sequence[str], *, default: int) -> dict[str, int]:
+        """How many each of these topics has to have in sync."""
+        found = await self._overrides(names)
+        return {
+            name: int(text) if (text := found[name].get(_ISR_MIN, "")).isdecimal() else default
+            for name in names
+        }
+
+    async def _overrides(self, names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        paths = [topic_entity(name).path for name in names]
+        found: dict[str, Mapping[str, str]] = {}
+        for name, path, node in zip(names, paths, await self._store.get_many(paths), strict=True):
+            try:
+                found[name] = decode_config(path, node[0]) if node else {}
+            except CorruptNodeError as error:
+                self._skip(str(error))
+                found[name] = {}
         return found
 
     def _state(
@@ -196,14 +282,8 @@ class ControllerStore:
 
     async def allows_unclean(self, names: Sequence[str], *, default: bool) -> dict[str, bool]:
         """Whether each of these topics allows unclean election."""
-        paths = [topic_entity(name).path for name in names]
         allowed = {}
-        for name, path, node in zip(names, paths, await self._store.get_many(paths), strict=True):
-            try:
-                overrides = decode_config(path, node[0]) if node else {}
-            except CorruptNodeError as error:
-                self._skip(str(error))
-                overrides = {}
+        for name, overrides in (await self._overrides(names)).items():
             text = overrides.get(_UNCLEAN)
             allowed[name] = default if text is None else text.strip().lower() == "true"
         return allowed
@@ -214,6 +294,7 @@ class ControllerStore:
         """Write what is proposed; each succeeds or conflicts on its own."""
         outcomes: list[Outcome] = []
         for chunk in slices(proposals, STEP):
+            await self._write_memories(chunk)
             outcomes += await self._store_step(chunk)
         return outcomes
 
@@ -414,6 +495,7 @@ class ControllerStore:
             await self._remove(
                 [[layout.partition_state_path(p), layout.partition_path(p)] for p in chunk]
             )
+            await self._remove([[layout_odradek.memory_path(p)] for p in chunk])
             await asyncio.sleep(0)
 
     async def _remove(self, groups: Sequence[Sequence[str]]) -> None:

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from odradek.coord import layout
+from odradek.coord import layout, layout_odradek
 from odradek.coord.store import (
+    BadVersionError,
     ConnectionLostError,
     Create,
     MultiError,
@@ -56,6 +57,7 @@ class Lifecycle:
         self._random = randomness
         self._session_timeout_ms = session_timeout_ms
         self._lost = asyncio.Event()
+        self._epoch: int | None = None  # of the last registration of this life
         self.on_lost: Callable[[], None] = lambda: None
         self.on_registered: Callable[[int], None] = lambda _broker_epoch: None
         store.on_session_lost = self._session_lost
@@ -94,8 +96,11 @@ class Lifecycle:
                     layout.CLUSTER_ID, layout.encode_cluster_id(drawn), make_parents=True
                 )
 
-    async def register(self, broker: Broker) -> int:
+    async def register(self, broker: Broker, *, clean_epoch: int | None = None) -> int:
         """Make this broker known. Returns its broker epoch.
+
+        `clean_epoch` is that of the life after which nothing was lost, if there is one: it stopped
+        cleanly, or goes on. The note of that is for the controller (`/odradek/lives/N`).
 
         Raises:
             StartupError: the id is taken by a broker that lives.
@@ -107,21 +112,24 @@ class Lifecycle:
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
+                note = await self._note(broker.id, clean_epoch)
                 # As Apache Kafka does it: so the node's version is 1. And the mark of ours.
                 await self._store.multi(
                     [
                         Create(path, None, ephemeral=True),
                         SetData(path, data, 0),
                         Create(layout.odradek_broker_path(broker.id), ephemeral=True),
+                        note,
                     ]
                 )
             except ConnectionLostError:
                 pass  # it may have happened: look
             except MultiError as error:
-                if not isinstance(error.cause, NodeExistsError):
+                if not isinstance(error.cause, (NodeExistsError, BadVersionError)):
                     raise
             stat = await self._store.exists(path)
             if stat is not None and stat.ephemeral_owner == self._store.session_id:
+                self._epoch = stat.created_id
                 return stat.created_id
             if self._clock.monotonic_ms() > deadline_ms:
                 raise StartupError(
@@ -155,6 +163,18 @@ class Lifecycle:
             else:
                 return
 
+    async def _note(self, broker_id: int, clean_epoch: int | None) -> SetData:
+        """Since when this broker has lost nothing, to be written with its registration."""
+        path = layout_odradek.life_path(broker_id)
+        with suppress(NodeExistsError):
+            await self._store.create(path, None, make_parents=True)
+        data, stat = await self._store.get(path)
+        since = layout_odradek.SINCE_NOW
+        if clean_epoch is not None and clean_epoch == stat.modified_id:
+            with suppress(CorruptNodeError):
+                since = layout_odradek.decode_broker(broker_id, data, modified_id=stat.modified_id)
+        return SetData(path, layout_odradek.encode_broker(since), stat.version)
+
     async def keep_registered(self, broker: Broker) -> None:
         """Register again after each lost session, until cancelled."""
         while True:
@@ -165,7 +185,7 @@ class Lifecycle:
             try:
                 if not self._store.session_id:  # else an answer was lost, and the session lives
                     await self._store.open()
-                epoch = await self.register(broker)
+                epoch = await self.register(broker, clean_epoch=self._epoch)
             except (SessionExpiredError, ConnectionLostError):
                 self._lost.set()
                 await asyncio.sleep(_PAUSE_S)

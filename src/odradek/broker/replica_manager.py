@@ -111,6 +111,11 @@ class ReplicaManager:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def logs(self) -> Logs:
+        """The logs that lie here, held or not."""
+        return self._logs
+
     def get(self, topic: str, index: int) -> Partition | None:
         """A partition held here, whatever its role."""
         return self._partitions.get((topic, index))

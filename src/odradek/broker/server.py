@@ -23,6 +23,7 @@ from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
 from odradek.broker.apis.fetch import FetchApi
+from odradek.broker.apis.list_offsets import log_ends
 from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
@@ -49,6 +50,7 @@ from odradek.broker.isr_shell import IsrShell
 from odradek.broker.journal import DecisionJournal
 from odradek.broker.lifecycle import Lifecycle
 from odradek.broker.log_dir_moves import LogDirMoves
+from odradek.broker.log_ends import LogEnds
 from odradek.broker.logger_levels import ProcessLoggers
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
@@ -100,6 +102,7 @@ from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
 )
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 from odradek.wire.schema import Message
 
@@ -108,6 +111,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SLOW_REQUEST_MS = 1_000
+LOG_ENDS_TIMEOUT_S = 2.0  # a dead broker must not hold up an election that others can decide
 
 
 class Broker:
@@ -238,6 +242,7 @@ class Broker:
             options=_ControllerOptions(lambda: self.config),
             journal=self.journal,
             draw_id=partial(draw_topic_id, world.random),
+            log_ends=LogEnds(self._ask_log_ends, self.tasks),
         )
 
     def _make_link(self) -> ControllerLink:
@@ -511,6 +516,24 @@ class Broker:
             return _NoPort(broker.id, self.config.inter_broker_listener)
         return self._peer_at(point.host, point.port)
 
+    async def _ask_log_ends(
+        self, broker_id: int, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse:
+        if broker_id == self.config.broker_id:
+            return log_ends(self.logs, request)
+        broker = self.metadata.brokers.get(broker_id)
+        point = broker.end_point(self.config.inter_broker_listener) if broker else None
+        if point is None:
+            raise PeerError(f"broker {broker_id} is not known, or has no listener for brokers")
+        peer = self._peer_at(point.host, point.port)
+        try:
+            async with asyncio.timeout(LOG_ENDS_TIMEOUT_S):
+                answer = await peer.ask(request)
+        finally:
+            peer.close()
+        assert isinstance(answer, ListOffsetsResponse)
+        return answer
+
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
         self.requests.throttle(connection, throttle_ms)
 
@@ -540,7 +563,7 @@ class Broker:
         )
         self.lifecycle.on_lost = self.controller.session_lost
         self.lifecycle.on_registered = self._registered
-        self._registered(await self.lifecycle.register(me))
+        self._registered(await self.lifecycle.register(me, clean_epoch=self.logs.clean_epoch))
         self.tasks.start(self.controller.run(), "controller")
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.features.run(), "features")
@@ -639,7 +662,7 @@ class Broker:
         )
 
     def _registered(self, broker_epoch: int) -> None:
-        self.orders.broker_epoch = broker_epoch
+        self.orders.broker_epoch = self.logs.broker_epoch = broker_epoch
         self.controller.session_opened()
         self.dynamic_config.session_opened()
         self.features.look()
@@ -759,6 +782,10 @@ class _ControllerOptions:
     @property
     def deletion_enabled(self) -> bool:
         return self._config().delete_topic_enable
+
+    @property
+    def isr_min(self) -> int:
+        return self._config().topic_defaults.min_insync_replicas
 
     @property
     def unclean_allowed(self) -> bool:

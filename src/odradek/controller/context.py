@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from odradek.controller.last_isr import Memory
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
@@ -23,6 +24,17 @@ class Partition:
     replicas: dict[int, ReplicaState] = field(default_factory=dict)
     leader_and_isr: LeaderAndIsr | None = None  # None until the store has accepted the first
     controller_epoch: int = -1  # of the controller that wrote it
+    modified_id: int = 0  # the store's transaction that did, or one before it
+    memory: Memory | None = None
+
+    @property
+    def valid_memory(self) -> Memory | None:
+        """What is remembered, if it belongs to the state that stands."""
+        memory, state = self.memory, self.leader_and_isr
+        if memory is None or state is None:
+            return None
+        written_with = (memory.partition_epoch, memory.controller_epoch)
+        return memory if written_with == (state.store_version, self.controller_epoch) else None
 
     @property
     def leader(self) -> int | None:
@@ -102,6 +114,27 @@ class ControllerContext:
         if not self.shutting_down:
             return online
         return tuple(r for r in online if r not in self.shutting_down)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether all brokers are of our kind: else nobody can tell how they stopped."""
+        return all(broker.clean_since >= 0 for broker in self.brokers.values())
+
+    def doubtful(self, partition: Partition) -> tuple[int, ...]:
+        """The members of the ISR that are there and may have lost what made them members."""
+        stored = partition.leader_and_isr
+        if stored is None or len(partition.assignment.replicas) < 2 or not self.remembers:
+            return ()
+        return tuple(r for r in stored.isr if r in self.brokers and not self.is_sound(partition, r))
+
+    def is_sound(self, partition: Partition, replica: int) -> bool:
+        """Whether a replica has lost nothing since it was last known to hold everything."""
+        stored, memory = partition.leader_and_isr, partition.valid_memory
+        known = partition.modified_id if stored is not None and replica in stored.isr else -1
+        if memory is not None:
+            gone = memory.left.get(replica)
+            known = memory.isr.get(replica, gone.transaction_id if gone else known)
+        return self.brokers[replica].clean_since <= known
 
     def is_being_deleted(self, name: TopicPartition) -> bool:
         """Whether its topic is on its way out."""

@@ -31,6 +31,7 @@ from odradek.controller.events import (
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
+    LogEndsHeard,
     ReassignmentsAskedFor,
     ReassignmentsRequested,
     ReassignmentsSeen,
@@ -75,6 +76,7 @@ class Controller:
             ReassignmentsSeen: machines.reassignment.seen,
             RebalanceDue: partial(preferred_leader.rebalance_due, machines),
             UncleanElectionsEnabled: partial(preferred_leader.unclean_enabled, machines),
+            LogEndsHeard: machines.partitions.log_ends_heard,
         }
         self._reported: dict[type, Handler] = {
             Stored: lambda event: machines.partitions.stored(event.outcomes),

@@ -75,6 +75,13 @@ class AskUnclean:
 
 
 @dataclass(frozen=True, slots=True)
+class AskLogEnds:
+    """Ask these replicas where their logs end; reported, some time later, as `LogEndsHeard`."""
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveTopics:
     """Remove states, partitions, topic, config and the request; reported as `TopicsRemoved`."""
 
@@ -233,6 +240,7 @@ Effect = (
     | ForgetReassignments
     | ForgetElections
     | AskUnclean
+    | AskLogEnds
     | RemoveTopics
     | ForgetDeletions
     | Connect

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
+from odradek.controller.last_isr import LogEnd
 from odradek.controller.proposals import Outcome, StoredState
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
@@ -214,6 +215,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEndsHeard:
+    """What the replicas that were asked have said, and what their topics have to have in sync."""
+
+    ends: Mapping[TopicPartition, Mapping[int, LogEnd]]
+    isr_min: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class AssignmentsWritten:
     """These stand in their topics' nodes now. Those whose topic is gone are missing."""
 
@@ -252,6 +261,7 @@ External = (
     | ReassignmentsAskedFor
     | RebalanceDue
     | UncleanElectionsEnabled
+    | LogEndsHeard
     | LeaderAndIsrAnswered
     | ReplicasDeleted
 )

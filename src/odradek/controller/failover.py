@@ -81,6 +81,8 @@ def _believe(
         replicas,
         state.leader_and_isr,
         state.controller_epoch,
+        state.modified_id,
+        state.memory,
     )
 
 

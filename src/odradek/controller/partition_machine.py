@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from odradek.controller.causes import Cause, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import AskUnclean, Effect, Resign, Store
+from odradek.controller.effects import AskLogEnds, AskUnclean, Effect, Resign, Store
 from odradek.controller.election import (
     elect_first,
     elect_for_reassignment,
@@ -23,6 +23,8 @@ from odradek.controller.election import (
     elect_preferred,
     elect_when_offline,
 )
+from odradek.controller.events import LogEndsHeard
+from odradek.controller.last_isr import LogEnd, Memory, choose, remembered
 from odradek.controller.proposals import (
     NO_VERSION,
     Accepted,
@@ -54,6 +56,9 @@ class PartitionMachine:
         self._proposals: list[Proposal] = []
         self._may_need_unclean: dict[TopicPartition, Cause] = {}
         self._asked: set[str] = set()  # topics: whether they allow it
+        # Those in sync that are there were restarted, and not after a clean stop.
+        self._may_have_lost: dict[TopicPartition, Cause] = {}
+        self._asked_ends: set[TopicPartition] = set()
         self._moving: dict[TopicPartition, None] = {}  # changed while being reassigned
         self.unclean_elections = 0
 
@@ -71,12 +76,34 @@ class PartitionMachine:
         proposed = self._decide(partition, purpose, cause)
         if proposed is None:
             return False
-        self._proposals.append(Proposal(partition.name, proposed, purpose, cause))
+        self._add(partition, proposed, purpose, cause)
         return True
 
     def request(self, partition: Partition, wanted: LeaderAndIsr, cause: Cause) -> None:
         """What a leader wants, found to be in order."""
-        self._proposals.append(Proposal(partition.name, wanted, Purpose.LEADER_REQUEST, cause))
+        self._add(partition, wanted, Purpose.LEADER_REQUEST, cause)
+
+    def _add(
+        self, partition: Partition, proposed: LeaderAndIsr, purpose: Purpose, cause: Cause
+    ) -> None:
+        memory = self._remember(partition, proposed)
+        self._proposals.append(Proposal(partition.name, proposed, purpose, cause, memory))
+
+    def _remember(self, partition: Partition, proposed: LeaderAndIsr) -> Memory | None:
+        """What has to be known of the last ISRs should this state stand."""
+        stored, leads = partition.leader_and_isr, proposed.leader != NO_LEADER
+        is_critical = len(proposed.isr) == 1 or not leads
+        if len(partition.assignment.replicas) < 2 or not (is_critical and self._context.remembers):
+            return None
+        left, isr = remembered(
+            before=partition.valid_memory,
+            isr_before=stored.isr if stored else (),
+            isr=proposed.isr,
+            transaction_id=partition.modified_id,
+            leads=leads,
+        )
+        epoch = self._context.controller_epoch
+        return Memory(proposed.store_version + 1, epoch, left=left, isr=isr)
 
     def store(self) -> list[Effect]:
         """Everything decided on since the last time, as one step."""
@@ -88,7 +115,61 @@ class PartitionMachine:
         if unasked:
             self._asked |= unasked
             effects.append(AskUnclean(tuple(sorted(unasked))))
+        doubtful = self._may_have_lost.keys() - self._asked_ends
+        if doubtful:
+            self._asked_ends |= doubtful
+            effects.append(AskLogEnds({name: self._online(name) for name in sorted(doubtful)}))
         return effects
+
+    def _online(self, name: TopicPartition) -> tuple[int, ...]:
+        partition = self._context.partition(name)
+        return self._context.online_replicas(partition) if partition is not None else ()
+
+    def log_ends_heard(self, event: LogEndsHeard) -> list[Effect]:
+        """The answer to `AskLogEnds`: elect by it, wait for a broker, or give up for now."""
+        for name, ends in event.ends.items():
+            self._asked_ends.discard(name)
+            cause = self._may_have_lost.pop(name, None)
+            partition = self._context.partition(name)
+            if (
+                cause is not None
+                and partition is not None
+                and partition.state is PartitionState.OFFLINE
+                and not self._context.is_being_deleted(name)
+            ):
+                isr_min = event.isr_min.get(name.topic, 1)
+                self._elect_by_logs(partition, ends, isr_min=isr_min, cause=cause)
+        return self.store()
+
+    def _elect_by_logs(
+        self,
+        partition: Partition,
+        ends: Mapping[int, LogEnd],
+        *,
+        isr_min: int,
+        cause: Cause,
+    ) -> None:
+        stored, context = partition.leader_and_isr, self._context
+        assert stored is not None, partition.name
+        live = context.electable(partition)
+        if any(r in stored.isr and r not in context.doubtful(partition) for r in live):
+            self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
+            return
+        chosen = choose(
+            ends={replica: end for replica, end in ends.items() if replica in live},
+            isr=stored.isr,
+            memory=partition.valid_memory,
+            sound=[replica for replica in live if context.is_sound(partition, replica)],
+            isr_min=isr_min,
+            assigned=partition.assignment.replicas,
+        )
+        if chosen is not None:
+            elected = stored.led_by(chosen, (chosen,))
+            self._add(partition, elected, Purpose.LAST_REPLICA_ELECTION, cause)
+        elif set(live) <= ends.keys():
+            self._may_need_unclean[partition.name] = cause  # the others are not there
+        else:
+            self._may_have_lost[partition.name] = cause  # they have not answered: once more
 
     def unclean_allowed(self, topics: Mapping[str, bool]) -> list[Effect]:
         """The answer to `AskUnclean`: elect from outside the ISR, or give up for now."""
@@ -104,7 +185,7 @@ class PartitionMachine:
             purpose = Purpose.UNCLEAN_ELECTION if allowed else Purpose.OFFLINE_ELECTION
             proposed = self._elect_unclean(partition, stored) if allowed else _leaderless(stored)
             if proposed is not None:
-                self._proposals.append(Proposal(name, proposed, purpose, cause))
+                self._add(partition, proposed, purpose, cause)
         return self.store()
 
     def _decide(self, partition: Partition, purpose: Purpose, cause: Cause) -> LeaderAndIsr | None:
@@ -113,7 +194,7 @@ class PartitionMachine:
             return self._first(partition) if purpose is Purpose.FIRST_LEADER else None
         proposed: LeaderAndIsr | None = None
         match purpose:
-            case Purpose.FIRST_LEADER | Purpose.OFFLINE_ELECTION:
+            case Purpose.FIRST_LEADER | Purpose.OFFLINE_ELECTION | Purpose.LAST_REPLICA_ELECTION:
                 proposed = self._elect_when_offline(partition, stored, cause)
             case Purpose.UNCLEAN_ELECTION:
                 proposed = self._elect_unclean(partition, stored)
@@ -147,11 +228,18 @@ class PartitionMachine:
         self, partition: Partition, stored: LeaderAndIsr, cause: Cause
     ) -> LeaderAndIsr | None:
         live = self._context.electable(partition)
+        doubtful = self._context.doubtful(partition)
         elected = elect_when_offline(
-            assigned=partition.assignment.replicas, isr=stored.isr, live=live, unclean_allowed=False
+            assigned=partition.assignment.replicas,
+            isr=stored.isr,
+            live=[replica for replica in live if replica not in doubtful],
+            unclean_allowed=False,
         )
         if elected is not None:
             return stored.led_by(*elected)
+        if doubtful:
+            self._may_have_lost[partition.name] = cause
+            return None
         if live:
             self._may_need_unclean[partition.name] = cause
             return None
@@ -176,7 +264,8 @@ class PartitionMachine:
     def _move_leader(
         self, partition: Partition, stored: LeaderAndIsr, purpose: Purpose
     ) -> LeaderAndIsr | None:
-        assigned, live = partition.assignment.replicas, self._context.electable(partition)
+        assigned, doubtful = partition.assignment.replicas, self._context.doubtful(partition)
+        live = tuple(r for r in self._context.electable(partition) if r not in doubtful)
         if purpose is Purpose.PREFERRED_ELECTION:
             elected = elect_preferred(assigned=assigned, isr=stored.isr, live=live)
         elif purpose is Purpose.REASSIGNMENT_ELECTION:
@@ -216,9 +305,10 @@ class PartitionMachine:
                     self._accepted(partition, proposal, accepted)
                 case Conflicting(_, None):
                     pass  # its topic was removed by hand: the watch on the topics says so
-                case Conflicting(proposal, StoredState(current, controller_epoch, _)):
+                case Conflicting(proposal, StoredState(current, controller_epoch, modified_id, _)):
                     if controller_epoch > self._context.controller_epoch:
                         return [Resign(f"{partition.name} was written in epoch {controller_epoch}")]
+                    partition.modified_id = modified_id
                     self._conflicting(partition, proposal, current, controller_epoch)
         return self.store()
 
@@ -229,6 +319,9 @@ class PartitionMachine:
             assert accepted.leader_epoch == before.leader_epoch + (not in_epoch), (before, accepted)
         partition.leader_and_isr = accepted
         partition.controller_epoch = self._context.controller_epoch
+        partition.memory = proposal.memory
+        registered = (broker.broker_epoch for broker in self._context.brokers.values())
+        partition.modified_id = max(partition.modified_id, *registered, 0)
         if partition.assignment.is_being_reassigned:
             self._moving[partition.name] = None
         if proposal.purpose not in _QUIET:
@@ -275,7 +368,11 @@ class PartitionMachine:
             return  # the topic's own entry says so
         if accepted.leader == NO_LEADER:
             verdict = Verdict.LEFT_WITHOUT_LEADER
-        elif before is not None and accepted.leader not in before.isr:
+        elif (
+            before is not None
+            and accepted.leader not in before.isr
+            and proposal.purpose is not Purpose.LAST_REPLICA_ELECTION
+        ):
             verdict = Verdict.LEADER_ELECTED_UNCLEAN
             self.unclean_elections += 1
         elif before is not None and accepted.leader == before.leader:

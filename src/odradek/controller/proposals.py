@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from odradek.controller.causes import Cause
+from odradek.controller.last_isr import Memory
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 NO_VERSION: Final = -1  # `store_version` of what is not stored yet: its node is to be created
@@ -16,6 +17,7 @@ class StoredState(NamedTuple):
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
     modified_id: int = 1 << 62  # the store's transaction that wrote it; unless known: just now
+    memory: Memory | None = None
 
 
 class Purpose(Enum):
@@ -23,6 +25,7 @@ class Purpose(Enum):
 
     FIRST_LEADER = auto()
     OFFLINE_ELECTION = auto()
+    LAST_REPLICA_ELECTION = auto()  # the longest log, where nobody in sync is beyond doubt
     UNCLEAN_ELECTION = auto()  # as offline, with unclean election allowed
     PREFERRED_ELECTION = auto()
     SHUTDOWN_ELECTION = auto()
@@ -41,6 +44,7 @@ class Proposal:
     proposed: LeaderAndIsr
     purpose: Purpose
     cause: Cause
+    memory: Memory | None = None  # to be written first
 
 
 class Accepted(NamedTuple):

@@ -28,6 +28,8 @@ class Broker:
     rack: str | None = None
     # The transaction id that created its registration (ZooKeeper: czxid): one life of it.
     broker_epoch: int = -1
+    # It has lost nothing since this transaction; -1: nobody knows, it is a broker of another kind.
+    clean_since: int = -1
 
     def end_point(self, listener: str) -> EndPoint | None:
         """Where this broker is reached on a listener, or None if it has no such."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from odradek.broker.partition import Partition as HeldPartition
-from odradek.coord import layout
+from odradek.coord import layout, layout_odradek
 from odradek.coord.tree import Change, ChangeKind
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.sim.checkers import Picture, fullest, read_disk
@@ -107,8 +107,11 @@ class ReplicationChecker:
 
     def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
         """Whether it was in the last ISR that was large enough, though not in the very last."""
-        del partition, now
-        return False
+        node = self._cluster.tree.find(layout_odradek.memory_path(partition))
+        if node is None:
+            return False
+        memory = layout_odradek.decode_memory(partition, node.data)
+        return memory.partition_epoch == now.store_version and now.leader not in memory.isr
 
     def _assigned(self, partition: TopicPartition) -> tuple[int, ...] | None:
         node = self._cluster.tree.find(layout.topic_path(partition.topic))

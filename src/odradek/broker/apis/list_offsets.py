@@ -9,6 +9,9 @@ Behaviour:
     * -3 the record with the largest timestamp (v7).
     * -5 last tiered offset (v9): nothing is tiered, so offset -1.
     * A partition that is named twice is INVALID_REQUEST.
+    * Replica id -2, "debugging": the end of the log that lies here, and its last leader epoch,
+      whoever leads. Apache Kafka has it for kafka-replica-verification; here a controller asks so
+      where nobody in sync is beyond doubt.
 
 Versions:
     v2 isolation level    v4 leader epochs    v6 flexible    v7 -3    v8 -4    v9 -5
@@ -23,10 +26,12 @@ from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
+from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
 from odradek.log.timestamps import StampedOffset
-from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -45,6 +50,7 @@ _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 LEADER_EPOCH_SINCE: Final = 4
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
+DEBUGGING_REPLICA: Final = -2
 _UNKNOWN: Final = -1
 SLICE: Final = 500  # partitions answered before others may run
 
@@ -53,6 +59,10 @@ async def list_offsets(
     replicas: ReplicaManager, session: Session, request: ListOffsetsRequest, api_version: int
 ) -> ListOffsetsResponse:
     """Answer every partition on its own. Waits where a search in time has to ask the disk."""
+    if request.replica_id == DEBUGGING_REPLICA and session.authorize(
+        AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        return log_ends(replicas.logs, request)
     response = ListOffsetsResponse()
     times = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     for topic in request.topics:
@@ -77,6 +87,28 @@ async def list_offsets(
                 answer.leader_epoch = _UNKNOWN
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
+
+
+def log_ends(logs: Logs, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Where the logs end that lie here, as files; the caller has checked the asker's right."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_log_end(logs, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _log_end(logs: Logs, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    log = logs.get(TopicPartition(topic, asked.partition_index))
+    if log is not None:
+        return _found(asked, _UNKNOWN, log.leo, log.epochs.latest_epoch)
+    if logs.has_offline_dir:
+        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)  # it may well be in there
+    return _refusal(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def _answer(

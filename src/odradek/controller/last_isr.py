@@ -1,0 +1,103 @@
+"""The last replica standing: who may lead when all that are in sync have lost their page cache.
+
+An ISR shrinks to one broker, whose host then loses power. It comes back without its tail, as the
+only member of the ISR; were it elected, the others would cut what they still have (KIP-966 tells
+the story; Apache Kafka with ZooKeeper has no cure for it). Here
+
+    doubtful     is a member of the ISR that was restarted since, and not after a clean stop
+    remembered   is, for each partition that has one replica in sync or no leader, who left the ISR
+                 before, how large it was from then on, and up to which transaction of the store
+                 each of them was known to hold everything (`Memory`)
+    asked        are all replicas that are there, for the leader epoch and the end of their logs
+    elected      is the one that reaches furthest, as soon as somebody was heard who has everything
+                 that can have been committed, or so many of those who should have it
+                 (`min.insync.replicas`) that not all of them can have lost power at once
+
+What was committed is on everybody who was in the ISR while it had `min.insync.replicas` members,
+for below that the high watermark does not move. Of two logs the one with the later last epoch, or
+the same and the larger end, holds what was committed in the other.
+
+A memory is believed only if the state it belongs to is the one that stands: the same partition
+epoch, written by the same controller. So what another kind of controller has written since makes
+it void. In a cluster with brokers of another kind all this is off: nobody can tell how they
+stopped.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Left(NamedTuple):
+    """A replica that left the ISR."""
+
+    isr_size: int  # the largest that the ISR has been since
+    transaction_id: int  # until when it was in it
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is remembered of one partition, beside its state."""
+
+    partition_epoch: int
+    controller_epoch: int
+    left: Mapping[int, Left] = field(default_factory=dict)
+    # Members of the ISR of a partition without a leader: until when they held everything.
+    isr: Mapping[int, int] = field(default_factory=dict)
+
+
+class LogEnd(NamedTuple):
+    """Where a replica's log ends; compared as it stands."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+NO_LOG = LogEnd(-1, 0)
+
+
+def remembered(
+    *,
+    before: Memory | None,
+    isr_before: Collection[int],
+    isr: Collection[int],
+    transaction_id: int,
+    leads: bool,
+) -> tuple[dict[int, Left], dict[int, int]]:
+    """Tell what to remember with the next state: who has left, who was in sync until when.
+
+    `before` is the valid memory of the present state, `transaction_id` the one that wrote it.
+    """
+    known = dict(before.isr) if before else {}
+    left = {
+        replica: Left(max(gone.isr_size, len(isr)), gone.transaction_id)
+        for replica, gone in (before.left if before else {}).items()
+        if replica not in isr
+    }
+    for replica in isr_before:
+        if replica not in isr:
+            left[replica] = Left(len(isr), known.get(replica, transaction_id))
+    in_sync = {} if leads else {r: known.get(r, transaction_id) for r in isr}
+    return left, in_sync
+
+
+def choose(
+    *,
+    ends: Mapping[int, LogEnd],
+    isr: Collection[int],
+    memory: Memory | None,
+    sound: Collection[int],
+    isr_min: int,
+    assigned: Collection[int],
+) -> int | None:
+    """Find the replica to lead; None while somebody has to be waited for.
+
+    `ends` are of those who were heard; `sound` those of the remembered who have lost nothing.
+    """
+    left = memory.left if memory else {}
+    expected = set(isr) | {replica for replica, gone in left.items() if gone.isr_size < isr_min}
+    heard = expected & ends.keys()
+    if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):
+        return None
+    order = {replica: place for place, replica in enumerate(assigned)}
+    return max(ends, key=lambda r: (ends[r], r in isr, -order.get(r, len(order))))

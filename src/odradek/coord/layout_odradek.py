@@ -1,0 +1,71 @@
+"""Our own znodes, all below `/odradek`: no broker of another kind reads there.
+
+/odradek/brokers/N       since which transaction broker N has lost nothing. Written in the same
+transaction as its registration: whose broker epoch is another was
+not registered by a broker of ours
+/odradek/isr/T-P         what is remembered of a partition's last ISRs; see
+`odradek.controller.last_isr`
+"""
+
+from typing import Final
+
+from odradek.controller.last_isr import Left, Memory
+from odradek.coord.znode import dump, parse
+from odradek.model.partition import TopicPartition
+
+LIVES: Final = "/odradek/lives"
+ISR: Final = "/odradek/isr"
+SINCE_NOW: Final = 0  # the transaction that writes it has no number yet
+
+
+def life_path(broker: int) -> str:
+    """What is known of how a broker stopped."""
+    return f"{LIVES}/{broker}"
+
+
+def memory_path(partition: TopicPartition) -> str:
+    """What is remembered of a partition."""
+    return f"{ISR}/{partition}"
+
+
+def encode_broker(clean_since: int) -> bytes:
+    """It has lost nothing since this transaction, or since the one that writes this."""
+    return dump({"version": 1, "clean_since": clean_since})
+
+
+def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> int:
+    """Since which transaction it has lost nothing; `modified_id` wrote the node."""
+    return parse(life_path(broker), data).integer("clean_since") or modified_id
+
+
+def encode_memory(memory: Memory) -> bytes:
+    """A partition's memory."""
+    return dump(
+        {
+            "version": 1,
+            "partition_epoch": memory.partition_epoch,
+            "controller_epoch": memory.controller_epoch,
+            "left": [
+                {"broker": replica, "isr_size": gone.isr_size, "transaction": gone.transaction_id}
+                for replica, gone in sorted(memory.left.items())
+            ],
+            "isr": [
+                {"broker": replica, "transaction": known}
+                for replica, known in sorted(memory.isr.items())
+            ],
+        }
+    )
+
+
+def decode_memory(partition: TopicPartition, data: bytes | None) -> Memory:
+    """A partition's memory."""
+    fields = parse(memory_path(partition), data)
+    return Memory(
+        fields.integer("partition_epoch"),
+        fields.integer("controller_epoch"),
+        left={
+            gone.integer("broker"): Left(gone.integer("isr_size"), gone.integer("transaction"))
+            for gone in fields.each("left")
+        },
+        isr={known.integer("broker"): known.integer("transaction") for known in fields.each("isr")},
+    )

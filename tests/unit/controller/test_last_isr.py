@@ -1,0 +1,89 @@
+"""Who leads when all that are in sync may have lost their tail."""
+
+import pytest
+
+from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, remembered
+
+ONE_LEFT = Memory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
+
+
+def test_who_leaves_is_remembered_with_the_size_of_what_is_left():
+    left, isr = remembered(
+        before=None, isr_before=(1, 2, 3), isr=(1,), transaction_id=50, leads=True
+    )
+    assert left == {2: Left(1, 50), 3: Left(1, 50)}
+    assert isr == {}
+
+
+def test_who_had_left_before_stays_remembered_while_the_isr_goes_on_without_him():
+    left, isr = remembered(
+        before=ONE_LEFT, isr_before=(1,), isr=(1,), transaction_id=60, leads=False
+    )
+    assert left == {2: Left(1, 50)}
+    assert isr == {1: 60}
+
+
+def test_a_larger_isr_devalues_what_those_have_who_left():
+    left, _ = remembered(
+        before=ONE_LEFT, isr_before=(1,), isr=(1, 3), transaction_id=60, leads=False
+    )
+    assert left == {2: Left(2, 50)}
+
+
+def test_who_is_back_has_not_left():
+    left, _ = remembered(
+        before=ONE_LEFT, isr_before=(1,), isr=(1, 2), transaction_id=60, leads=False
+    )
+    assert left == {}
+
+
+def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again():
+    before = Memory(8, 1, isr={1: 50})
+    left, isr = remembered(before=before, isr_before=(1,), isr=(1,), transaction_id=99, leads=False)
+    assert (left, isr) == ({}, {1: 50})
+    left, _ = remembered(before=before, isr_before=(1,), isr=(2,), transaction_id=99, leads=True)
+    assert left == {1: Left(1, 50)}
+
+
+@pytest.mark.parametrize(
+    ("ends", "sound", "isr_min", "elected"),
+    [
+        pytest.param({1: (5, 80)}, (), 2, None, id="the other is waited for"),
+        pytest.param({1: (5, 80), 2: (5, 100)}, (2,), 2, 2, id="the tail is on the other"),
+        pytest.param({1: (5, 120), 2: (5, 100)}, (2,), 2, 1, id="nothing was lost"),
+        pytest.param({1: (5, 80), 2: (5, 100)}, (), 2, 2, id="both in doubt, the longer"),
+        pytest.param({2: (5, 100)}, (2,), 2, 2, id="the sound one need not wait"),
+        pytest.param({2: (5, 100)}, (), 2, None, id="one in doubt waits for the other"),
+        pytest.param({1: (5, 80), 3: (5, 200)}, (), 2, None, id="a stranger's word is not enough"),
+        pytest.param({1: (6, 80), 2: (5, 100)}, (2,), 2, 1, id="the later epoch"),
+        pytest.param({1: (5, 80)}, (), 1, 1, id="min.insync.replicas=1 waits for nobody else"),
+        pytest.param({1: (5, 80), 2: (5, 100)}, (), 1, 2, id="but takes what there is"),
+        pytest.param({1: (5, 80), 2: (5, 80)}, (2,), 2, 1, id="equal: who is in sync"),
+        pytest.param({1: tuple(NO_LOG), 2: (5, 3)}, (2,), 2, 2, id="an empty disk"),
+        pytest.param({}, (), 1, None, id="nobody"),
+    ],
+)
+def test_the_choice(ends, sound, isr_min, elected):
+    chosen = choose(
+        ends={replica: LogEnd(*end) for replica, end in ends.items()},
+        isr=(1,),
+        memory=ONE_LEFT,
+        sound=sound,
+        isr_min=isr_min,
+        assigned=(3, 2, 1),
+    )
+    assert chosen == elected
+
+
+@pytest.mark.parametrize(
+    ("heard", "isr_min", "elected"),
+    [((1,), 2, None), ((1, 2), 2, 2), ((1,), 1, 1), ((1, 2), 3, None)],
+)
+def test_of_a_cluster_that_lost_its_power_so_many_are_waited_for_as_cannot_all_have_lost_it(
+    heard, isr_min, elected
+):
+    ends = {replica: LogEnd(5, 80 + replica) for replica in heard}
+    chosen = choose(
+        ends=ends, isr=(1, 2, 3), memory=None, sound=(), isr_min=isr_min, assigned=(1, 2, 3)
+    )
+    assert chosen == elected
