@@ -93,6 +93,7 @@ def test_logs_are_cleaned_beside_the_broker_which_serves_on(tmp_path):
         broker.stop()
         broker.start()
         with Peer(broker.port) as peer:
+            peer.wait_until_led("t")
             assert read(peer, 1000) == found
     finally:
         broker.kill()
@@ -115,6 +116,7 @@ def test_the_cleaner_dies_with_its_broker_and_the_next_one_finishes(tmp_path):
         broker.start()
         wait_for(lambda: checkpoint(broker) > 300)
         with Peer(broker.port) as peer:
+            peer.wait_until_led("t")
             found = read(peer, 400)
         assert set(range(380, 400)) <= set(found)
         assert len(found) < 200

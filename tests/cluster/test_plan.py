@@ -86,6 +86,25 @@ def test_a_rebalance_is_planned_and_carried_out_and_leaves_no_throttle(bootstrap
     assert [f for f in told["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
 
 
+def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "left",
+            "--replica-assignment", "0:1")  # fmt: skip
+    for kind, name, option in (
+        ("topics", "left", "leader.replication.throttled.replicas=[0:0]"),
+        ("brokers", "0", "leader.replication.throttled.rate=1000"),
+    ):
+        odradek("configs", "--bootstrap-server", bootstrap, "--alter", "--entity-type", kind,
+                "--entity-name", name, "--add-config", option)  # fmt: skip
+
+    def throttles():
+        told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+        return [f["subject"] for f in told["findings"] if f["kind"] == "throttle"]
+
+    assert throttles() == ["brokers 0, topics left"]
+    odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--execute")
+    assert throttles() == []
+
+
 def test_a_broker_is_drained(bootstrap):
     lopsided(bootstrap, "drained", 3)
     odradek("plan", "drain", "1", "--bootstrap-server", bootstrap, "--execute")

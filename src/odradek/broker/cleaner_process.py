@@ -22,6 +22,10 @@ class CleaningError(OdradekError):
     """A round did not come to its end: the log is damaged, or the process died."""
 
 
+class CleanerDiedError(CleaningError):
+    """The process died in the middle of a round; that need not be the log's fault."""
+
+
 class CleanerProcess:
     """One process that cleans, or none just now."""
 
@@ -33,7 +37,8 @@ class CleanerProcess:
 
         Raises:
             StorageError: the disk refused the process.
-            CleaningError: the log is damaged, or the process died.
+            CleanerDiedError: the process died.
+            CleaningError: the log is damaged.
         """
         process = await self._running()
         assert process.stdin is not None
@@ -50,7 +55,7 @@ class CleanerProcess:
             raise
         if not line:
             await self.end()
-            raise CleaningError("the process that cleans has died")
+            raise CleanerDiedError("the process that cleans has died")
         return _outcome(json.loads(line))
 
     async def _running(self) -> asyncio.subprocess.Process:

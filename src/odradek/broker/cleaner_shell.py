@@ -13,10 +13,11 @@ The options are read anew for each log, so they may change at any time.
 import asyncio
 import errno
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from odradek.broker.cleaner_process import CleaningError
+from odradek.broker.cleaner_process import CleanerDiedError, CleaningError
 from odradek.broker.housekeeping import in_slices
 from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
@@ -41,6 +42,8 @@ from odradek.model.partition import TopicPartition
 log = logging.getLogger(__name__)
 _STEPS_A_TURN: Final = 8
 _READ_BYTES_MIN: Final = 1 << 16
+# Cleaning one log, so many processes may die before it is taken for the log's fault.
+_DEATHS_MAX: Final = 3
 
 
 class Cleaner(Protocol):
@@ -51,7 +54,8 @@ class Cleaner(Protocol):
 
         Raises:
             StorageError: the disk refused.
-            CleaningError: the log is damaged, or whoever did it has died.
+            CleanerDiedError: whoever did it has died.
+            CleaningError: the log is damaged.
         """
 
     async def end(self) -> None:
@@ -104,6 +108,7 @@ class LogCleaner:
         self._tasks = tasks
         self._under_way: set[TopicPartition] = set()
         self._looking = asyncio.Lock()
+        self._deaths = Counter[TopicPartition]()
         self.uncleanable: dict[TopicPartition, Log] = {}
         # What the metrics tell.
         self.map_percent = 0.0  # how full the map of keys was last
@@ -211,10 +216,13 @@ class LogCleaner:
             # What was cut or deleted meanwhile is missing, and nothing is wrong.
             if self._is_unchanged(held, stamp) and error.errno != errno.ENOENT:
                 self._logs.failed(error)
+        except CleanerDiedError as error:
+            await self._died(held, error)
         except (CleaningError, ApiError) as error:
             if self._is_unchanged(held, stamp):
                 self._give_up(held, str(error))
         else:
+            del self._deaths[held.partition]
             self._note(outcome, self._clock.monotonic_ms() - started_ms)
 
     def _is_unchanged(self, held: Log, stamp: Stamp | None) -> bool:
@@ -252,6 +260,15 @@ class LogCleaner:
             raise error
         self._logs.checkpoint_first_dirty_offsets()
         return True
+
+    async def _died(self, held: Log, error: CleanerDiedError) -> None:
+        """Somebody killed it, or memory was short: try again after a while, and not for ever."""
+        self._deaths[held.partition] += 1
+        if self._deaths[held.partition] >= _DEATHS_MAX:
+            self._give_up(held, f"{error}, {_DEATHS_MAX} times")
+        else:
+            log.warning("%s is cleaned again later: %s", held.partition, error)
+            await asyncio.sleep(max(1, self._config().log_cleaner_backoff_ms) / 1000)
 
     def _give_up(self, held: Log, why: str) -> None:
         self.uncleanable[held.partition] = held

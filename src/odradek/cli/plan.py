@@ -41,10 +41,10 @@ from odradek.placement.walk import Start
 from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.collect import facts_of, picture_of
+from odradek.plan.collect import facts_of, picture_of, throttled_topics
 from odradek.plan.doctor import Severity, diagnose
 from odradek.plan.duration import predict
-from odradek.plan.execute import Progress, cancel, execute, settle
+from odradek.plan.execute import Progress, cancel, clear_throttles, execute, settle
 from odradek.plan.keys import count_keys, spreads
 from odradek.plan.measure import measure, sample_keys
 from odradek.plan.movement import Plan, PlanError
@@ -400,7 +400,9 @@ def _move(
         made = make(picture)
         took_s = time.monotonic() - began_s
         _show_plan(picture, made, took_s, throttle, inflow, as_json=given["as_json"])
-        if given["executes"] and made.changed:
+        if not given["executes"]:
+            return 0
+        if made.changed:
             await execute(
                 cluster,
                 made,
@@ -408,8 +410,9 @@ def _move(
                 batch=given["batch"],
                 tell=_tell,
             )
-            print(f"{len(made.changed)} partitions are as planned; throttles cleared",
-                  file=sys.stderr)  # fmt: skip
+        # What a run that was killed has left on topics and brokers that this one did not touch.
+        await clear_throttles(cluster, sorted(picture.racks), await throttled_topics(cluster))
+        print(f"{len(made.changed)} partitions are as planned; throttles cleared", file=sys.stderr)
         return 0
 
     with_cluster(servers, properties_of(command_config), work)

@@ -158,6 +158,7 @@ def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -
         producers={
             producer.producer_id: LastOfProducer(producer.last_offset, producer.producer_epoch)
             for producer in log.active_producers()
+            if producer.last_offset < found.end_offset  # else what has to stay is not touched
         },
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,

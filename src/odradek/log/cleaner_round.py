@@ -15,7 +15,7 @@ and returns the outcome.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple, Self
 
 from odradek.log.cleaner_batches import (
@@ -81,8 +81,8 @@ class Job:
     read_bytes: int = READ_BYTES
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON knows it."""
-        return asdict(self)
+        """As JSON knows it: tuples are lists there, and keys are text."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

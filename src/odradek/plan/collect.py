@@ -195,6 +195,17 @@ async def _throttles(
     )
 
 
+async def throttled_topics(cluster: Cluster) -> list[str]:
+    """The topics on which a replication throttle is set.
+
+    Raises:
+        ApiError, ConnectionError: the cluster does not answer.
+    """
+    names = await admin.list_topics(cluster)
+    options = await _options(cluster, admin.TOPIC, names, dynamic_only=True)
+    return [name for name in names if any(options.get(name, {}).get(o) for o in TOPIC_THROTTLES)]
+
+
 async def _moves(cluster: Cluster) -> dict[TopicPartition, Move]:
     told = await admin_partitions.list_reassignments(cluster)
     return {partition: Move(move.adding, move.removing) for partition, move in told.items()}

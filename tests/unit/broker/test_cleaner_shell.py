@@ -6,6 +6,7 @@ import json
 from tests.unit.broker.live import play
 from tests.unit.log.conftest import World
 
+from odradek.broker.cleaner_process import CleanerDiedError
 from odradek.broker.cleaner_shell import InlineCleaner
 from odradek.broker.cleaner_worker import paced, serve
 from odradek.log.cleaner import cleanable, job_for
@@ -158,6 +159,36 @@ def test_a_topic_that_was_deleted_meanwhile_is_no_failure(monkeypatch):
         assert not live.broker.logs.has_offline_dir
 
     play(story)
+
+
+def test_a_cleaner_that_dies_is_replaced_and_only_many_deaths_are_the_logs_fault(monkeypatch):
+    async def story(live, deaths):
+        await live.topic("t", **OPTIONS)
+        log = live.log()
+        write(live, log, (b"a", b"1"), (b"a", b"2"))
+        log.roll()
+        whole = InlineCleaner.run
+        tried = []
+
+        async def run(self, job, *, bytes_per_second):
+            tried.append(job)
+            if len(tried) <= deaths:
+                raise CleanerDiedError("killed")
+            return await whole(self, job, bytes_per_second=bytes_per_second)
+
+        monkeypatch.setattr(InlineCleaner, "run", run)
+        await live.until(lambda: log.first_dirty_offset == 2 or live.broker.cleaner.uncleanable)
+        return log.first_dirty_offset, len(tried)
+
+    async def twice(live):
+        assert await story(live, 2) == (2, 3)
+
+    async def for_ever(live):
+        assert await story(live, 99) == (0, 3)
+
+    play(twice, log_cleaner_backoff_ms=100)
+    monkeypatch.undo()
+    play(for_ever, log_cleaner_backoff_ms=100)
 
 
 def test_the_worker_does_a_job_and_reports_damage_and_missing_files(tmp_path):
