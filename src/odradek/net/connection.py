@@ -9,7 +9,8 @@ and handled; their responses wait in the line. Reading stops while
 
 * the peer has `in_flight_max` requests in the line, or
 * the peer does not take what was written (the transport's high-water mark), or
-* it is muted (throttled, or not yet authenticated).
+* it is muted (throttled, or not yet authenticated), or
+* it is held: a request waits for something before it may act, and must not be overtaken.
 
 Frames already received stay in the buffer meanwhile: the peer feels TCP's back-pressure.
 """
@@ -70,9 +71,10 @@ class Connection(asyncio.BufferedProtocol):
     """One accepted connection. `session` belongs to the handler."""
 
     __slots__ = (
-        "_closing_after_write", "_frames", "_handler", "_handling", "_in_flight_max", "_line",
-        "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready", "_stopped", "_transport",
-        "_unsent_bytes", "active_ms", "closing", "listener", "peer_host", "peer_port", "session",
+        "_closing_after_write", "_frames", "_handler", "_handling", "_held", "_in_flight_max",
+        "_line", "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready", "_stopped",
+        "_transport", "_unsent_bytes", "active_ms", "closing", "listener", "peer_host",
+        "peer_port", "session",
     )  # fmt: skip
 
     def __init__(
@@ -100,7 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._peer_is_slow = False
         self._muted = False
-        self._stopped = False  # slow, muted or closing
+        self._held = 0
+        self._stopped = False  # slow, muted, held or closing
         self._reading = True
         self._closing_after_write = False
         self._unsent_bytes = -1  # when it was last asked whether this is idle
@@ -145,9 +148,17 @@ class Connection(asyncio.BufferedProtocol):
     def unmute(self) -> None:
         """Go on with the requests."""
         self._muted = False
-        self._stopped = self._peer_is_slow or self.closing
-        if not self._handling:
-            self._handle_frames()
+        self._go_on()
+
+    def hold(self) -> None:
+        """Handle no request behind the present one until `let_go`, once for each `hold`."""
+        self._held += 1
+        self._stopped = True
+
+    def let_go(self) -> None:
+        """The request that held it has acted."""
+        self._held -= 1
+        self._go_on()
 
     @property
     def in_flight(self) -> int:
@@ -226,11 +237,14 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._peer_is_slow = False
-        self._stopped = self._muted or self.closing
-        if not self._handling:
-            self._handle_frames()
+        self._go_on()
 
     # ----------------------------------------------------------------------- inside
+
+    def _go_on(self) -> None:
+        self._stopped = self._peer_is_slow or self._muted or self._held > 0 or self.closing
+        if not self._handling:
+            self._handle_frames()
 
     def _handle_frames(self) -> None:
         self._handling = True

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.broker.live import fetch, part_of, play, produce, produced, soon, told, values
 
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.record.control import ControlType
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -282,6 +283,23 @@ def test_what_comes_after_the_end_opens_no_transaction_that_hangs():
     play(story)
 
 
+def test_what_a_producer_sends_next_does_not_overtake_a_batch_that_is_being_verified():
+    async def story(live):
+        client = await begun(live)
+        await client.add(T0)
+        questions = []
+        live.broker.produce.verification = questions.append
+        first, second = client.send(b"a"), client.send(b"b")
+        assert len(questions) == 1
+        questions[0].answered({TopicPartition(*T0): ErrorCode.NONE})
+
+        assert produced(await first) == {T0: 0}
+        assert produced(await second) == {T0: 1}
+        assert len(questions) == 1
+
+    play(story)
+
+
 def test_a_coordinator_that_cannot_be_asked_is_a_reason_to_try_again():
     async def story(live):
         await live.topic("t")
@@ -498,6 +516,25 @@ def test_in_version_2_partitions_join_by_being_written_to():
         assert values(part.records) == [b"a", b"c"]
         assert [t.first_offset for t in part.aborted_transactions] == [2]
         assert await read_values(live, T1, **COMMITTED) == [b"b"]
+
+    play(story)
+
+
+def test_in_version_2_a_marker_that_comes_while_the_coordinator_is_asked_is_asked_about():
+    async def story(live):
+        client = await begun(live)
+        own = live.broker.transactions
+        add, asked = own.add_partitions, []
+
+        async def add_partitions(*arguments, **fields):
+            asked.append(1)
+            if len(asked) == 1:  # the last transaction's, on its way until now
+                live.mark(ControlType.COMMIT, client.id)
+            return await add(*arguments, **fields)
+
+        own.add_partitions = add_partitions
+        assert await client.write(b"a", version=V2_PRODUCE) == 1
+        assert len(asked) == 2
 
     play(story)
 

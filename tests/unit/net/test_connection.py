@@ -158,6 +158,22 @@ def test_a_muted_peer_waits_with_what_it_has_sent():
     assert peer.received == "a"
 
 
+def test_a_held_peer_waits_until_everybody_who_holds_it_has_let_go():
+    peer = Peer()
+    peer.connection.hold()
+    peer.connection.hold()
+    peer.send("a")
+    peer.connection.let_go()
+    peer.connection.mute()
+    peer.connection.unmute()
+    peer.connection.pause_writing()
+    peer.connection.resume_writing()
+    assert peer.received == ""
+
+    peer.connection.let_go()
+    assert peer.received == "a"
+
+
 def test_what_came_before_a_malformed_frame_is_answered_and_nothing_after_it_is_read():
     peer = Peer()
     peer.send("a", "bad", "b")

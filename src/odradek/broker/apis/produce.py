@@ -307,9 +307,11 @@ class ProduceApi:
         assert self.verification is not None
         assert request.transactional_id is not None
         header = call.unverified[0].header
+        connection = call.connection
 
         def answered(errors: Errors) -> None:
             self._verified(call, request.acks, errors)
+            connection.let_go()
 
         def again() -> None:
             for waiting in call.unverified:
@@ -324,11 +326,14 @@ class ProduceApi:
                 call.header.api_version >= ADDS_PARTITIONS_SINCE,
                 answered,
                 again,
+                lambda: all(waiting.holds() for waiting in call.unverified),
             )
         )
         if errors is not None:
-            answered(errors)
+            self._verified(call, request.acks, errors)
             return
+        # The producer's next batches may be behind this one: they must not be appended before it.
+        connection.hold()
         for waiting in call.unverified:
             waiting.view = memoryview(bytes(waiting.view))  # the frame is gone when this returns
 
@@ -409,6 +414,15 @@ class _Unverified:
             self.verification = log_of.producers.begin_verification(
                 header.producer_id, header.producer_epoch, header.base_sequence, now_ms=wall_ms
             )
+
+    def holds(self) -> bool:
+        """Whether nothing has come since it was asked that would have it refused."""
+        log_of, header = self.partition.log, self.header
+        return (
+            log_of is None
+            or log_of.producers.is_verified(header.producer_id, self.verification)
+            or log_of.producers.has_open_transaction(header.producer_id, header.producer_epoch)
+        )
 
     def is_of(self, header: BatchHeader) -> bool:
         """Whether a batch is of the same producer in the same epoch."""
