@@ -695,6 +695,7 @@ class Broker:
         self.server.limits = limits_of(config)
         self.replicas.all_configs_changed()
         self._set_verification()
+        self.logs.set_producer_id_expiration(config.producer_id_expiration_ms)
 
     def _logs_lost(self, directory: str, lost: list[TopicPartition], error: StorageError) -> None:
         log.error(

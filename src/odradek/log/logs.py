@@ -496,6 +496,10 @@ class Logs:
                     self.failed(error)
             yield
 
+    def set_producer_id_expiration(self, expiration_ms: int) -> None:
+        """`producer.id.expiration.ms` is another."""
+        self._host.producer_id_expiration_ms = expiration_ms
+
     def expiring_producers(self) -> Iterator[None]:
         """Forget producers that have long been silent; a step for each log."""
         now_ms = self._host.clock.wall_ms()

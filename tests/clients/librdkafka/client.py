@@ -151,7 +151,7 @@ def transact(  # noqa: PLR0915 - one life
     bootstrap: str, plan: dict[str, Any]
 ) -> dict[str, Any]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(plan[name], 1, 1) for name in ("in", "out")]
+    topics = [NewTopic(plan[name], 1) for name in ("in", "out")]
     for future in admin.create_topics(topics).values():
         future.result(30)
     producer = transactor(bootstrap, plan)

@@ -356,7 +356,23 @@ def test_verification_can_be_switched_off_while_running():
     play(story)
 
 
-def test_a_follower_of_the_group_topic_may_not_be_added_by_clients():
+def test_how_long_producers_are_remembered_can_be_changed_while_running():
+    async def story(live):
+        await live.topic("t")
+        live.append(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+        config = live.broker.config.with_dynamic(
+            dynamic={}, dynamic_default={"producer.id.expiration.ms": "5000"}
+        )
+        live.broker.set_config(config)
+        await asyncio.sleep(4)
+        assert len(live.log().producers) == 1
+        await asyncio.sleep(4)
+        assert len(live.log().producers) == 0
+
+    play(story, producer_id_expiration_check_interval_ms=2_000)
+
+
+def test_partitions_that_are_not_there_or_not_theirs_are_not_added():
     async def story(live):
         client = await begun(live)
         assert await client.add(("__consumer_offsets", 0)) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
