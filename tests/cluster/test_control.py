@@ -1,8 +1,11 @@
 """Three broker processes: what their controller does about moves, elections, deletions, disks."""
 
+import json
 import pathlib
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 from control import BROKER, TOPIC, ThreeBrokers, wait_for
@@ -209,3 +212,44 @@ def test_every_broker_tells_what_it_decided_and_the_controller_how_things_stand(
     journal = three.tells(three.controller, f"journal?broker={first}")["entries"]
     assert [e["verdict"] for e in journal if e["verdict"]][-1] == "BROKER_JOINED"
     assert not [e for e in three.tells(other, "journal?topic=t")["entries"] if e["verdict"]]
+
+
+def odradek(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_why_tells_the_story_of_a_broker_that_was_restarted_although_the_controller_moved(tmp_path):
+    home = ["--dir", str(tmp_path / "D")]
+    stay = ["--", "auto.leader.rebalance.enable=false"]  # or the story would end too soon
+    odradek("up", "--brokers", "3", "--detach", *home, *stay)
+    try:
+        bootstrap = json.loads(odradek("status", "--json", *home))["bootstrap"]
+        kafka = ["--bootstrap-server", bootstrap]
+        assignment = ["--replica-assignment", "1:2:0,2:0:1"]
+        odradek("topics", *kafka, "--create", "--topic", "t", *assignment)
+        # Whoever reigns is restarted first: what it decided is to be found all the same.
+        first = json.loads(odradek("why", "broker", "1", "--json", *home))["state"]["controller_id"]
+        odradek("restart", str(first), *home)
+        odradek("restart", "1", *home)
+
+        def told():
+            said = odradek("why", "topic", "t", "--partition", "0", *home)
+            return said if "is above 10 %" in said else None
+
+        said = wait_for(told, within_s=60)
+        assert "t-0 has leader 2, not its preferred 1 since" in said
+        assert "because controlled shutdown: 1; broker 1 went away at" in said
+        assert "and came back at" in said
+        assert f"--bootstrap-server {bootstrap} --election-type preferred --topic t" in said
+        assert "because the topic was created" in said
+        assert "broker 1 is registered" in odradek("why", "broker", "1", *home)
+
+        odradek("kill", "2", *home)
+        wait_for(lambda: "start it: odradek start 2" in odradek("why", "broker", "2", *home))
+    finally:
+        odradek("down", *home)

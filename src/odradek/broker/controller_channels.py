@@ -10,6 +10,7 @@ What is on the other end - a connection, or this very broker - is a `BrokerPort`
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from odradek.broker.tasks import Tasks
@@ -111,6 +112,13 @@ class ControllerChannels:
         for broker in list(self._channels):
             self.remove(broker)
 
+    async def drain(self, seconds: float) -> None:
+        """Wait until all that is queued has been answered, but no longer than so."""
+        deliveries = [channel.queue.join() for channel in self._channels.values()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*deliveries)
+
     def queued(self) -> dict[int, int]:
         """How many requests wait for each broker."""
         return {broker: channel.queue.qsize() for broker, channel in self._channels.items()}
@@ -180,6 +188,7 @@ class _Channel:
         while True:
             request = await self.queue.get()
             self._heard(self.broker, request, await self._send(request))
+            self.queue.task_done()
 
     async def _send(self, request: ControlRequest) -> ControlResponse:
         while True:

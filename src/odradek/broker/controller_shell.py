@@ -89,6 +89,7 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
 FIRST_REBALANCE_SECONDS: Final = 5  # after a reign has begun, as Apache Kafka has it
+DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
 REQUESTS_MAX: Final = 1_000  # that wait for their turn; who comes then waits to get in
 _PAUSE_SECONDS: Final = 1.0
 
@@ -299,8 +300,13 @@ class ControllerShell:
             self._end_reign("the broker stops")
 
     async def stop(self) -> None:
-        """Give up a reign, so that the next controller need not wait for our session's end."""
+        """Give up a reign, so that the next controller need not wait for our session's end.
+
+        What was decided last - who leads instead of this very broker - is delivered first.
+        """
         self._is_stopping = True
+        if self.reign is not None:
+            await self._channels.drain(DELIVERY_SECONDS_MAX)
         reign = self.reign
         self._end_reign("the broker stops")
         if reign is not None:

@@ -54,7 +54,8 @@ def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str])
         broker=_number(query, "broker"),
     )
     entries = newest(found, min(LIMIT if limit is None else limit, ENTRIES_MAX))
-    return _in_pieces({"broker_id": broker_id}, "entries", map(as_json, entries))
+    head = {"broker_id": broker_id, "begins_ms": journal.begins_ms}
+    return _in_pieces(head, "entries", map(as_json, entries))
 
 
 def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]) -> Response:

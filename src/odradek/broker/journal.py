@@ -34,6 +34,7 @@ class DecisionJournal:
     def __init__(self, wall_ms: Callable[[], int], *, entries_max: int = ENTRIES_MAX) -> None:
         self.entries: deque[Entry] = deque(maxlen=entries_max)
         self._wall_ms = wall_ms
+        self._made_ms = wall_ms()
         self._numbered = 0
 
     def record(self, decision: Decision) -> None:
@@ -45,6 +46,12 @@ class DecisionJournal:
         """Something an operator may want to know."""
         self._enter(text)
         log.warning("%s", text)
+
+    @property
+    def begins_ms(self) -> int:
+        """Since when nothing is missing here."""
+        full = len(self.entries) == self.entries.maxlen
+        return self.entries[0].at_ms if full else self._made_ms
 
     def find(
         self, *, topic: str | None = None, partition: int | None = None, broker: int | None = None

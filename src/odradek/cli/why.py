@@ -2,26 +2,29 @@
 
 The controller says how things stand, and every broker what it decided while it was controller
 (`/controller`, `/journal`); so the story is whole although the controller has moved. What was
-decided before a broker's last start is in its log, under `state_change`.
+decided before a broker's last start, or by one that is gone, is read in its log.
 """
 
 import json
 import pathlib
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
 
+from odradek.cli import why_log
 from odradek.cli.local import DEFAULT_DIR, dir_option, say
 from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
 from odradek.local.directory import ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
 TIMEOUT_S: Final = 5.0
+LOG_BYTES_MAX: Final = 8 << 20  # of a log's end: what is older is history
+NEVER_MS: Final = 1 << 62
 
 
 @click.group
@@ -60,15 +63,19 @@ def look(path: pathlib.Path, query: Mapping[str, str]) -> Picture:
     reigning = None
     entries: list[Mapping[str, Any]] = []
     for id_, record in records.items():
-        if record.http is None or states.get(id_) != "running":
-            continue
-        journal = _get(record.http, "/journal", query)
-        view = _get(record.http, "/controller", query)
-        if journal is None or view is None:
-            say(f"broker {id_} does not answer")
-            continue
-        entries += ({**entry, "by": id_} for entry in journal["entries"])
-        if view["reigns"]:
+        journal = view = None
+        if record.http is not None and states.get(id_) == "running":
+            journal = _get(record.http, "/journal", query)
+            view = _get(record.http, "/controller", query)
+            if journal is None or view is None:
+                say(f"broker {id_} does not answer")
+        begins_ms = NEVER_MS
+        if journal is not None:
+            entries += ({**entry, "by": id_} for entry in journal["entries"])
+            begins_ms = journal["begins_ms"]
+        logged = why_log.entries(_last_lines(directory.log(id_)), before_ms=begins_ms)
+        entries += ({**entry, "by": id_} for entry in logged if _is_asked_for(entry, query))
+        if view is not None and view["reigns"]:
             reigning = view
     entries.sort(key=lambda entry: (entry["at_ms"], entry["number"]))
     now = datetime.now(UTC).astimezone()
@@ -80,6 +87,24 @@ def look(path: pathlib.Path, query: Mapping[str, str]) -> Picture:
         local=states,
         options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
     )
+
+
+def _last_lines(log: pathlib.Path) -> Iterable[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_BYTES_MAX))
+            return file.read(LOG_BYTES_MAX).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _is_asked_for(entry: Mapping[str, Any], query: Mapping[str, str]) -> bool:
+    """As a broker's journal is searched."""
+    if entry["broker"] is not None:
+        return query.get("broker") in (None, str(entry["broker"]))
+    if query.get("topic") != entry["topic"]:
+        return False
+    return entry["partition"] is None or query.get("partition") in (None, str(entry["partition"]))
 
 
 def _get(url: str, path: str, query: Mapping[str, str]) -> Any:

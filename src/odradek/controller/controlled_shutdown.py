@@ -46,6 +46,8 @@ def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Ef
     ]
     return [
         *machines.each(movable, move),
+        # The new leaders first: who has the answer goes, and it may be the controller's own broker.
+        Proceed(machines.batch.flush),
         Proceed(partial(_answer, machines, event.broker, tuple(movable))),
     ]
 

@@ -352,3 +352,40 @@ def test_where_unclean_election_is_allowed_later_it_is_held_at_once(play):
         await cluster.until(lambda: leaders()[u0] == 1)
 
     play(story)
+
+
+def test_a_stopping_controller_delivers_who_leads_instead_of_its_own_broker(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        await cluster.create_topic("t", dict.fromkeys(range(20), (1, 2)))
+        await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 20)
+        cluster.brokers[1].unreachable = 3  # it delays itself, not the others
+
+        answer = await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
+        assert answer.remaining == ()
+        told = len(cluster.brokers[2].requests(LeaderAndIsrRequest))
+        await node.shell.stop()
+
+        news = cluster.brokers[2].requests(LeaderAndIsrRequest)[told - 1 :]
+        states = [s for r in news for topic in r.topic_states for s in topic.partition_states]
+        assert {s.partition_index for s in states if s.leader == 2} == set(range(20))
+        assert set(cluster.brokers[1].leaders().values()) == {2}
+        assert all(r.controller_epoch == 1 for r in news)
+
+    play(story)
+
+
+def test_a_stopping_controller_does_not_wait_for_a_broker_that_is_dead(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2)})
+        await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 1)
+        cluster.brokers[2].unreachable = 10**9
+        await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
+        before_ms = node.clock.monotonic_ms()
+        await node.shell.stop()
+
+        assert node.clock.monotonic_ms() - before_ms <= 2_000
+        assert node.shell.reign is None
+
+    play(story)

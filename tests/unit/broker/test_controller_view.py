@@ -76,7 +76,7 @@ def test_an_entry_has_its_time_its_cause_and_what_changed():
     assert answer["broker_id"] == 7
     (entry,) = [e for e in answer["entries"] if e.get("topic") == "u"]
     assert entry == {
-        "at_ms": 1005,
+        "at_ms": 1006,
         "number": 5,
         "topic": "u",
         "partition": 0,
@@ -98,6 +98,8 @@ def test_an_entry_has_its_time_its_cause_and_what_changed():
 def test_the_journal_is_bounded_and_goes_on_counting():
     made = journal(entries_max=2)
     assert [entry.number for entry in made.entries] == [6, 7]
+    # Since when nothing is missing: since it was made, or since the oldest that is left.
+    assert (journal().begins_ms, made.begins_ms) == (1_001, 1_007)
 
 
 @pytest.mark.parametrize("query", [{"partition": "x"}, {"broker": "-1"}, {"limit": "1e3"}])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from odradek.cli import why
+from odradek.cli import why, why_log
 from odradek.cli.main import run
 from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
@@ -261,7 +261,7 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
             reigns = url == "http://1"
             return {"reigns": reigns, **(picture().state if reigns else {})}
         minute = {"http://0": 5, "http://1": 4}[url]
-        return {"entries": [{**GONE, "at_ms": minute}]}
+        return {"entries": [{**GONE, "at_ms": minute}], "begins_ms": 3}
 
     monkeypatch.setattr(why, "_get", get)
     assert run(["why", "broker", "2", "--json", "--dir", str(directory.path)]) == 0
@@ -273,3 +273,69 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
 
     assert run(["why", "topic", "t", "--dir", str(directory.path)]) == 0
     assert run(["why", "topic", "t", "--dir", str(tmp_path / "nothing")]) == 1
+
+
+LOGGED = """[2026-05-04 10:01:00,250] INFO t-x-3: leader elected (leader 2, epoch 1, ISR 2,0) because \
+controlled shutdown: 1 (odradek.state_change)
+[2026-05-04 10:01:01,000] INFO 1: broker gone because broker went away: 1 (odradek.state_change)
+[2026-05-04 10:01:02,000] INFO t-2: topic deleted because deletion was asked for (odradek.state_change)
+[2026-05-04 10:01:03,000] INFO t: deletion halted because deletion was asked for [broker 2 went away] \
+(odradek.state_change)
+[2026-05-04 10:01:04,000] INFO t-4: left without a leader (leader -1, epoch 2, ISR 1) because \
+broker went away: 1, 2 (odradek.state_change)
+[2026-05-04 10:01:05,000] WARNING controller epoch 4 begins (odradek.state_change)
+[2026-05-04 10:01:06,000] INFO stopping (odradek.broker.main)
+Traceback (most recent call last): because of nothing
+[2026-05-04 10:02:00,000] INFO 1: broker joined because broker started: 1 (odradek.state_change)
+"""  # noqa: E501 - as they stand in the log
+
+
+def test_what_the_journal_has_lost_is_read_in_the_log():
+    end = datetime(2026, 5, 4, 10, 1, 30).astimezone()
+    lines = LOGGED.replace("\\\n", "").splitlines()
+    found = list(why_log.entries(lines, before_ms=int(end.timestamp() * 1000)))
+    assert [(e["verdict"], e["topic"], e["partition"], e["broker"]) for e in found] == [
+        ("LEADER_ELECTED", "t-x", 3, None),
+        ("BROKER_GONE", None, None, 1),
+        ("TOPIC_DELETED", "t-2", None, None),
+        ("DELETION_HALTED", "t", None, None),
+        ("LEFT_WITHOUT_LEADER", "t", 4, None),
+    ]
+    elected, _, _, halted, lost = found
+    assert elected["after"] == {"leader": 2, "leader_epoch": 1, "isr": [2, 0]}
+    assert elected["cause"]["says"] == "controlled shutdown: 1"
+    assert elected["at_ms"] == int(end.timestamp() * 1000) - 29_750
+    assert halted["detail"] == "broker 2 went away"
+    assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "broker went away: 1, 2")
+
+
+def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
+    tmp_path, monkeypatch, capsys
+):
+    directory = ClusterDirectory(tmp_path / "D")
+    write_options(directory, Wishes(port=9092), brokers=2)
+    records = {id_: BrokerRecord(wanted=Wanted.RUNNING, http=f"http://{id_}") for id_ in range(2)}
+    directory.save(ClusterState(up=True, brokers=records))
+    directory.log(0).parent.mkdir()
+    for id_ in range(2):
+        directory.log(id_).write_text(LOGGED.replace("\\\n", ""))
+    running = {
+        "bootstrap": "x:1",
+        "brokers": [{"id": 0, "state": "running"}, {"id": 1, "state": "killed"}],
+    }
+    monkeypatch.setattr(why.Supervisor, "status", lambda _self: running)
+    begins_ms = int(datetime(2026, 5, 4, 10, 1, 1).astimezone().timestamp() * 1000)
+    answers = {
+        "/journal": {"entries": [], "begins_ms": begins_ms},
+        "/controller": {**picture().state, "reigns": True},
+    }
+    monkeypatch.setattr(why, "_get", lambda _url, path, _query: answers[path])
+    told = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
+    assert run(told) == 0
+    found = json.loads(capsys.readouterr().out)["journal"]
+    assert [(e["verdict"], e["by"]) for e in found] == [
+        ("LEADER_ELECTED", 0),
+        ("LEADER_ELECTED", 1),
+        ("BROKER_GONE", 1),
+        ("BROKER_JOINED", 1),
+    ]
