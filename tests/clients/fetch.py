@@ -25,7 +25,15 @@ class UnavailableError(Exception):
 
 def jars(line: str) -> pathlib.Path:
     """The folder with Apache Kafka's jars, of line "3.9" or "4", or of Streams ("streams")."""
-    pom = HERE / "java" / f"kafka-{line}.xml"
+    return _jars(HERE / "java" / f"kafka-{line}.xml")
+
+
+def spark_connector() -> list[pathlib.Path]:
+    """The jars of Spark's own connector for Kafka, for `spark.jars`."""
+    return sorted(_jars(HERE / "java" / "spark-connector.xml").glob("*.jar"))
+
+
+def _jars(pom: pathlib.Path) -> pathlib.Path:
     if shutil.which("java") is None:
         raise UnavailableError("java is not installed")
 

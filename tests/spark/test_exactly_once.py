@@ -25,7 +25,13 @@ def fill(servers, topic, numbers):
 
 
 def committed(servers, topic):
-    table = arrow.read_topic(servers, topic, columns=["value"], committed=True)
+    """What read_committed sees once the markers of all that has ended are written.
+
+    They come a moment after the answer to EndTxn. So the end is that of all records: a reader
+    waits there for open transactions.
+    """
+    ends = {number: there.end for number, there in arrow.offsets_of(servers, topic).items()}
+    table = arrow.read_topic(servers, topic, columns=["value"], end=ends, committed=True)
     return sorted(map(int, table["value"].to_pylist()))
 
 
@@ -56,7 +62,7 @@ def run(spark, servers, tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(200)
         return query
 
     return run

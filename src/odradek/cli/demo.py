@@ -1,12 +1,12 @@
-"""`odradek demo`: one broker, real records in and out, a kill -9 in between, nothing left behind.
+"""`odradek demo`: the main job on real data (`demo_flights`), or with --small one broker alone.
 
-The records are the lines of Python's own standard library, as it lies on this machine: the key is
-the file's name, so that a file is in one partition and in order. Each of the four partitions is
-written with another codec. What was acknowledged is then read back from a broker that was killed
-and started again, and compared: count, order, and a checksum of every byte.
-
-The rates are those of this pure Python client, which makes and reads each record on its own; what
-the broker can do is measured by bench/versus_kafka.py.
+The small one: a broker, real records in and out, a kill -9 in between. The records are the lines
+of Python's own standard library, as it lies on this machine: the key is the file's name, so that a
+file is in one partition and in order. Each of the four partitions is written with another codec.
+What was acknowledged is then read back from a broker that was killed and started again, and
+compared: count, order, and a checksum of every byte. The rates are those of this pure Python
+client, which makes and reads each record on its own; what the broker can do is measured by
+bench/versus_kafka.py.
 """
 
 import asyncio
@@ -25,12 +25,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from odradek.cli import demo_flights
+from odradek.cli.demo_result import DemoFailedError
 from odradek.cli.local import say
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
 from odradek.local.options import Wishes, read_log_dirs
 from odradek.local.supervisor import Supervisor
-from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import has_valid_crc, iter_batches
 from odradek.record.compression import Codec
@@ -62,10 +64,6 @@ _FETCH_BYTES: Final = 1 << 20
 _LATEST: Final = -1
 
 
-class DemoFailedError(OdradekError):
-    """What came back is not what went in."""
-
-
 @dataclass(slots=True)
 class Lines:
     """The records of one partition: how many, how large, and the checksum of all their bytes."""
@@ -86,14 +84,31 @@ class Lines:
 
 
 @click.command
-def demo() -> None:
-    """Show that it works: write, kill, start, read back, compare. Leaves nothing behind."""
+@click.option("--small", is_flag=True, help="One broker, no Spark: a few seconds.")
+@click.option(
+    "--out", type=click.Path(path_type=pathlib.Path), default="odradek-demo", show_default=True,
+    help="Where chart and report go.",
+)  # fmt: skip
+def demo(*, small: bool, out: pathlib.Path) -> None:
+    """Show that it works: a cluster, Spark, a broker that dies, and a result that is checked.
+
+    Leaves no process behind, and of files the chart and the report.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    lacking = [] if small else demo_flights.missing()
+    if lacking:
+        say(f"the whole demo needs {', '.join(lacking)}: pip install 'odradek[demo]'")
+        say("this is the small one, without Spark")
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as path:
-        directory = ClusterDirectory(pathlib.Path(path))
+        folder = pathlib.Path(path)
+        play = not small and not lacking
+        directory = ClusterDirectory(folder / "cluster" if play else folder)
         supervisor = Supervisor(directory, say=say)
         try:
-            _play(supervisor, directory)
+            if play:
+                demo_flights.play(folder, out, say)
+            else:
+                _play(supervisor, directory)
         finally:
             if directory.load() is not None:
                 supervisor.down()

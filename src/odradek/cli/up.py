@@ -26,6 +26,7 @@ from odradek.local.supervisor import Supervisor
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, metavar="P", help="P, P+1 ...  [default: free ones]")
 @click.option("--http-port", type=int, metavar="P", help="Likewise, for /metrics and /health.")
+@click.option("--racks", metavar="A,B,...", help="Racks, given to the brokers in turn.")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
     help="Give up when a broker does not serve within S seconds.",
@@ -39,6 +40,7 @@ def up(  # noqa: PLR0913  one argument for each option
     host: str | None,
     port: int | None,
     http_port: int | None,
+    racks: str | None,
     timeout: float,
     properties: Sequence[str],
 ) -> None:
@@ -49,6 +51,7 @@ def up(  # noqa: PLR0913  one argument for each option
     """
     wishes = Wishes(
         brokers=brokers, host=host, port=port, http_port=http_port,
+        racks=tuple(rack for rack in (racks or "").split(",") if rack),
         properties=parse_overrides(properties),
     )  # fmt: skip
     # The end of the terminal and a service manager's stop are no different from Ctrl-C.

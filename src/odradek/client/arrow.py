@@ -38,6 +38,7 @@ __all__ = [
     "DataLossError",
     "UnknownColumnError",
     "UnknownTopicError",
+    "offsets_of",
     "read_topic",
     "stream_topic",
     "write_topic",
@@ -135,6 +136,31 @@ def write_topic(
     thread = LoopThread()
     try:
         return thread.run(_write(_settings(servers, properties), topic, rows, settings))
+    finally:
+        thread.close()
+
+
+def offsets_of(
+    servers: str,
+    topic: str,
+    *,
+    committed: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> dict[int, Range]:
+    """Where each partition of a topic begins and ends now.
+
+    Raises:
+        UnknownTopicError: no such topic. BootstrapError: nobody can be reached.
+    """
+
+    async def ask() -> dict[int, Range]:
+        async with await ArrowCluster.connect(_settings(servers, properties)) as cluster:
+            found = await ranges_of(cluster, topic, "earliest", "latest", committed=committed)
+        return {name.partition: there for name, there in found.items()}
+
+    thread = LoopThread()
+    try:
+        return thread.run(ask())
     finally:
         thread.close()
 

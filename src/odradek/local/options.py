@@ -49,6 +49,7 @@ class Wishes:
     host: str | None = None
     port: int | None = None
     http_port: int | None = None
+    racks: tuple[str, ...] = ()  # of the brokers in turn
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +92,8 @@ def write_options(directory: ClusterDirectory, wishes: Wishes, *, brokers: int) 
         if is_new or wishes.http_port or wishes.host:
             port = wishes.http_port + broker_id if wishes.http_port else ports[2 * broker_id + 1]
             options |= {"odradek.http.host": host, "odradek.http.port": str(port)}
+        if wishes.racks:
+            options["broker.rack"] = wishes.racks[broker_id % len(wishes.racks)]
         options |= wishes.properties
         if "log.dirs" in wishes.properties:
             options["log.dirs"] = _log_dirs(

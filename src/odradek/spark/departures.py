@@ -1,0 +1,159 @@
+"""A Spark job: departures joined with the weather of their hour, delays of each airport and hour.
+
+    python -m odradek.spark.departures --bootstrap-server localhost:9092 --out delays/
+
+Two streaming queries, which run until standard input ends and then finish what is there:
+
+    flights + weather  ->  topic `delays`      exactly once: a transaction for each task
+    delays             ->  Parquet             only what is committed is read
+
+Topics `flights` and `weather` have JSON values as `odradek produce` writes them. An hour is
+written when the watermark has passed it, so it needs flights that are later by `LATENESS`. After
+each trigger one JSON object on standard output tells how far the queries are.
+
+This is what `odradek demo` runs, and an example to begin with.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.streaming import StreamingQuery
+
+from odradek.spark.java import prepare
+
+LATENESS: Final = "40 days"
+LATE_MINUTES: Final = 15
+FLIGHT: Final = "origin string, time_hour timestamp, dep_time double, dep_delay double"
+WEATHER: Final = (
+    "origin string, time_hour timestamp, temp double, wind_speed double, precip double, "
+    "visib double"
+)
+DELAY: Final = (
+    "origin string, time_hour timestamp, flights bigint, departed bigint, delay_sum double, "
+    "delay_max double, late bigint, temp double, wind_speed double, precip double, visib double"
+)
+
+
+def values(frame: DataFrame, schema: str) -> DataFrame:
+    """The fields of JSON values."""
+    return frame.select(F.from_json(F.col("value").cast("string"), schema).alias("v")).select("v.*")
+
+
+def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    """For each airport and hour: flights, departures, delays, and the weather there was."""
+    with_weather = flights.withWatermark("time_hour", LATENESS).join(
+        F.broadcast(weather), ["origin", "time_hour"], "left"
+    )
+    return with_weather.groupBy("origin", "time_hour", "temp", "wind_speed", "precip", "visib").agg(
+        F.count(F.lit(1)).alias("flights"),
+        F.count("dep_time").alias("departed"),
+        F.sum("dep_delay").alias("delay_sum"),
+        F.max("dep_delay").alias("delay_max"),
+        F.sum((F.col("dep_delay") >= LATE_MINUTES).cast("bigint")).alias("late"),
+    )
+
+
+class Job:
+    """Both queries on one cluster."""
+
+    def __init__(self, spark: SparkSession, servers: str, out: str, records_max: int) -> None:
+        self._spark = spark
+        self._servers = {"kafka.bootstrap.servers": servers}
+        self._out = out
+        self._records_max = records_max
+
+    def start(self) -> list[StreamingQuery]:
+        """Start them, the one that feeds the other first."""
+        weather = values(self._read("weather"), WEATHER).cache()
+        summary = delays(values(self._stream("flights"), FLIGHT), weather)
+        fields = F.struct(*[part.split()[0] for part in DELAY.split(", ")])
+        to_topic = (
+            summary.select(
+                F.col("origin").alias("key"),
+                F.to_json(fields, {"ignoreNullFields": "false"}).alias("value"),
+            )
+            .writeStream.format("odradek")
+            .options(**self._servers, topic="delays", exactlyOnce="true")
+            .option("checkpointLocation", f"{self._out}/checkpoints/delays")
+            .queryName("delays")
+            .start()
+        )
+        committed = self._stream("delays", **{"kafka.isolation.level": "read_committed"})
+        to_parquet = (
+            values(committed, DELAY)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", f"{self._out}/checkpoints/parquet")
+            .option("path", f"{self._out}/parquet")
+            .queryName("parquet")
+            .start()
+        )
+        return [to_topic, to_parquet]
+
+    def _read(self, topic: str) -> DataFrame:
+        reader = self._spark.read.format("odradek").options(**self._servers, subscribe=topic)
+        return reader.option("columns", "value").load()
+
+    def _stream(self, topic: str, **options: str) -> DataFrame:
+        return (
+            self._spark.readStream.format("odradek")
+            .options(**self._servers, subscribe=topic, startingOffsets="earliest", columns="value")
+            .options(maxOffsetsPerTrigger=str(self._records_max), **options)
+            .load()
+        )
+
+
+def progress(query: StreamingQuery, told: dict[str, int]) -> None:
+    """Tell of triggers that nobody was told of yet."""
+    for each in query.recentProgress:
+        if each.batchId > told.get(query.name, -1):
+            told[query.name] = each.batchId
+            said: dict[str, Any] = {
+                "query": query.name,
+                "batch": each.batchId,
+                "rows": each.numInputRows,
+                "ms": each.durationMs.get("triggerExecution", 0),
+            }
+            print(json.dumps(said), flush=True)  # noqa: T201 - for who has started this
+
+
+def main() -> None:
+    """Run until standard input ends; each line asks how far the queries are."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--max-records", type=int, default=60_000, help="of a trigger")
+    given = parser.parse_args()
+    prepare()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("departures")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", f"{given.out}/warehouse")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    queries = Job(spark, given.bootstrap_server, given.out, given.max_records).start()
+    print(json.dumps({"started": [query.name for query in queries]}), flush=True)  # noqa: T201
+    told: dict[str, int] = {}
+    for _ in sys.stdin:
+        for query in queries:
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+            progress(query, told)
+        print(json.dumps({"told": True}), flush=True)  # noqa: T201
+    for query in queries:
+        query.processAllAvailable()
+        progress(query, told)
+        query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The demo's parts: the job against pandas on a piece of the tables, and what its verdict sees."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from odradek.cli import demo_result
+from odradek.cli.demo_result import DemoFailedError, compare, expected, in_order
+from odradek.cli.demo_rows import TableError, records, to_json
+from odradek.spark import departures
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Three days, one of them with cancelled flights."""
+    given = demo_result.tables()
+    flights = given["flights"]
+    return {**given, "flights": flights[(flights["month"] == 2) & flights["day"].isin([7, 8, 9])]}
+
+
+def test_spark_computes_what_pandas_does(spark, tables):
+    def frame(name, schema):
+        rows = [(text,) for text in to_json(tables[name])]
+        return departures.values(spark.createDataFrame(rows, "value string"), schema)
+
+    found = departures.delays(
+        frame("flights", departures.FLIGHT), frame("weather", departures.WEATHER)
+    ).toPandas()
+
+    right = expected(tables)
+    assert (right["departed"] == 0).any()
+    compare("here", in_order(found), right)
+
+
+def test_both_call_the_same_flights_late():
+    assert demo_result.LATE_MINUTES == departures.LATE_MINUTES
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda t: t.iloc[1:], "rows, .* expected; 0 are there twice"),
+        (lambda t: pd.concat([t, t.iloc[:1]]), "1 are there twice"),
+        (lambda t: t.assign(late=t["late"] + (t.index == 3)), "row 3 is"),
+        (lambda t: t.assign(temp=t["temp"].where(t.index != 2)), "row 2 is"),
+    ],
+    ids=["one lost", "one twice", "one other number", "one missing number"],
+)
+def test_a_result_that_is_not_right_is_found(tables, change, complaint):
+    right = expected(tables)
+
+    with pytest.raises(DemoFailedError, match=f"(?s)here: .*{complaint}"):
+        compare("here", change(right), right)
+
+
+def test_the_page_needs_nothing_else(tables, tmp_path):
+    delays = expected(tables)
+    picture = tmp_path / "p.png"
+
+    demo_result.draw(delays, picture)
+    rows = demo_result.airports(delays)
+    page = demo_result.page(rows, ["1 s  it began"], ["because <of> it"], picture.read_bytes())
+
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [row["airport"] for row in rows] == [
+        "Newark (EWR)", "Kennedy (JFK)", "La Guardia (LGA)",
+    ]  # fmt: skip
+    assert "because &lt;of&gt; it" in page
+    assert "http" not in page
+
+
+def test_rows_become_records_in_the_order_of_time():
+    table = pd.DataFrame(
+        {
+            "at": ["2013-01-01T02:00:00Z", "2013-01-01T01:00:00Z"],
+            "who": ["b", "a"],
+            "n": [1.5, float("nan")],
+        }
+    )
+
+    (rows,) = records(table, key="who", time="at")
+
+    assert rows["key"].to_pylist() == ["a", "b"]
+    assert [json.loads(value) for value in rows["value"].to_pylist()] == [
+        {"at": "2013-01-01T01:00:00Z", "who": "a", "n": None},
+        {"at": "2013-01-01T02:00:00Z", "who": "b", "n": 1.5},
+    ]
+    assert [stamp.hour for stamp in rows["timestamp"].to_pylist()] == [1, 2]
+
+
+def test_a_column_that_is_not_there_is_named():
+    with pytest.raises(TableError, match="no column 'origin': who"):
+        next(records(pd.DataFrame({"who": ["a"]}), key="origin"))

@@ -1,0 +1,115 @@
+"""The worked examples of pipelines/, on topics of ours."""
+
+import importlib.util
+import pathlib
+
+import pyarrow as pa
+import pytest
+
+from odradek.client import arrow
+
+FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
+ROWS = 60
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"pipelines_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def fill(servers, topic):
+    rows = {
+        "key": [b"k%d" % (n % 6) for n in range(ROWS)],
+        "value": [b"v%d" % n for n in range(ROWS)],
+        "headers": pa.array(
+            [[{"key": "n", "value": b"%d" % n}] if n % 7 == 0 else None for n in range(ROWS)],
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        ),
+    }
+    arrow.write_topic(servers, topic, pa.table(rows))
+
+
+def by_partition(servers, topic):
+    columns = ["partition", "key", "value", "headers"]
+    table = arrow.read_topic(servers, topic, columns=columns)
+    return sorted(table.to_pylist(), key=lambda row: row["partition"])  # stable: offsets rise
+
+
+def test_an_archive_gives_back_what_went_in(spark, servers, create, tmp_path):
+    archive = example("archive")
+    topic, again = create("archived", 3), create("restored", 3)
+    fill(servers, topic)
+
+    assert archive.save(spark, servers, topic, tmp_path) == ROWS
+    assert archive.save(spark, servers, topic, tmp_path) == 0
+    assert archive.restore(spark, servers, again, tmp_path) == ROWS
+
+    assert by_partition(servers, again) == by_partition(servers, topic)
+    offsets = spark.read.parquet(str(tmp_path / "offsets")).collect()
+    assert {row.old_offset for row in offsets} == {row.new_offset for row in offsets} == {0}
+    assert sum(row.records for row in offsets) == ROWS
+
+
+def test_skew_is_counted_and_foretold(spark, servers, create):
+    skew = example("key_skew")
+    one, more = create("skewed", 1), create("spread", 5)
+    fill(servers, one)
+    fill(servers, more)
+    frame = skew.records(spark, servers, one)
+
+    (only,) = skew.by_partition(frame).collect()
+    assert (only.records, only.keys) == (ROWS, 6)
+    assert len(skew.hot_keys(frame).collect()) == 6
+    assert skew.busiest_minute(frame) >= 0
+    foretold = {row.target: row.bytes for row in skew.spread_over(frame, 5).collect()}
+    seen = skew.by_partition(skew.records(spark, servers, more)).collect()
+    assert foretold == {row.partition: row.bytes for row in seen}
+
+
+@pytest.fixture
+def replicas(servers, create, broker, tmp_path):
+    """Three directories as three brokers would have them, with the broker's own segments."""
+    topic = create("audited", 1)
+    fill(servers, topic)
+    fill(servers, topic)
+    segment = (broker.data / "audited-0" / f"{0:020}.log").read_bytes()
+    made = {}
+    for name in ("one", "two", "three"):
+        made[name] = tmp_path / name
+        (made[name] / "audited-0").mkdir(parents=True)
+        (made[name] / "audited-0" / f"{0:020}.log").write_bytes(segment)
+        mark = made[name] / "replication-offset-checkpoint"
+        mark.write_text(f"0\n1\naudited 0 {2 * ROWS}\n")
+    return made
+
+
+def problems(spark, replicas):
+    rows = example("audit").audit(spark, replicas).collect()
+    return [(row.name, row.base_offset, row.problem) for row in rows]
+
+
+def test_replicas_that_agree_have_no_problem(spark, replicas):
+    assert problems(spark, replicas) == []
+
+
+def test_damage_loss_and_difference_are_told(spark, replicas):
+    files = {name: folder / "audited-0" / f"{0:020}.log" for name, folder in replicas.items()}
+    damaged = bytearray(files["two"].read_bytes())
+    damaged[-1] ^= 1
+    files["two"].write_bytes(damaged)
+    files["three"].write_bytes(files["three"].read_bytes()[: len(damaged) // 2])
+
+    assert problems(spark, replicas) == [
+        ("audited-0", ROWS, "missing on three"),
+        ("audited-0", ROWS, "two: the checksum is not that of the bytes"),
+    ]
+
+
+def test_what_is_not_committed_may_differ(spark, replicas):
+    (replicas["one"] / "replication-offset-checkpoint").write_text(f"0\n1\naudited 0 {ROWS}\n")
+    file = replicas["two"] / "audited-0" / f"{0:020}.log"
+    file.write_bytes(file.read_bytes()[:-5])
+
+    assert problems(spark, replicas) == []
