@@ -138,9 +138,9 @@ def test_server_start_runs_one_broker_and_sigterm_ends_it_with_0(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_the_demo_succeeds_and_leaves_nothing(tmp_path, monkeypatch):
+def test_the_small_demo_succeeds_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = odradek("demo")
+    done = odradek("demo", "--small")
 
     assert "every record is there, in order, byte for byte" in done.stderr
     assert "100,000 records" in done.stdout
