@@ -197,6 +197,21 @@ def test_a_broker_that_refuses_a_batch_is_quoted(servers):
         arrow.write_topic(servers, "narrow", pa.table({"value": [bytes(5_000)]}))
 
 
+def test_a_producer_whose_send_has_failed_writes_nothing_out_of_sequence(servers):
+    create(servers, "gap", **{"max.message.bytes": 1_000})
+
+    async def send():
+        settings = ClientSettings.from_properties({"bootstrap.servers": servers})
+        async with await ArrowCluster.connect(settings) as cluster:
+            producer = await ArrowProducer.open(cluster)
+            with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+                await producer.send("gap", pa.table({"value": [bytes(5_000)]}))
+            await producer.send("gap", pa.table({"value": [b"small"]}))
+
+    with pytest.raises(ProducerStateError, match="open another one"):
+        asyncio.run(send())
+
+
 def test_a_send_outside_of_a_transaction_is_refused(servers):
     create(servers, "outside")
 

@@ -170,6 +170,7 @@ class ArrowProducer:
         self._in_transaction = False
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
+        self._has_gap = False
         self._turn = random.randrange(1 << 20)  # where rows without a key begin
 
     @classmethod
@@ -204,6 +205,8 @@ class ArrowProducer:
         """
         if self._settings.transactional_id is not None and not self._in_transaction:
             raise ProducerStateError("send outside of a transaction: call begin() first")
+        if self._has_gap:
+            raise ProducerStateError("a send has failed, its sequence has a gap: open another one")
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         rows = normalized(table, now_ms=self._now_ms())
@@ -214,7 +217,9 @@ class ArrowProducer:
         ]
         if self._in_transaction:
             await self._add_partitions([line.partition for line in lines])
+        self._has_gap = self.producer_id != NO_PRODUCER_ID
         await _Delivery(self._cluster, self._settings, lines).run()
+        self._has_gap = False
         return {line.partition: Written(line.first_offset, line.records) for line in lines}
 
     def _by_partition(
