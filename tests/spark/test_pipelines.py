@@ -68,13 +68,18 @@ def test_skew_is_counted_and_foretold(spark, servers, create):
     assert foretold == {row.partition: row.bytes for row in seen}
 
 
-@pytest.fixture
-def replicas(servers, create, broker, tmp_path):
-    """Three directories as three brokers would have them, with the broker's own segments."""
+@pytest.fixture(scope="module")
+def segment(servers, create, broker):
+    """A segment file of the broker: two batches."""
     topic = create("audited", 1)
     fill(servers, topic)
     fill(servers, topic)
-    segment = (broker.data / "audited-0" / f"{0:020}.log").read_bytes()
+    return (broker.data / "audited-0" / f"{0:020}.log").read_bytes()
+
+
+@pytest.fixture
+def replicas(segment, tmp_path):
+    """Three directories as three brokers would have them."""
     made = {}
     for name in ("one", "two", "three"):
         made[name] = tmp_path / name
