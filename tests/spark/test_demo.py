@@ -33,6 +33,17 @@ def test_spark_computes_what_pandas_does(spark, tables):
     compare("here", in_order(found), right)
 
 
+def test_rows_of_a_csv_file_are_read_too(spark):
+    row_of_csv = {"origin": "JFK", "time_hour": "2013-01-01T10:00:00Z", "dep_time": "517"}
+    text = json.dumps({**row_of_csv, "dep_delay": ""})
+    frame = spark.createDataFrame([(text,)], "value string")
+
+    (row,) = departures.values(frame, departures.FLIGHT).collect()
+
+    assert (row.origin, row.dep_time, row.dep_delay) == ("JFK", 517.0, None)
+    assert row.time_hour.hour == 10
+
+
 def test_both_call_the_same_flights_late():
     assert demo_result.LATE_MINUTES == departures.LATE_MINUTES
 

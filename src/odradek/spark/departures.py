@@ -39,8 +39,16 @@ DELAY: Final = (
 
 
 def values(frame: DataFrame, schema: str) -> DataFrame:
-    """The fields of JSON values."""
-    return frame.select(F.from_json(F.col("value").cast("string"), schema).alias("v")).select("v.*")
+    """The fields of JSON values; what is no such thing is null.
+
+    Read as text and then cast: rows of a CSV file are all text, and a missing one is empty.
+    """
+    fields = [field.split() for field in schema.split(", ")]
+    texts = ", ".join(f"{name} string" for name, _ in fields)
+    parsed = frame.select(F.from_json(F.col("value").cast("string"), texts).alias("v"))
+    return parsed.select(
+        *(F.expr(f"try_cast(v.{name} AS {kind})").alias(name) for name, kind in fields)
+    )
 
 
 def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
