@@ -34,7 +34,8 @@ def moved(three, *ids, topic="t"):
         return found.replica_nodes == list(ids) and set(found.isr_nodes) == set(ids)
 
     wait_for(arrived)
-    assert topic_node(three, topic) == ({"0": list(ids)}, {}, {})
+    # The brokers hear of it first; the node is the last that is written.
+    wait_for(lambda: topic_node(three, topic) == ({"0": list(ids)}, {}, {}))
     for broker in {1, 2, 3} - set(ids):
         wait_for(lambda broker=broker: not three.holds(broker, topic))
 
