@@ -80,12 +80,14 @@ class ThreeBrokers:
         return self.ask_any(MetadataRequest(topics=None), MetadataResponse)
 
     def partition(self, topic: str, number: int = 0, *, at: int | None = None) -> Any:
-        """One partition in the metadata; None if it is not there."""
-        metadata = self.metadata() if at is None else self.ask(at, MetadataRequest(topics=None),
-                                                               MetadataResponse)  # fmt: skip
-        for found in metadata.topics:
-            if found.name == topic:
-                for partition in found.partitions:
+        """One partition in the metadata of a broker, or of any that knows it; None if none does.
+
+        A broker that has just started learns of the topics a moment after it serves.
+        """
+        for broker in self.up() if at is None else [at]:
+            metadata = self.ask(broker, MetadataRequest(topics=None), MetadataResponse)
+            for found in metadata.topics:
+                for partition in found.partitions if found.name == topic else ():
                     if partition.partition_index == number:
                         return partition
         return None
