@@ -411,6 +411,7 @@ class CommittedReader:
         """Read until the workload ends."""
         while not self._workload.is_over:
             await self.read_some()
+        self._ends.clear()  # others are still in the middle of something: it has to look again
 
     @property
     def has_read_all(self) -> bool:
