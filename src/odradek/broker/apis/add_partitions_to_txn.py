@@ -14,6 +14,7 @@ Versions:
     v2 PRODUCER_FENCED    v3 flexible    v4 many transactions    v5 TRANSACTION_ABORTABLE
 """
 
+import asyncio
 from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -59,13 +60,16 @@ async def add_partitions_to_txn(
     if api_version >= MANY_SINCE:
         if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        # At once: each may have to be written, and none waits for another.
+        outcomes = await asyncio.gather(
+            *(_for_broker(transactions, asked, api_version) for asked in request.transactions)
+        )
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
-                    transactional_id=asked.transactional_id,
-                    topic_results=_results(await _for_broker(transactions, asked, api_version)),
+                    transactional_id=asked.transactional_id, topic_results=_results(errors)
                 )
-                for asked in request.transactions
+                for asked, errors in zip(request.transactions, outcomes, strict=True)
             ]
         )
     errors = await _for_client(transactions, cache, session, request, api_version)
