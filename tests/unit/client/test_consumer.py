@@ -1,0 +1,288 @@
+"""The consumer: where it begins, what it is given, and what it does when nothing comes."""
+
+import asyncio
+import importlib
+import sys
+
+import pytest
+
+from odradek.client.consumer import Consumer
+from odradek.client.consumer_settings import ConsumerSettings
+from odradek.client.errors import (
+    ClosedError,
+    IllegalStateError,
+    NoOffsetError,
+    WakeUpError,
+)
+from odradek.client.settings import SettingsError
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.records import Record, build_batch
+from odradek.sim.loop import run
+from odradek.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+FakeCluster = importlib.import_module("fakes").FakeCluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Log:
+    """Partitions of topic `t` that can be fetched from, in memory."""
+
+    def __init__(self, cluster, *values):
+        self.values = {index: list(each) for index, each in enumerate(values)}
+        self.refusals = {}  # by partition: error codes, one for each fetch
+        self.diverging = {}
+        self.fetches = []
+        self.start = 0
+        cluster.connection.request = self.request
+        self.cluster = cluster
+
+    async def request(self, message, answer, *, version_max=None, timeout_ms=None):
+        if isinstance(message, FetchRequest):
+            return await self.fetch(message)
+        return self.ends(message)
+
+    def ends(self, request):
+        parts = [
+            ListOffsetsPartitionResponse(
+                partition_index=part.partition_index,
+                offset=self.start
+                if part.timestamp == -2
+                else self.start + len(self.values[part.partition_index]),
+            )
+            for part in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)])
+
+    async def fetch(self, request):
+        asked = [part for topic in request.topics for part in topic.partitions]
+        self.fetches.append([(part.partition, part.fetch_offset) for part in asked])
+        parts = [self.part(each) for each in asked]
+        if not any(part.records or part.error_code or part.diverging_epoch for part in parts):
+            await asyncio.sleep(request.max_wait_ms / 1000)
+        topic_id = b"t".ljust(16)
+        response = FetchableTopicResponse(topic_id=topic_id, partitions=parts)
+        return FetchResponse(responses=[response])
+
+    def part(self, asked):
+        index, at = asked.partition, asked.fetch_offset
+        made = PartitionData(partition_index=index)
+        if self.refusals.get(index):
+            made.error_code = self.refusals[index].pop(0)
+        elif index in self.diverging:
+            made.diverging_epoch = EpochEndOffset(epoch=1, end_offset=self.diverging.pop(index))
+        elif not self.start <= at <= self.start + len(self.values[index]):
+            made.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            left = self.values[index][at - self.start :]
+            made.high_watermark = self.start + len(self.values[index])
+            if left:
+                records = [Record(None, value, 0) for value in left]
+                made.records = build_batch(records, base_offset=at, leader_epoch=1)
+        return made
+
+
+def consuming(then, *values, **properties):
+    """Run `then(consumer, log)`, with a topic that has these values by partition."""
+
+    async def play():
+        text = {name.replace("_", "."): str(value) for name, value in properties.items()}
+        settings = ConsumerSettings.from_properties({"auto.offset.reset": "earliest", **text})
+        cluster = FakeCluster(max(1, len(values)), settings=settings.client)
+        log = Log(cluster, *values)
+        consumer = Consumer(cluster, settings)
+        try:
+            await asyncio.wait_for(then(consumer, log), 1000)
+        finally:
+            await consumer.close()
+
+    run(play())
+
+
+async def values_of(consumer, count):
+    found = []
+    while len(found) < count:
+        found += [record.value for record in await consumer.poll(10_000)]
+    return found
+
+
+def test_it_begins_where_it_is_told_to():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        assert await values_of(consumer, 3) == [b"a", b"b", b"c"]
+        consumer.seek(T0, 1)
+        assert await values_of(consumer, 2) == [b"b", b"c"]
+        consumer.seek_to_beginning()
+        assert await consumer.position(T0) == 0
+        consumer.seek_to_end([T0])
+        assert await consumer.position(T0) == 3
+        log.values[0].append(b"d")
+        assert await values_of(consumer, 1) == [b"d"]
+
+    consuming(then, [b"a", b"b", b"c"])
+
+
+def test_a_poll_gives_no_more_than_it_may_and_asks_for_nothing_twice():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        assert len(await consumer.poll(1000)) == 2
+        assert len(await consumer.poll(1000)) == 2
+        assert await consumer.position(T0) == 4
+        assert log.fetches == [[(0, 0)]]
+
+    consuming(then, [b"v"] * 5, max_poll_records=2)
+
+
+def test_a_poll_waits_for_as_long_as_it_may():
+    async def then(consumer, log):
+        loop = asyncio.get_running_loop()
+        consumer.assign([T0])
+        begun = loop.time()
+        assert await consumer.poll(3000) == []
+        assert 3.0 <= loop.time() - begun < 3.2
+        assert await consumer.poll(0) == []
+
+    consuming(then, [])
+
+
+def test_what_was_fetched_before_a_seek_is_dropped():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        await consumer.poll(1000)
+        consumer.seek(T0, 4)
+        assert await values_of(consumer, 1) == [b"4"]
+
+    consuming(then, [b"0", b"1", b"2", b"3", b"4"], max_poll_records=1)
+
+
+def test_what_is_paused_waits_and_is_not_lost():
+    async def then(consumer, log):
+        consumer.assign([T0, T1])
+        consumer.pause([T0])
+        assert consumer.paused() == [T0]
+        assert await values_of(consumer, 1) == [b"b"]
+        consumer.resume([T0])
+        assert await values_of(consumer, 1) == [b"a"]
+
+    consuming(then, [b"a"], [b"b"])
+
+
+def test_an_offset_that_is_gone_is_replaced_as_the_settings_say():
+    async def then(consumer, log):
+        log.start = 10
+        consumer.assign([T0])
+        consumer.seek(T0, 3)
+        assert [(r.offset, r.value) for r in await consumer.poll(10_000)] == [(10, b"a")]
+
+    consuming(then, [b"a"])
+
+
+@pytest.mark.parametrize("seeks", [True, False])
+def test_or_is_an_error_if_they_say_so(seeks):
+    async def then(consumer, log):
+        log.start = 10
+        consumer.assign([T0])
+        if seeks:
+            consumer.seek(T0, 3)
+        with pytest.raises(NoOffsetError, match="t-0"):
+            await consumer.poll(10_000)
+
+    consuming(then, [b"a"], auto_offset_reset="none")
+
+
+def test_a_log_that_was_cut_below_the_position_is_read_from_the_cut():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        await values_of(consumer, 3)
+        log.values[0][1:] = [b"B", b"C", b"D"]
+        log.diverging[0] = 1
+        assert await values_of(consumer, 3) == [b"B", b"C", b"D"]
+
+    consuming(then, [b"a", b"b", b"c"])
+
+
+def test_what_passes_is_asked_for_again_with_new_metadata():
+    async def then(consumer, log):
+        log.refusals[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH]
+        consumer.assign([T0])
+        assert await values_of(consumer, 1) == [b"a"]
+        assert log.cluster.refreshed >= 2
+
+    consuming(then, [b"a"])
+
+
+def test_what_lasts_is_raised():
+    async def then(consumer, log):
+        log.refusals[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        consumer.assign([T0])
+        with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED: t-0"):
+            await consumer.poll(10_000)
+
+    consuming(then, [b"a"])
+
+
+def test_an_iteration_ends_when_nothing_comes_for_its_time():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        assert [record.value async for record in consumer] == [b"a", b"b"]
+        assert asyncio.get_running_loop().time() >= 2
+
+    consuming(then, [b"a", b"b"], consumer_timeout_ms=2000)
+
+
+def test_whoever_waits_can_be_woken():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        asyncio.get_running_loop().call_later(5, consumer.wake_up)
+        with pytest.raises(WakeUpError):
+            await consumer.poll(60_000)
+        assert 5 <= asyncio.get_running_loop().time() < 6
+
+    consuming(then, [])
+
+
+def test_calls_that_do_not_go_together_are_refused():
+    async def then(consumer, log):
+        with pytest.raises(IllegalStateError, match="not subscribed to any topics or assigned"):
+            await consumer.poll(0)
+        with pytest.raises(IllegalStateError, match=r"provide a valid group.id"):
+            consumer.subscribe(["t"])
+        consumer.assign([T0])
+        with pytest.raises(IllegalStateError, match="mutually exclusive"):
+            consumer.subscribe(["t"])
+        with pytest.raises(IllegalStateError, match="No current assignment for partition t-1"):
+            consumer.seek(T1, 0)
+        with pytest.raises(IllegalStateError, match="must not be a negative number"):
+            consumer.seek(T0, -1)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await consumer.poll(0)
+
+    consuming(then, [])
+
+
+def test_both_ends_are_told():
+    async def then(consumer, log):
+        assert await consumer.beginning_offsets([T0]) == {T0: 0}
+        assert await consumer.end_offsets([T0]) == {T0: 2}
+
+    consuming(then, [b"a", b"b"])
+
+
+def test_a_lonely_consumer_cannot_be_asked_to_commit_by_itself():
+    with pytest.raises(SettingsError, match="enable.auto.commit cannot be set to true"):
+        ConsumerSettings.from_properties({"enable.auto.commit": "true"})
+    assert not ConsumerSettings.from_properties({}).commits_by_itself
