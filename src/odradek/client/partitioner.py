@@ -48,7 +48,7 @@ class StickyPartition:
         `available` are the partitions that have a leader, or all if none has; `drawn` from
         [0, 1) chooses among them when it is time for another.
         """
-        full = self._sent_bytes + record_bytes > self._batch_bytes and self._sent_bytes > 0
+        full = self._sent_bytes + record_bytes > self._batch_bytes
         if self._partition is None or full or self._partition not in available:
             others = [p for p in available if p != self._partition] or list(available)
             self._partition = others[int(drawn * len(others))]

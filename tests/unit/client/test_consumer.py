@@ -141,6 +141,7 @@ def test_a_poll_gives_no_more_than_it_may_and_asks_for_nothing_twice():
         assert len(await consumer.poll(1000)) == 2
         assert len(await consumer.poll(1000)) == 2
         assert await consumer.position(T0) == 4
+        await asyncio.sleep(0.1)
         assert log.fetches == [[(0, 0)]]
 
     consuming(then, [b"v"] * 5, max_poll_records=2)
@@ -178,6 +179,19 @@ def test_what_is_paused_waits_and_is_not_lost():
         assert await values_of(consumer, 1) == [b"a"]
 
     consuming(then, [b"a"], [b"b"])
+
+
+def test_also_what_was_fetched_before_the_pause():
+    async def then(consumer, log):
+        consumer.assign([T0])
+        assert len(await consumer.poll(1000)) == 1
+        consumer.pause([T0])
+        assert await consumer.poll(1000) == []
+        consumer.resume([T0])
+        assert await values_of(consumer, 1) == [b"b"]
+        assert log.fetches == [[(0, 0)]]
+
+    consuming(then, [b"a", b"b"], max_poll_records=1)
 
 
 def test_an_offset_that_is_gone_is_replaced_as_the_settings_say():

@@ -344,6 +344,21 @@ def test_a_commit_without_patience_is_tried_once():
     as_member(then)
 
 
+def test_a_patient_commit_comes_after_those_that_were_sent_before():
+    async def then(coordinator, consumer, cluster):
+        slow = asyncio.get_running_loop().create_future()
+        cluster.answers = [slow, commit_answer(0)]
+        coordinator.commit_async(AT_5, None)
+        patient = asyncio.create_task(coordinator.commit({T0: OffsetAndMetadata(6)}))
+        await asyncio.sleep(1)
+        assert len(of(cluster, OffsetCommitRequest)) == 1
+        slow.set_result(commit_answer(0))
+        await patient
+        assert len(of(cluster, OffsetCommitRequest)) == 2
+
+    as_member(then)
+
+
 def test_it_commits_by_itself_every_five_seconds_and_at_the_end():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]

@@ -14,11 +14,14 @@ from odradek.client.errors import (
 )
 from odradek.client.producer import Producer
 from odradek.client.producer_settings import ProducerSettings
+from odradek.client.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
 from odradek.record.records import iter_records
 from odradek.sim.loop import run
 from odradek.wire.messages.end_txn import EndTxnResponse
+from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 FakeCluster = importlib.import_module("fakes").FakeCluster
@@ -118,6 +121,37 @@ def test_later_batches_wait_for_one_that_is_repeated():
 
     one, two, three = (0, 1, 0, [b"a"]), (0, 2, 0, [b"b"]), (0, 3, 0, [b"c"])
     assert sent(cluster)[1:] == [one, two, three, one, two, three]
+
+
+def test_what_is_repeated_goes_before_what_is_new():
+    async def then(producer, cluster):
+        first = await producer.send("t", b"a")
+        await asyncio.sleep(0.004)
+        second = await producer.send("t", b"b")
+        await first
+        await second
+
+    in_flight = {"max.in.flight.requests.per.connection": 1}
+    cluster = producing(then, answers=[ErrorCode.NOT_ENOUGH_REPLICAS], **in_flight)
+
+    assert [values for _, _, _, values in sent(cluster)] == [[b"a"], [b"a"], [b"b"]]
+
+
+def test_nothing_is_repeated_while_a_later_one_is_under_way():
+    async def then(producer, cluster):
+        hold = asyncio.Event()
+        await (await producer.send("t", b"first"))
+        cluster.connection.produce = [ErrorCode.NOT_ENOUGH_REPLICAS, hold]
+        failing = await producer.send("t", b"a")
+        await asyncio.sleep(0.001)
+        later = await producer.send("t", b"b")
+        await asyncio.sleep(1)
+        assert len(cluster.connection.produced) == 3
+        hold.set()
+        await failing
+        await later
+
+    assert [values for _, _, _, values in sent(producing(then))][1:] == [[b"a"], [b"b"], [b"a"]]
 
 
 def test_a_failure_that_lasts_is_told_and_numbers_begin_anew_in_the_next_epoch():
@@ -294,6 +328,23 @@ def test_in_version_2_leaders_join_and_each_end_brings_the_next_epoch():
     assert names == ["InitProducerIdRequest", "EndTxnRequest", "EndTxnRequest"]
     assert sent(cluster) == [(0, 0, 0, [b"a"]), (0, 0, 4, [b"b"])]
     assert cluster.connection.versions == {12}
+
+
+def test_in_version_2_offsets_join_by_being_committed():
+    async def then(producer, cluster):
+        cluster.connection.features = {"transaction.version": 2}
+        await producer.init_transactions()
+        producer.begin_transaction()
+        position = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+        cluster.answers = [TxnOffsetCommitResponse(), EndTxnResponse(producer_id=7)]
+        await producer.send_offsets(position, GroupMetadata("g", 3, "m"))
+        await producer.commit_transaction()
+
+    cluster = producing(then, transactional_id="x")
+
+    names = [type(message).__name__ for message in cluster.asked]
+    assert names == ["InitProducerIdRequest", "TxnOffsetCommitRequest", "EndTxnRequest"]
+    assert (cluster.asked[1].generation_id, cluster.asked[1].member_id) == (3, "m")
 
 
 def test_in_version_1_requests_stay_below_those_of_version_2():
