@@ -101,6 +101,15 @@ def merge(
         properties.setdefault(into, default)
 
 
+def write_bytes(data: bytes) -> None:
+    """Write to standard output as it is, or as text where a program stands in for it."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(data.decode("utf-8", "replace"))
+    else:
+        buffer.write(data)
+
+
 def fail(error: BaseException) -> int:
     """Say what went wrong, as Java's stack trace begins; the exit code."""
     sys.stdout.flush()

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import random
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -18,11 +17,13 @@ from odradek.cli.client_flags import (
     in_java_words,
     pairs,
     properties_from,
+    write_bytes,
 )
 from odradek.cli.connect import ClientError, properties_of
 from odradek.cli.failures import ToolError, log_line
 from odradek.cli.flags import Flags, Parser
 from odradek.cli.formatters import Default, Formatter, NoOp, is_deserializer
+from odradek.cli.signals import Stopping
 from odradek.client.cluster import InvalidAddressError, UnresolvableError
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
@@ -275,9 +276,7 @@ async def _consume(settings: ConsumerSettings, plan: Plan, formatter: Formatter)
         consumer = await Consumer.open(settings, wait_ms=wait_ms)
     except (InvalidAddressError, UnresolvableError, SettingsError) as error:
         raise _no_consumer(error) from None
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, consumer.wake_up)
+    stopping = Stopping(consumer.wake_up)
     reading = _Reading(consumer, plan, formatter)
     try:
         _begin(consumer, plan)
@@ -292,7 +291,7 @@ async def _consume(settings: ConsumerSettings, plan: Plan, formatter: Formatter)
         print(f"Processed a total of {reading.count} messages", file=sys.stderr)
     if plan.tells_events:
         print("shutdown_complete", flush=True)
-    return 0
+    return stopping.code
 
 
 def _begin(consumer: Consumer, plan: Plan) -> None:
@@ -393,7 +392,7 @@ class _Reading:
 def _write(data: bytes) -> bool:
     """Write to stdout; False if nobody reads there any more."""
     try:
-        sys.stdout.buffer.write(data)
+        write_bytes(data)
     except BrokenPipeError:
         return _closed()
     return True

@@ -186,8 +186,9 @@ async def _send_lines(
 
 def _read_lines(count: int) -> list[str]:
     lines = []
-    for raw in sys.stdin.buffer:
-        text = raw.decode("utf-8", "surrogateescape")
+    # Where a program stands in for standard input there may be no bytes beneath the text.
+    for raw in getattr(sys.stdin, "buffer", sys.stdin):
+        text = raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
         lines.append(text.removesuffix("\n").removesuffix("\r"))
         if len(lines) == count:
             break

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from odradek.cli.client_flags import write_bytes
 from odradek.cli.where import client_properties, connection_options
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
@@ -114,7 +115,7 @@ async def _are_behind(consumer: Consumer, ends: dict[TopicPartition, int]) -> bo
 
 def _show(record: ConsumerRecord, *, as_json: bool) -> None:
     if not as_json:
-        sys.stdout.buffer.write((record.value or b"") + b"\n")
+        write_bytes((record.value or b"") + b"\n")
         return
     shown = {
         "topic": record.topic,
@@ -126,7 +127,7 @@ def _show(record: ConsumerRecord, *, as_json: bool) -> None:
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
     line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-    sys.stdout.buffer.write(line.encode() + b"\n")
+    write_bytes(line.encode() + b"\n")
 
 
 def _text(data: bytes | None) -> object:

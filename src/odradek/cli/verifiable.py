@@ -1,11 +1,8 @@
-"""What the two verifiable tools share: events as lines of JSON, and an end by signal."""
+"""What the two verifiable tools share: events as lines of JSON, and how they connect."""
 
-import asyncio
 import json
-import signal
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable
 
 
 def tell(name: str, **event: object) -> None:
@@ -13,13 +10,6 @@ def tell(name: str, **event: object) -> None:
     now_ms = time.time_ns() // 1_000_000
     line = {"timestamp": now_ms, "name": name, **event}
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
-
-
-def on_signal(stop: Callable[[], None]) -> None:
-    """Be told when somebody wants this to end."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
 
 
 def add_connection(parser: ArgumentParser) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer
 from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
-from odradek.cli.verifiable import add_connection, on_signal, tell, text_of
+from odradek.cli.signals import Stopping
+from odradek.cli.verifiable import add_connection, tell, text_of
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import RANGE, ConsumerSettings
 from odradek.client.errors import WakeUpError
@@ -106,7 +107,7 @@ def _shown(partitions: Collection[TopicPartition]) -> list[dict[str, object]]:
 
 async def _consume(settings: ConsumerSettings, chosen: Namespace) -> int:
     consumer = await Consumer.open(settings, wait_ms=settings.client.api_timeout_ms)
-    on_signal(consumer.wake_up)
+    stopping = Stopping(consumer.wake_up)
     tell("startup_complete")
     left = chosen.max_messages
     try:
@@ -127,7 +128,7 @@ async def _consume(settings: ConsumerSettings, chosen: Namespace) -> int:
     finally:
         await consumer.close()
         tell("shutdown_complete")
-    return 0
+    return stopping.code
 
 
 def _tell_of(

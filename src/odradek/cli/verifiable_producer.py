@@ -13,8 +13,9 @@ from functools import partial
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
 from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
+from odradek.cli.signals import Stopping
 from odradek.cli.throttle import Throttle
-from odradek.cli.verifiable import add_connection, on_signal, tell
+from odradek.cli.verifiable import add_connection, tell
 from odradek.client.batches import Delivery
 from odradek.client.producer import Producer
 from odradek.client.producer_settings import ProducerSettings
@@ -130,7 +131,7 @@ class _Run:
 async def _produce(settings: ProducerSettings, chosen: Namespace) -> int:
     run = _Run(chosen)
     producer = await Producer.open(settings, wait_ms=settings.block_ms_max)
-    on_signal(run.stop)
+    stopping = Stopping(run.stop)
     begun_s = time.monotonic()
     throttle = Throttle(chosen.throughput, begun_s)
     tell("startup_complete")
@@ -166,4 +167,4 @@ async def _produce(settings: ProducerSettings, chosen: Namespace) -> int:
         target_throughput=chosen.throughput,
         avg_throughput=run.acked / elapsed_s,
     )
-    return 0
+    return stopping.code
