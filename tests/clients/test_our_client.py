@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -312,6 +313,24 @@ def test_the_verifiable_tools_tell_the_same_story(cluster: harness.Cluster) -> N
     commits = [e for e in events if e["name"] == "offsets_committed"]
     assert commits[-1]["offsets"] == [{"topic": made, "partition": 0, "offset": 5}]
     assert [event["name"] for event in events[-2:]] == ["partitions_revoked", "shutdown_complete"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_consumer_in_order(
+    cluster: harness.Cluster, number: int, code: int
+) -> None:
+    made = play(topic(cluster))
+    at = ("--bootstrap-server", cluster.bootstrap, "--topic", made)
+    tool("console-producer", *at, given="v\n")
+
+    command = [sys.executable, "-m", "odradek", "console-consumer", *at, "--from-beginning"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"v\n"
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert said == b"Processed a total of 1 messages\n"
+    assert process.returncode == code
 
 
 def test_replicas_that_agree_are_said_to(cluster: harness.Cluster) -> None:

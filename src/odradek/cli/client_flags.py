@@ -11,7 +11,7 @@ from odradek.cli.connect import properties_of
 from odradek.cli.failures import ToolError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.client import errors
-from odradek.client.cluster import InvalidAddressError, UnresolvableError
+from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
 from odradek.client.settings import SettingsError
 from odradek.config.option import InvalidConfigError
 from odradek.model.errors import ApiError
@@ -27,6 +27,8 @@ _EXCEPTIONS: Final[Mapping[type[Exception], str]] = {
     SettingsError: "org.apache.kafka.common.config.ConfigException",
     InvalidAddressError: "org.apache.kafka.common.config.ConfigException",
     UnresolvableError: "org.apache.kafka.common.config.ConfigException",
+    # Last, for the two above are of this kind: nobody has answered in the time that there was.
+    BootstrapError: f"{_ERRORS}.TimeoutException",
 }
 
 

@@ -5,7 +5,13 @@ import contextlib
 
 import pytest
 
-from odradek.client.cluster import BootstrapError, Cluster, InvalidAddressError
+from odradek.client.cluster import (
+    BootstrapError,
+    Cluster,
+    InvalidAddressError,
+    UnresolvableError,
+)
+from odradek.client.settings import ClientSettings
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.codec import encoder
@@ -153,3 +159,34 @@ def test_what_is_no_address_is_named(servers):
 def test_nobody_answers_names_each_with_its_reason():
     with pytest.raises(BootstrapError, match=r"reached: 127.0.0.1:1: .*; 127.0.0.1:2: "):
         asyncio.run(Cluster.bootstrap("127.0.0.1:1,127.0.0.1:2"))
+
+
+def test_a_cluster_that_is_not_there_yet_is_waited_for():
+    async def play():
+        async with FakeCluster(1, [0]) as fake:
+            port = fake.ports[0]
+            fake.servers[0].close()
+            await fake.servers[0].wait_closed()
+            settings = ClientSettings(bootstrap_servers=(f"127.0.0.1:{port}",))
+            waiting = asyncio.create_task(Cluster.connect(settings, wait_ms=10_000))
+            await asyncio.sleep(0)
+            fake.servers[0] = await asyncio.start_server(
+                lambda r, w: fake._serve(0, r, w), "127.0.0.1", port
+            )
+            async with await waiting as cluster:
+                assert (await cluster.refresh()).controller_id == 1
+
+    asyncio.run(asyncio.wait_for(play(), 10))
+
+
+def test_but_not_for_longer_than_was_said():
+    settings = ClientSettings(bootstrap_servers=("127.0.0.1:1",), retry_backoff_ms=1)
+    with pytest.raises(BootstrapError, match="no broker can be reached: 127.0.0.1:1: "):
+        asyncio.run(asyncio.wait_for(Cluster.connect(settings, wait_ms=20), 10))
+
+
+def test_a_name_without_an_address_is_not_waited_for():
+    settings = ClientSettings(bootstrap_servers=("no.such.host.invalid:9092",))
+    with pytest.raises(UnresolvableError, match="No resolvable bootstrap urls given") as raised:
+        asyncio.run(asyncio.wait_for(Cluster.connect(settings, wait_ms=60_000), 20))
+    assert "no.such.host.invalid:9092: " in raised.value.reasons[0]

@@ -1,10 +1,9 @@
 """The consumer: where it begins, what it is given, and what it does when nothing comes."""
 
 import asyncio
-import importlib
-import sys
 
 import pytest
+from tests.unit.client.fakes import FakeCluster
 
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
@@ -31,9 +30,6 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-sys.path.insert(0, __file__.rpartition("/")[0])
-FakeCluster = importlib.import_module("fakes").FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

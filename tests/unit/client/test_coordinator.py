@@ -1,10 +1,9 @@
 """A member of a group: each step of its life, the coordinator saying what the test says."""
 
 import asyncio
-import importlib
-import sys
 
 import pytest
+from tests.unit.client.fakes import FakeCluster
 
 from odradek.client.consumer_settings import COOPERATIVE, ConsumerSettings
 from odradek.client.coordinator import CommitFailedError, Coordinator
@@ -37,9 +36,6 @@ from odradek.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from odradek.wire.messages.sync_group import SyncGroupResponse
-
-sys.path.insert(0, __file__.rpartition("/")[0])
-FakeCluster = importlib.import_module("fakes").FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 AT_5 = {T0: OffsetAndMetadata(5)}

@@ -1,10 +1,9 @@
 """The producer: what is sent when, what is sent again, and what its numbers are."""
 
 import asyncio
-import importlib
-import sys
 
 import pytest
+from tests.unit.client.fakes import FakeCluster
 
 from odradek.client.errors import (
     ClientTimeoutError,
@@ -20,11 +19,13 @@ from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
 from odradek.record.records import iter_records
 from odradek.sim.loop import run
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from odradek.wire.messages.end_txn import EndTxnResponse
 from odradek.wire.messages.txn_offset_commit import TxnOffsetCommitResponse
-
-sys.path.insert(0, __file__.rpartition("/")[0])
-FakeCluster = importlib.import_module("fakes").FakeCluster
 
 
 def producing(then, *, answers=(), partitions=1, **properties):
@@ -401,14 +402,11 @@ def test_a_fenced_producer_is_finished():
 
 
 def _refusal(code):
-    messages = importlib.import_module("odradek.wire.messages.add_partitions_to_txn")
-    return messages.AddPartitionsToTxnResponse(
+    return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            messages.AddPartitionsToTxnTopicResult(
+            AddPartitionsToTxnTopicResult(
                 name="t",
-                results_by_partition=[
-                    messages.AddPartitionsToTxnPartitionResult(partition_error_code=code)
-                ],
+                results_by_partition=[AddPartitionsToTxnPartitionResult(partition_error_code=code)],
             )
         ]
     )
