@@ -44,7 +44,8 @@ def _numbers(
 def _kinds(context: click.Context, option: click.Parameter, text: str | None) -> tuple[Kind, ...]:
     del option
     if text is None:
-        return KINDS if context.params.get("transactions") else tuple(Kind)
+        some = context.params.get("transactions") or context.params.get("groups")
+        return KINDS if some else tuple(Kind)
     try:
         return tuple(Kind[word] for word in text.upper().split(","))
     except KeyError as error:
@@ -66,6 +67,9 @@ def _kinds(context: click.Context, option: click.Parameter, text: str | None) ->
     is_eager=True,
     help="Play transactions of this version instead of the usual clients.",
 )
+@click.option(
+    "--groups", is_flag=True, is_eager=True, help="Play members of a group instead of them."
+)
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
@@ -76,6 +80,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     brokers: int,
     only: frozenset[int] | None,
     transactions: int | None,
+    groups: bool,
     kinds: tuple[Kind, ...],
     smaller: bool,
     trace: bool,
@@ -89,6 +94,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         only=only,
         kinds=kinds,
         transactions=None if transactions is None else TransactionOptions(version=transactions),
+        groups=groups,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     began_s = time.process_time()

@@ -23,6 +23,7 @@ from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.disk import Crash
 from odradek.sim.faults import Fault, FaultPlayer, Kind, draw_schedule
+from odradek.sim.groups import GROUP_OVER_S, GroupBook, group_properties
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.replication import ReplicationChecker, Tally
@@ -57,6 +58,7 @@ class Options:
     only: frozenset[int] | None = None  # of the faults, by number; None: all
     kinds: tuple[Kind, ...] = tuple(Kind)  # from which faults are drawn
     transactions: TransactionOptions | None = None  # instead of the usual clients
+    groups: bool = False  # members of a group, instead of the usual clients
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class Outcome:
     read: int = 0
     tally: Tally = field(default_factory=Tally)
     ledger: Ledger | None = None
+    book: GroupBook | None = None
 
     @property
     def counts(self) -> bool:
@@ -95,13 +98,16 @@ class Outcome:
             words.append(f"--minutes {self.options.seconds / 60:g}")
         if self.options.brokers != usual.brokers:
             words.append(f"--brokers {self.options.brokers}")
-        usual_kinds = usual.kinds if self.options.transactions is None else KINDS
+        is_usual = self.options.transactions is None and not self.options.groups
+        usual_kinds = usual.kinds if is_usual else KINDS
         if self.options.kinds != usual_kinds:
             words.append(f"--kinds {','.join(kind.name for kind in self.options.kinds)}")
         if self.options.only is not None:
             words.append(f"--only {','.join(map(str, sorted(self.options.only))) or 'none'}")
         if self.options.transactions is not None:
             words.append(f"--transactions {self.options.transactions.version}")
+        if self.options.groups:
+            words.append("--groups")
         return " ".join(words)
 
 
@@ -143,7 +149,9 @@ class Simulation:
             brokers=options.brokers,
             witness=self,
             trace=self.trace,
-            properties=BROKER_PROPERTIES | (of_transactions or {}),
+            properties=BROKER_PROPERTIES
+            | (of_transactions or {})
+            | (group_properties(options.brokers) if options.groups else {}),
         )
         drawn = draw_schedule(
             cluster.randomness("faults"),
@@ -153,7 +161,7 @@ class Simulation:
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
-        self._workload = Workload(cluster, self.history, transactions)
+        self._workload = Workload(cluster, self.history, transactions, groups=options.groups)
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
         with _listening(self._logged):
             try:
@@ -170,6 +178,7 @@ class Simulation:
         outcome.acknowledged = self.history.acknowledged
         outcome.tally = self._replication.tally
         outcome.ledger = self._workload.ledger
+        outcome.book = self._workload.book
         outcome.digest = self._digest.hexdigest()
         return outcome
 
@@ -214,6 +223,8 @@ class Simulation:
         await asyncio.sleep(5)  # for those who are in the middle of something
         if self._workload.ledger is not None:
             await asyncio.sleep(TRANSACTIONS_OVER_S)
+        if self._workload.book is not None:
+            await asyncio.sleep(GROUP_OVER_S)
         deadline_s = self._loop.time() + RECOVER_S
         for reader in self._workload.readers:
             while not reader.has_read_all and self._loop.time() < deadline_s:

@@ -12,6 +12,7 @@ from odradek.sim.admins import Administrator
 from odradek.sim.client import Client
 from odradek.sim.clock import EPOCH_MS
 from odradek.sim.cluster import SimulatedCluster
+from odradek.sim.groups import GroupBook, LastReader, start_groups
 from odradek.sim.history import Facts, History, Topic
 from odradek.sim.producers import Producer
 from odradek.sim.readers import Reader
@@ -34,16 +35,20 @@ class Workload:
         cluster: SimulatedCluster,
         history: History,
         transactions: TransactionOptions | None = None,
+        *,
+        groups: bool = False,
     ) -> None:
-        """`transactions`: there are transactors, and nobody else who writes."""
+        """`transactions`: there are transactors, and nobody else; `groups`: members of a group."""
         self.cluster = cluster
         self.history = history
         self.is_over = False
         self.replication_factor = min(3, len(cluster.brokers))
         self.last_success_s = 0.0  # when a producer was last told that all is well
-        self.readers: list[Reader | CommittedReader] = []
+        self.readers: list[Reader | CommittedReader | LastReader] = []
         self.ledger: Ledger | None = None
         self._transactions = transactions
+        self._groups = groups
+        self.book: GroupBook | None = None
         self.clients: list[Client] = []
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
@@ -56,6 +61,9 @@ class Workload:
         if self._transactions is not None:
             self.ledger = start_transactions(self, self._transactions)
             self._read(self.client("reader"), 0)
+            return
+        if self._groups:
+            self.book = start_groups(self)
             return
         draw = self.cluster.randomness("clients")
         administrator = self.client("admin")

@@ -1,0 +1,336 @@
+"""A simulated group: members that come, go, pause and commit, and what must hold of it.
+
+Members join one group on a topic, are given its partitions by their leader, go on from what is
+committed and commit the next number, over and over. They share a coordinator that dies, is cut off
+and moves. Each has a connection of its own, loses answers and asks again.
+
+    one owner         no two members are given the same partition in the same generation
+    generations fence a commit is not taken from a generation older than one that was given to
+                      somebody before the commit was sent
+    nothing goes back who commits successfully had been told at least what was confirmed before he
+                      asked; and so is who asks in the end
+
+A member that was cut off may be told old positions by a coordinator that does not know yet that
+another reigns: what it was told counts only when a commit of its generation is taken.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import ErrorCode
+from odradek.sim.client import TROUBLE, Client
+from odradek.sim.transactions import PARTITIONS, TOPIC, make_topic
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from odradek.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.sim.workload import Workload
+
+GROUP: Final = "group"
+MEMBERS: Final = 4
+GROUPS: Final = 0  # the kind of coordinator
+_SESSION_MS: Final = 3_000
+_REBALANCE_MS: Final = 4_000
+# By then the group has noticed that nobody is there any more, and has written it down.
+GROUP_OVER_S: Final = 3 * (_SESSION_MS + _REBALANCE_MS) / 1000
+_NUMBER: Final = Struct(">i")
+_GONE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # a broker that has just started
+    }
+)
+
+
+def group_properties(brokers: int) -> dict[str, str]:
+    """Options of the brokers of such a run."""
+    return {
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "group.initial.rebalance.delay.ms": "200",
+        "group.min.session.timeout.ms": "1000",
+    }
+
+
+@dataclass(slots=True)
+class GroupBook:
+    """All that members were told, and what follows from it."""
+
+    workload: "Workload"
+    confirmed: dict[int, int] = field(default_factory=dict)  # the largest of each partition
+    newest_given: int = -1  # generation
+    owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    commits: int = 0
+    generations: int = 0
+
+    def given(self, member_id: str, generation: int, partitions: list[int]) -> None:
+        """A member has its part."""
+        if generation > self.newest_given:
+            self.newest_given = generation
+            self.generations += 1
+        for partition in partitions:
+            owner = self.owners.setdefault((generation, partition), member_id)
+            if owner != member_id:
+                self.workload.violated(
+                    f"{owner} and {member_id} have partition {partition} in generation {generation}"
+                )
+
+    def committed(self, who: str, place: "_Place", newest_given: int, generation: int) -> None:
+        """A commit was confirmed; `newest_given` is what was known when it was sent."""
+        self.commits += 1
+        self.workload.succeeded()
+        if generation < newest_given:
+            self.workload.violated(
+                f"{who} commits in generation {generation}, after {newest_given} was given"
+            )
+        if place.told < place.floor:
+            self.workload.violated(
+                f"{who} was told {place.told} of partition {place.partition} in generation "
+                f"{generation}; {place.floor} had been confirmed"
+            )
+        known = self.confirmed.get(place.partition, -1)
+        self.confirmed[place.partition] = max(known, place.offset)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition that a member owns: what it was told, and what it has come to."""
+
+    partition: int
+    told: int
+    floor: int  # what was confirmed when it asked
+    offset: int
+
+
+class _RejoinError(Exception):
+    """The group rebalances."""
+
+
+class GroupMember:
+    """One member."""
+
+    def __init__(self, book: GroupBook, client: Client, name: str) -> None:
+        self._book = book
+        self._workload = book.workload
+        self._client = client
+        self._random = client.random
+        self._name = name
+        self._member_id = ""
+        self._generation = -1
+
+    async def run(self) -> None:
+        """Be a member until the workload ends."""
+        while not self._workload.is_over:
+            try:
+                connection = await self.coordinator(self._client)
+                places = await self._join(connection)
+                await self._consume(connection, places)
+            except _RejoinError:
+                await self._client.pause()
+            except TROUBLE:
+                await self._client.begin_anew()
+
+    @staticmethod
+    async def coordinator(client: Client) -> Connection:
+        """The way to the group's coordinator."""
+        cluster = await client.cluster()
+        cluster.forget_coordinator(GROUPS, GROUP)
+        return await cluster.coordinator(GROUPS, GROUP)
+
+    async def _check(self, what: str, code: int) -> None:
+        """Go on, or begin anew where the error says so."""
+        error = ErrorCode(code)
+        if error is ErrorCode.NONE:
+            return
+        if error in _GONE:
+            self._member_id = ""
+        elif error in _ELSEWHERE:
+            await self._client.pause()
+        elif error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            self._workload.unexpected(f"{what}: {error.name}")
+        raise _RejoinError
+
+    async def _join(self, connection: Connection) -> list[_Place]:
+        protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_REBALANCE_MS,
+            member_id=self._member_id,
+            protocol_type="simulated",
+            protocols=[protocol],
+        )
+        joined = await connection.request(request, JoinGroupResponse)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            request.member_id = joined.member_id
+            joined = await connection.request(request, JoinGroupResponse)
+        await self._check("JoinGroup", joined.error_code)
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        ids = sorted(member.member_id for member in joined.members)
+        parts = {
+            member_id: [p for p in range(PARTITIONS) if ids[p % len(ids)] == member_id]
+            for member_id in ids
+        }
+        synced = await connection.request(
+            SyncGroupRequest(
+                group_id=GROUP,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                protocol_type="simulated",
+                protocol_name="range",
+                assignments=[
+                    SyncGroupRequestAssignment(
+                        member_id=member_id, assignment=b"".join(map(_NUMBER.pack, partitions))
+                    )
+                    for member_id, partitions in parts.items()
+                ],
+            ),
+            SyncGroupResponse,
+        )
+        await self._check("SyncGroup", synced.error_code)
+        mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
+        self._book.given(self._member_id, self._generation, mine)
+        floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
+        told = await self.positions(connection, mine)
+        if told is None:
+            raise _RejoinError
+        return [_Place(p, told[p], floors[p], told[p]) for p in mine]
+
+    @staticmethod
+    async def positions(connection: Connection, partitions: list[int]) -> dict[int, int] | None:
+        """What is committed; None if that cannot be told just now."""
+        topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
+        group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        (answer,) = (await connection.request(request, OffsetFetchResponse)).groups
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        if answer.error_code or any(part.error_code for part in parts):
+            return None
+        return {part.partition_index: part.committed_offset for part in parts}
+
+    async def _consume(self, connection: Connection, places: list[_Place]) -> None:
+        while not self._workload.is_over:
+            await asyncio.sleep(self._random.uniform(0.05, 0.4))
+            chance = self._random.random()
+            if chance < 0.01:
+                await asyncio.sleep(_SESSION_MS / 1000 * self._random.uniform(0.8, 2))
+            elif chance < 0.02:
+                await self._leave(connection)
+            elif chance < 0.4 or not places:
+                await self._beat(connection)
+            else:
+                await self._commit(connection, self._random.choice(places))
+
+    async def _beat(self, connection: Connection) -> None:
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=self._generation, member_id=self._member_id
+        )
+        answer = await connection.request(request, HeartbeatResponse)
+        await self._check("Heartbeat", answer.error_code)
+
+    async def _leave(self, connection: Connection) -> None:
+        member = MemberIdentity(member_id=self._member_id)
+        request = LeaveGroupRequest(group_id=GROUP, members=[member])
+        await connection.request(request, LeaveGroupResponse)
+        self._member_id = ""
+        raise _RejoinError
+
+    async def _commit(self, connection: Connection, place: _Place) -> None:
+        place.offset += 1
+        newest_given = self._book.newest_given
+        part = OffsetCommitRequestPartition(
+            partition_index=place.partition, committed_offset=place.offset, committed_metadata=""
+        )
+        answer = await connection.request(
+            OffsetCommitRequest(
+                group_id=GROUP,
+                generation_id_or_member_epoch=self._generation,
+                member_id=self._member_id,
+                topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
+            ),
+            OffsetCommitResponse,
+        )
+        code = answer.topics[0].partitions[0].error_code
+        if not code:
+            self._book.committed(self._name, place, newest_given, self._generation)
+        await self._check("OffsetCommit", code)
+
+
+class LastReader:
+    """In the end everything that was confirmed is there."""
+
+    def __init__(self, book: GroupBook, client: Client) -> None:
+        self._book = book
+        self._client = client
+        self.has_read_all = False
+
+    async def read_some(self) -> None:
+        """Ask once."""
+        try:
+            connection = await GroupMember.coordinator(self._client)
+            told = await GroupMember.positions(connection, list(range(PARTITIONS)))
+        except TROUBLE:
+            await self._client.begin_anew()
+            return
+        if told is None:
+            await self._client.pause()
+            return
+        self.has_read_all = True
+        for partition, floor in self._book.confirmed.items():
+            if told[partition] < floor:
+                self._book.workload.violated(
+                    f"partition {partition} is at {told[partition]} in the end; "
+                    f"{floor} had been confirmed"
+                )
+
+
+def start_groups(workload: "Workload") -> GroupBook:
+    """Let the members go."""
+    book = GroupBook(workload)
+    maker = workload.client("admin")
+    maker.run(make_topic(workload, maker))
+    for number in range(MEMBERS):
+        client = workload.client(f"member-{number}")
+        client.run(GroupMember(book, client, f"m{number}").run())
+    workload.readers.append(LastReader(book, workload.client("last")))
+    return book
