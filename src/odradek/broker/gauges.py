@@ -78,6 +78,7 @@ def publish(broker: "Broker") -> None:
             ((path,), float(broker.logs.is_offline(path))) for path in broker.logs.directories
         ],
     )
+    gauge("odradek_housekeeping_failures", lambda: broker.housekeeping.failures)
     cleaner = broker.cleaner
     gauge("kafka_log_logcleaner_max_buffer_utilization_percent", lambda: cleaner.map_percent)
     gauge("kafka_log_logcleaner_cleaner_recopy_percent", lambda: cleaner.recopy_percent)

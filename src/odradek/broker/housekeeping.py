@@ -14,6 +14,7 @@ in slices, between which everybody else on the loop has a turn.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 from odradek.broker.tasks import Tasks
@@ -22,6 +23,7 @@ from odradek.log.logs import Logs, advance
 from odradek.model.clock import Clock
 from odradek.net.server import Server
 
+log = logging.getLogger(__name__)
 _RETENTION_FIRST_MS = 30_000
 _FLUSH_MS = 1_000
 _IDLE_MS = 5_000
@@ -44,6 +46,7 @@ class Housekeeping:
         self._clock = clock
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
+        self.failures = 0  # of any of it, so far
         self._also: list[tuple[int, Callable[[], object]]] = []
 
     def also(self, interval_ms: int, work: Callable[[], object]) -> None:
@@ -92,16 +95,25 @@ class Housekeeping:
         work: Callable[[], object],
         first_ms: int | None = None,
     ) -> None:
-        repeated = self._repeat(interval_ms, work, interval_ms if first_ms is None else first_ms)
+        first_ms = interval_ms if first_ms is None else first_ms
+        repeated = self._repeat(name, interval_ms, work, first_ms)
         self._running.append(self._tasks.start(repeated, name))
 
-    async def _repeat(self, interval_ms: int, work: Callable[[], object], first_ms: int) -> None:
+    async def _repeat(
+        self, name: str, interval_ms: int, work: Callable[[], object], first_ms: int
+    ) -> None:
         wait_ms = first_ms
         while True:
             await asyncio.sleep(max(wait_ms, 1) / 1000)
-            done = work()
-            if isinstance(done, Awaitable):
-                await done
+            try:
+                done = work()
+                if isinstance(done, Awaitable):
+                    await done
+            except Exception:
+                # Retention that stops for ever fills the disk: whatever it was, the next time
+                # may be better. Who looks at the number will see that it is not.
+                self.failures += 1
+                log.exception("%s failed; tried again in %d ms", name, interval_ms)
             wait_ms = interval_ms
 
     async def _retain(self) -> None:

@@ -220,6 +220,9 @@ GAUGES: Final[Mapping[str, str]] = {
         "Partitions in these sessions."
     ),
     "kafka_log_logmanager_offlinelogdirectorycount": "Log directories that failed.",
+    "odradek_housekeeping_failures": (
+        "How often recurring work (retention, checkpoints ...) has failed; each is logged."
+    ),
     "kafka_log_logcleaner_max_buffer_utilization_percent": (
         "How full the map of keys was in the last cleaning."
     ),

@@ -206,3 +206,26 @@ def test_retention_of_many_logs_leaves_the_loop_to_others():
         assert turns > 200 / 6, "a millisecond for each log here: five at most at once"
 
     play(story)
+
+
+def test_work_that_fails_is_said_counted_and_done_again(caplog):
+    async def story(live):
+        logs, housekeeping = live.broker.logs, live.broker.housekeeping
+        done = []
+
+        def fails_twice():
+            done.append(live.loop.time())
+            if len(done) <= 2:
+                raise ValueError("a bug")
+
+        logs.flush_overdue = fails_twice
+        housekeeping.stop()
+        housekeeping.start(live.broker.config)
+        await asyncio.sleep(4.5)
+        assert len(done) == 4
+        assert housekeeping.failures == 2
+        assert [r.getMessage() for r in caplog.records if r.exc_info] == [
+            "flush failed; tried again in 1000 ms"
+        ] * 2
+
+    play(story)
