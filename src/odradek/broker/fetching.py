@@ -28,6 +28,8 @@ _UNKNOWN: Final = -1
 
 # How a fetcher's name for a partition becomes the partition, or the reason why not.
 Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
+# Which follower a consumer had better read from, at which offset; None: from here.
+Nearest = Callable[[Partition, int], int | None]
 
 
 class Fetcher(FetchSession):
@@ -113,7 +115,9 @@ class Reading:
         "_drained",
         "_fetcher",
         "_left_bytes",
+        "_may_follow",
         "_may_read",
+        "_nearest",
         "_read_committed",
         "_storage_failed",
         "_wait",
@@ -123,7 +127,7 @@ class Reading:
         "urgent",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is read, and by whom
         self,
         fetcher: Fetcher,
         *,
@@ -132,8 +136,16 @@ class Reading:
         may_read: Callable[[str], bool],
         storage_failed: Callable[[StorageError], None],
         wait: bool,
+        nearest: "Nearest | None" = None,
+        may_follow: bool = False,
     ) -> None:
-        """`wait`: have the disk read what is not in memory; it was just asked to bring it there."""
+        """`wait`: have the disk read what is not in memory; it was just asked to bring it there.
+
+        `nearest` tells a consumer who had better ask another replica; `may_follow`: it may read
+        where this broker follows.
+        """
+        self._nearest = nearest
+        self._may_follow = may_follow
         self._fetcher = fetcher
         self._may_read = may_read
         self._storage_failed = storage_failed
@@ -200,7 +212,7 @@ class Reading:
             return partition
         if not self._may_read(partition.topic_partition.topic):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if partition.error is not ErrorCode.NONE:
+        if partition.error is not ErrorCode.NONE and not (self._may_follow and partition.follows):
             return partition.error
         error = partition.check_epoch(wanted.current_leader_epoch)
         follower_id, leader = self._fetcher.follower_id, partition.leader
@@ -224,7 +236,12 @@ class Reading:
             return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         if self.cold is not None:
             return None
-        if answer.records or answer.diverging_epoch or self._is_news(wanted, answer):
+        if (
+            answer.records
+            or answer.diverging_epoch
+            or answer.preferred_read_replica >= 0
+            or self._is_news(wanted, answer)
+        ):
             return answer
         if self._drained and self._drained[-1] is wanted:
             self._fetcher.answered(wanted)
@@ -234,6 +251,12 @@ class Reading:
         log = partition.log
         assert log is not None
         answer = _state(wanted, partition)
+        if self._nearest is not None and partition.leader is not None:
+            preferred = self._nearest(partition, wanted.fetch_offset)
+            if preferred is not None:
+                self.urgent = True
+                answer.preferred_read_replica = preferred
+                return answer
         answer.diverging_epoch = divergence(log, wanted)
         if answer.diverging_epoch is not None:
             self.urgent = True

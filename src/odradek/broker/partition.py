@@ -39,6 +39,19 @@ class WaitingProduce(Protocol):
         """It never will be, as far as this broker can say."""
 
 
+class WaitingDeletion(Protocol):
+    """A deletion of records that waits for all replicas that are there."""
+
+    done: bool
+    offset: int
+
+    def gone(self, low_watermark: int) -> None:
+        """They have let go what was to go."""
+
+    def failed(self, error: ErrorCode) -> None:
+        """Whether they will, another has to say."""
+
+
 class FetchWatch(Protocol):
     """A fetcher that holds this partition in its session."""
 
@@ -55,7 +68,7 @@ class Partition:
     """A replica that this broker holds."""
 
     __slots__ = (
-        "_new_bytes", "_produces", "_watches", "adding", "controller_epoch", "error",
+        "_deletions", "_new_bytes", "_produces", "_watches", "adding", "controller_epoch", "error",
         "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "removing",
         "replicas", "rules", "topic_id", "topic_partition",
     )  # fmt: skip
@@ -84,6 +97,7 @@ class Partition:
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._produces: deque[tuple[int, WaitingProduce, int]] | None = None
         self._watches: dict[FetchWatch, SessionPartition] | None = None
+        self._deletions: list[WaitingDeletion] | None = None
         self._new_bytes = 0  # appended and not yet below the high watermark
 
     @property
@@ -152,6 +166,7 @@ class Partition:
         produces, self._produces = self._produces, None
         for _, produce, slot in produces or ():
             produce.failed_at(slot, error)
+        self._low_watermark_may_move()
         self._tell_watches()
 
     def removed(self, error: ErrorCode) -> None:
@@ -210,7 +225,7 @@ class Partition:
     def follow(
         self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: int
     ) -> bool:
-        """Append what the leader sent, and believe it what is committed. Whether the end moved.
+        """Append what the leader sent, and believe it what is committed. Whether an end moved.
 
         Raises:
             CorruptBatchError, UnexpectedOffsetError: nothing was appended.
@@ -231,9 +246,14 @@ class Partition:
                 # has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
                 log.append_as_follower(batches, now_ms=wall_ms)
+        old = log.high_watermark
         log.set_high_watermark(committed_here(told=high_watermark, leo=log.leo))
+        if self._watches is not None and log.high_watermark != old:
+            for watch, wanted in self._watches.items():  # consumers that read here
+                watch.partition_ready(wanted, len(batches) or 1)
         if log.log_start_offset < log_start_offset <= log.high_watermark:
             log.advance_log_start(log_start_offset)
+            return True  # the leader waits to hear of it (DeleteRecords)
         return log.leo != before
 
     def check_epoch(self, asked_leader_epoch: int) -> ErrorCode:
@@ -252,7 +272,12 @@ class Partition:
         return log.high_watermark < self.leader.epoch_start_offset
 
     def follower_fetched(
-        self, follower: int, offset: int, now_ms: int, broker_epoch: int = -1
+        self,
+        follower: int,
+        offset: int,
+        now_ms: int,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> frozenset[int] | None:
         """A follower's fetch is its acknowledgement of everything before its offset.
 
@@ -261,6 +286,10 @@ class Partition:
         leader = self.leader
         if leader is None or follower not in leader.followers:
             return None
+        progress = leader.followers[follower]
+        if progress.log_start_offset != log_start_offset:
+            progress.log_start_offset = log_start_offset
+            self._low_watermark_may_move()
         self._high_watermark_may_move(
             leader.fetched(follower, offset=offset, now_ms=now_ms, broker_epoch=broker_epoch)
         )
@@ -278,6 +307,7 @@ class Partition:
         """Other brokers are registered now."""
         if self.leader is not None and self.leader.followers:
             self._high_watermark_may_move(self.leader.brokers_changed(live, now_ms=now_ms))
+            self._low_watermark_may_move()
 
     def isr_refused(self) -> None:
         """The controller did not take the ISR that was asked for."""
@@ -292,6 +322,50 @@ class Partition:
         while produces and produces[0][1].done:  # its time was up before it was committed
             produces.popleft()
         produces.append((required_offset, produce, slot))
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a leader, elsewhere, and a log here that follows it."""
+        return self.leader is None and self.log is not None and self.leader_id != NO_LEADER
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it no replica that is there has anything left, as far as was heard."""
+        if self.leader is None or self.log is None:
+            return -1
+        return self.leader.low_watermark(self.log.log_start_offset)
+
+    def delete_records(self, offset: int, deletion: "WaitingDeletion") -> None:
+        """Let everything before an offset go, and tell when it is gone on every replica.
+
+        Raises:
+            OffsetOutOfRangeError: it is not committed yet.
+        """
+        assert self.log is not None
+        if self.log.advance_log_start(offset):
+            for watch, wanted in list((self._watches or {}).items()):
+                if watch.follower_id >= 0:
+                    watch.partition_changed(wanted)  # followers are told at once
+        if self._deletions is None:
+            self._deletions = []
+        self._deletions = [waiting for waiting in self._deletions if not waiting.done]
+        self._deletions.append(deletion)
+        self._low_watermark_may_move()
+
+    def _low_watermark_may_move(self) -> None:
+        deletions = self._deletions
+        if deletions is None:
+            return
+        low_watermark = self.low_watermark
+        waiting = []
+        for deletion in deletions:
+            if self.leader is None:
+                deletion.failed(self.error)
+            elif low_watermark >= deletion.offset:
+                deletion.gone(low_watermark)
+            else:
+                waiting.append(deletion)
+        self._deletions = waiting or None
 
     def watch(self, watch: FetchWatch, wanted: SessionPartition) -> None:
         """Tell this fetcher when there may be something new."""

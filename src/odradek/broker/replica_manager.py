@@ -165,10 +165,16 @@ class ReplicaManager:
     # -------------------------------------------------------------------- replication
 
     def follower_fetched(
-        self, partition: Partition, follower: int, offset: int, now_ms: int, broker_epoch: int
+        self,
+        partition: Partition,
+        follower: int,
+        offset: int,
+        now_ms: int,
+        broker_epoch: int,
+        log_start_offset: int = -1,
     ) -> None:
         """A follower's fetch acknowledges, and may bring it into the ISR."""
-        isr = partition.follower_fetched(follower, offset, now_ms, broker_epoch)
+        isr = partition.follower_fetched(follower, offset, now_ms, broker_epoch, log_start_offset)
         if isr is not None:
             self.ask_for_isr(partition, isr)
 

@@ -91,6 +91,7 @@ from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
+from odradek.replica.selector import LEADER, RACK_AWARE, Candidate, nearest
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -404,7 +405,21 @@ class Broker:
             knows_topic_id=lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
             session_slots=config.max_incremental_fetch_session_cache_slots,
             fetch_bytes_max=config.fetch_max_bytes,
+            nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
         )
+
+    def _nearest(self, partition: Partition, offset: int, rack: str) -> int | None:
+        """The follower in the consumer's rack that has what it asks for, if it had better go."""
+        leader, brokers = partition.leader, self.metadata.brokers
+        assert leader is not None
+        candidates = (
+            Candidate(follower, brokers[follower].rack, progress.leo, progress.caught_up_ms)
+            for follower, progress in leader.followers.items()
+            if follower in leader.isr.committed
+            and follower in brokers
+            and progress.log_start_offset <= offset <= progress.leo
+        )
+        return nearest(candidates, leader_rack=self.config.broker_rack, client_rack=rack)
 
     def _make_transactions(self) -> None:
         config, world = self.config, self._world
@@ -630,6 +645,11 @@ class Broker:
                     f"listener {point.listener} has security protocol {point.security_protocol}: "
                     "this version serves PLAINTEXT only"
                 )
+        selector = self.config.replica_selector_class
+        if selector not in (None, "", LEADER, RACK_AWARE):
+            raise StartupError(
+                f"replica.selector.class={selector}: must be unset, {LEADER} or {RACK_AWARE}"
+            )
         self._refuse_rights_that_nobody_minds()
 
     def _refuse_rights_that_nobody_minds(self) -> None:

@@ -91,6 +91,7 @@ class BrokerOptions:
     auto_create_topics_enable: bool
     delete_topic_enable: bool
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     replica_fetch_min_bytes: int

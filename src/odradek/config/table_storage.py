@@ -317,7 +317,7 @@ OPTIONS: Final = (
         doc="In Apache Kafka, the threads that move replicas between log directories.",
     ),
     Option(
-        "replica.selector.class", STRING, None, effect=False,
+        "replica.selector.class", STRING, None,
         doc="What chooses the replica a consumer reads from: "
             "`org.apache.kafka.common.replica.RackAwareReplicaSelector` for the nearest by "
             "rack. Unset: the leader.",

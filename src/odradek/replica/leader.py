@@ -26,6 +26,7 @@ class Follower:
     fetched_ms: int = 0  # when it last fetched,
     leader_leo_then: int = 0  # and where the leader's log ended at that moment
     broker_epoch: int = -1  # the life in which it fetches
+    log_start_offset: int = -1  # as it said last
 
 
 class LeaderReplica:
@@ -101,6 +102,14 @@ class LeaderReplica:
         progress.fetched_ms = now_ms
         progress.leader_leo_then = self.leo
         return self._advance(now_ms)
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Below it no replica that is there has anything; -1 while one has not said.
+
+        `log_start_offset` is the leader's own.
+        """
+        starts = [p.log_start_offset for f, p in self.followers.items() if f in self.live]
+        return min([log_start_offset, *starts])
 
     # ------------------------------------------------------------------------- the ISR
 

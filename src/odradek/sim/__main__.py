@@ -120,6 +120,13 @@ def report(outcome: Outcome) -> str:
         f"{outcome.acknowledged} of {outcome.sent} records acknowledged, {outcome.read} read"
     )
     lines = [head]
+    if outcome.options.brokers > 1:
+        tally = outcome.tally
+        counts = "counts" if outcome.counts else "does not count: too little has happened"
+        lines.append(
+            f"  {tally.elections} elections, {tally.truncations} truncations, "
+            f"{tally.isr_changes} ISR changes, {tally.controllers} controllers: {counts}"
+        )
     lines += [f"  fault {fault}" for fault in outcome.schedule]
     lines += [f"  VIOLATED {violation}" for violation in outcome.violations]
     if outcome.violations:
@@ -129,8 +136,15 @@ def report(outcome: Outcome) -> str:
 
 def summary(totals: Counter[str], cpu_s: float) -> str:
     """All seeds in a line."""
+    events = ""
+    if totals["elections"]:
+        events = (
+            f"{totals['counts']} count; {totals['elections']} elections, "
+            f"{totals['truncations']} truncations, {totals['isr_changes']} ISR changes, "
+            f"{totals['controllers']} controllers; "
+        )
     return (
-        f"{totals['seeds']} seeds, {totals['failed']} failed; {totals['faults']} faults in "
+        f"{totals['seeds']} seeds, {totals['failed']} failed; {events}{totals['faults']} faults in "
         f"{totals['simulated_s'] / 60:.0f} simulated minutes, "
         f"{totals['simulated_s'] / max(cpu_s, 0.01):.0f} simulated seconds for each of CPU"
     )
@@ -141,6 +155,12 @@ def _count(totals: Counter[str], outcome: Outcome) -> None:
     totals["failed"] += bool(outcome.violations)
     totals["faults"] += outcome.faults
     totals["simulated_s"] += int(outcome.simulated_s)
+    if outcome.options.brokers > 1:
+        totals["counts"] += outcome.counts
+        totals["elections"] += outcome.tally.elections
+        totals["truncations"] += outcome.tally.truncations
+        totals["isr_changes"] += outcome.tally.isr_changes
+        totals["controllers"] += outcome.tally.controllers
 
 
 if __name__ == "__main__":

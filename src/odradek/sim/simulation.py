@@ -119,7 +119,11 @@ def simulate(
 ) -> Outcome:
     """Run one seed."""
     simulation = Simulation(seed, options, keep_trace=keep_trace)
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+    # When the loop is closed, what is still waiting somewhere is cancelled: that is no news.
+    with (
+        _listening(lambda _record: None),
+        asyncio.Runner(loop_factory=SimulatedLoop) as runner,
+    ):
         return runner.run(simulation.run())
 
 

@@ -4,12 +4,15 @@ Behaviour:
     * -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE, one below the log
       start changes nothing.
     * A topic that is only compacted keeps its records: POLICY_VIOLATION.
-    * Answered at once, with the leader's log start offset.
+    * Answered when every replica that is there has let go of them, with the lowest of their log
+      start offsets; REQUEST_TIMED_OUT if that takes longer than the asker's time-out. A replica
+      whose broker is not registered is not waited for: it will begin where the leader does.
 
 Versions:
     v2  flexible
 """
 
+import asyncio
 from typing import Final
 
 from odradek.broker.partition import Partition
@@ -20,9 +23,11 @@ from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.wire.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 
@@ -30,25 +35,74 @@ HIGH_WATERMARK: Final = -1
 _UNKNOWN: Final = -1
 
 
-def delete_records(
+class _Deletion:
+    """What was asked of one partition, while its followers are waited for."""
+
+    def __init__(self, index: int) -> None:
+        self.done = False
+        self.offset = 0
+        self.result: asyncio.Future[DeleteRecordsPartitionResult] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._index = index
+
+    def gone(self, low_watermark: int) -> None:
+        """All have let go."""
+        self.end(
+            DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=low_watermark)
+        )
+
+    def failed(self, error: ErrorCode) -> None:
+        """Another leads now, or nobody."""
+        self.end(_result(self._index, error))
+
+    def end(self, result: DeleteRecordsPartitionResult) -> None:
+        """There is an answer."""
+        if not self.done:
+            self.done = True
+            self.result.set_result(result)
+
+
+async def delete_records(
     replicas: ReplicaManager, session: Session, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Answer every partition on its own."""
+    """Answer every partition on its own, and all when the last has its answer."""
     response = DeleteRecordsResponse()
-    for topic in request.topics:
-        refusal = _topic_refusal(session, topic.name)
-        response.topics.append(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _result(asked.partition_index, refusal)
-                    if refusal is not ErrorCode.NONE
-                    else _delete(replicas, topic.name, asked.partition_index, asked.offset)
-                    for asked in topic.partitions
-                ],
-            )
-        )
+    waiting: list[tuple[Partition, _Deletion]] = []
+    deadline_s = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    answers = [(topic, _begin(replicas, session, topic, waiting)) for topic in request.topics]
+    for partition, deletion in waiting:
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        await asyncio.wait([deletion.result], timeout=max(left_s, 0))
+        if not deletion.done:
+            timed_out = _result(partition.topic_partition.partition, ErrorCode.REQUEST_TIMED_OUT)
+            timed_out.low_watermark = partition.low_watermark
+            deletion.end(timed_out)
+    for topic, deletions in answers:
+        results = [deletion.result.result() for deletion in deletions]
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     return response
+
+
+def _begin(
+    replicas: ReplicaManager,
+    session: Session,
+    topic: DeleteRecordsTopic,
+    waiting: list[tuple[Partition, _Deletion]],
+) -> list[_Deletion]:
+    """Delete here what may be deleted; `waiting` gets what is not answered by that."""
+    refusal = _topic_refusal(session, topic.name)
+    deletions = []
+    for asked in topic.partitions:
+        deletion = _Deletion(asked.partition_index)
+        deletions.append(deletion)
+        if refusal is not ErrorCode.NONE:
+            deletion.failed(refusal)
+            continue
+        partition = _delete(replicas, topic.name, asked, deletion)
+        if partition is not None and not deletion.done:
+            waiting.append((partition, deletion))
+    return deletions
 
 
 def _topic_refusal(session: Session, topic: str) -> ErrorCode:
@@ -60,29 +114,33 @@ def _topic_refusal(session: Session, topic: str) -> ErrorCode:
 
 
 def _delete(
-    replicas: ReplicaManager, topic: str, index: int, offset: int
-) -> DeleteRecordsPartitionResult:
-    found = replicas.find_led(topic, index)
+    replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition, deletion: _Deletion
+) -> Partition | None:
+    found = replicas.find_led(topic, asked.partition_index)
     if isinstance(found, ErrorCode):
-        return _result(index, found)
+        deletion.failed(found)
+        return None
     try:
-        return _advance(found, index, offset)
+        _advance(found, asked.offset, deletion)
     except StorageError as error:
         replicas.storage_failed(error)
-        return _result(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        deletion.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    return found
 
 
-def _advance(partition: Partition, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _advance(partition: Partition, offset: int, deletion: _Deletion) -> None:
     log = partition.log
     assert log is not None
     if "delete" not in log.config.cleanup_policy:
-        return _result(index, ErrorCode.POLICY_VIOLATION)
+        deletion.failed(ErrorCode.POLICY_VIOLATION)
+        return
     if offset == HIGH_WATERMARK:
         offset = log.high_watermark
     if offset < 0 or offset > log.high_watermark:
-        return _result(index, ErrorCode.OFFSET_OUT_OF_RANGE)
-    log.advance_log_start(offset)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.log_start_offset)
+        deletion.failed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return
+    deletion.offset = offset
+    partition.delete_records(offset, deletion)
 
 
 def _result(index: int, error: ErrorCode) -> DeleteRecordsPartitionResult:

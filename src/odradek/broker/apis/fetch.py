@@ -20,7 +20,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.fetching import Fetcher, Reading, divergence
+from odradek.broker.fetching import Fetcher, Nearest, Reading, divergence
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
 from odradek.broker.quotas import Quotas
@@ -48,6 +48,7 @@ from odradek.wire.messages.fetch import FetchRequest, PartitionData, encode_fetc
 
 READ_COMMITTED: Final = 1
 BY_TOPIC_ID_SINCE: Final = 13
+RACK_SINCE: Final = 11
 CONSUMER: Final = -1
 
 
@@ -67,7 +68,10 @@ class FetchApi:
         knows_topic_id: Callable[[bytes], bool],
         session_slots: int,
         fetch_bytes_max: int,
+        nearest: Callable[[Partition, int, str], int | None] | None = None,
     ) -> None:
+        """`nearest` knows the replicas by rack (KIP-392); None: consumers read at the leader."""
+        self.nearest = nearest
         self.sessions = FetchSessionCache(slots=session_slots)
         self.fetch_bytes_max = fetch_bytes_max
         self._replicas = replicas
@@ -172,7 +176,12 @@ class FetchApi:
                 and _has_what_it_says(partition, wanted)
             ):
                 self._replicas.follower_fetched(
-                    partition, follower_id, wanted.fetch_offset, now_ms, epoch
+                    partition,
+                    follower_id,
+                    wanted.fetch_offset,
+                    now_ms,
+                    epoch,
+                    wanted.follower_log_start_offset,
                 )
 
     def _find(self, key: PartitionKey, follower_id: int) -> Partition | ErrorCode:
@@ -316,9 +325,26 @@ class FetchCall(Waiting):
             may_read=self._may_read,
             storage_failed=self._api.storage_failed,
             wait=self._warmed,
+            nearest=self._nearest(),
+            may_follow=self._may_leave_leader,
         )
         reading.read_ready()
         return reading
+
+    @property
+    def _may_leave_leader(self) -> bool:
+        """Whether this is a consumer that knows of reading elsewhere, where that is wanted."""
+        return (
+            self._api.nearest is not None
+            and self.fetcher.follower_id < 0
+            and self.header.api_version >= RACK_SINCE
+        )
+
+    def _nearest(self) -> Nearest | None:
+        nearest, rack = self._api.nearest, self.request.rack_id
+        if nearest is None or not rack or not self._may_leave_leader:
+            return None
+        return lambda partition, offset: nearest(partition, offset, rack)
 
     def _may_read(self, topic: str) -> bool:
         allowed = self._allowed.get(topic)

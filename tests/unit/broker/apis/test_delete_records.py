@@ -1,7 +1,9 @@
 """DeleteRecords: what goes, what stays, and that it stays gone."""
 
+import asyncio
+
 import pytest
-from tests.unit.broker.live import fetch, play, produce, told
+from tests.unit.broker.live import fetch, play, produce, soon, told
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_records import (
@@ -9,6 +11,7 @@ from odradek.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from odradek.wire.messages.fetch import FetchPartition, ReplicaState
 
 T0 = ("t", 0)
 
@@ -60,6 +63,8 @@ def test_what_is_not_committed_stays():
 
         for offset in (3, 6, -2):
             assert await delete(live, offset) == ErrorCode.OFFSET_OUT_OF_RANGE
+        for follower in live.partition().leader.followers.values():
+            follower.log_start_offset = 2
         assert await delete(live, -1) == 2
 
     play(story)
@@ -110,5 +115,109 @@ def test_whole_segments_leave_the_disk():
 
         assert len(live.log().segments) < segments
         assert live.log().segments[0].base_offset <= 5
+
+    play(story)
+
+
+# ------------------------------------------------------------------------------- followers
+
+TOPIC_ID = b"t".ljust(16, b".")
+
+
+async def follower_says(live, follower, offset, log_start_offset):
+    """What a follower's fetch tells: where its log ends, and where it begins."""
+    wanted = FetchPartition(
+        fetch_offset=offset, log_start_offset=log_start_offset, partition_max_bytes=1 << 20
+    )
+    state = ReplicaState(replica_id=follower, replica_epoch=1)
+    request = fetch({(TOPIC_ID, 0): wanted}, replica_state=state, max_wait_ms=0)
+    return await live.peer().ask(request, 17)
+
+
+async def leader_of_five(live):
+    await live.order()
+    for _ in range(5):
+        live.append(b"a")
+    for follower in (2, 3):
+        await follower_says(live, follower, 5, 0)
+    assert live.log().high_watermark == 5
+
+
+def ask_to_delete(live, offset, timeout_ms):
+    part = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[part])], timeout_ms=timeout_ms
+    )
+    return asyncio.ensure_future(live.peer().ask(request))
+
+
+def result(answer):
+    part = answer.topics[0].partitions[0]
+    return ErrorCode(part.error_code), part.low_watermark
+
+
+def test_all_followers_are_waited_for():
+    async def story(live):
+        await leader_of_five(live)
+        asked = ask_to_delete(live, 3, 30_000)
+        await asyncio.sleep(1)
+        assert live.log().log_start_offset == 3
+        await follower_says(live, 2, 5, 3)
+        await asyncio.sleep(1)
+        assert not asked.done()
+        await follower_says(live, 3, 5, 4)
+        assert result(await asked) == (ErrorCode.NONE, 3)
+
+    play(story)
+
+
+def test_a_follower_that_waits_is_told_at_once():
+    async def story(live):
+        await leader_of_five(live)
+        wanted = FetchPartition(fetch_offset=5, log_start_offset=0, partition_max_bytes=1 << 20)
+        state = ReplicaState(replica_id=2, replica_epoch=1)
+        waits = {"replica_state": state, "max_wait_ms": 10_000, "min_bytes": 1}
+        peer = live.peer()
+        first = await peer.ask(fetch({(TOPIC_ID, 0): wanted}, session_epoch=0, **waits), 17)
+        fetching = peer.send(fetch({}, session_id=first.session_id, session_epoch=1, **waits), 17)
+        ask_to_delete(live, 3, 1_000)
+        answer = await soon(fetching)
+        assert answer.responses[0].partitions[0].log_start_offset == 3
+
+    play(story)
+
+
+def test_who_is_not_registered_is_not_waited_for():
+    async def story(live):
+        await leader_of_five(live)
+        asked = ask_to_delete(live, 3, 30_000)
+        await follower_says(live, 2, 5, 3)
+        await asyncio.sleep(1)
+        assert not asked.done()
+        live.broker.replicas.brokers_changed(frozenset({0, 2}))
+        assert result(await asked) == (ErrorCode.NONE, 3)
+
+    play(story)
+
+
+def test_who_waits_too_long_is_told_so_and_how_far_it_is():
+    async def story(live):
+        await leader_of_five(live)
+        await follower_says(live, 2, 5, 2)
+        await follower_says(live, 3, 5, 1)
+        asked_at = live.loop.time()
+        assert result(await ask_to_delete(live, 3, 2_000)) == (ErrorCode.REQUEST_TIMED_OUT, 1)
+        assert live.loop.time() - asked_at >= 2
+
+    play(story)
+
+
+def test_another_leader_answers_for_what_this_one_has_begun():
+    async def story(live):
+        await leader_of_five(live)
+        asked = ask_to_delete(live, 3, 30_000)
+        await asyncio.sleep(1)
+        await live.order(leader=2, leader_epoch=1, is_new=False)
+        assert result(await asked) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
     play(story)
