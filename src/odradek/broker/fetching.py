@@ -121,6 +121,7 @@ class Reading:
         "_read_committed",
         "_storage_failed",
         "_wait",
+        "_waits",
         "answers",
         "bytes",
         "cold",
@@ -138,13 +139,15 @@ class Reading:
         wait: bool,
         nearest: "Nearest | None" = None,
         may_follow: bool = False,
+        waits: Callable[[Partition], bool] | None = None,
     ) -> None:
         """`wait`: have the disk read what is not in memory; it was just asked to bring it there.
 
         `nearest` tells a consumer who had better ask another replica; `may_follow`: it may read
-        where this broker follows.
+        where this broker follows; `waits`: a follower is to get nothing of this one for now.
         """
         self._nearest = nearest
+        self._waits = waits
         self._may_follow = may_follow
         self._fetcher = fetcher
         self._may_read = may_read
@@ -267,7 +270,7 @@ class Reading:
             end = log.last_stable_offset
         else:
             end = log.high_watermark
-        if wanted.fetch_offset != end:
+        if wanted.fetch_offset != end and not (self._waits and self._waits(partition)):
             self._read_records(wanted, log, answer, end)
         if wanted.fetch_offset >= end:
             self._drained.append(wanted)

@@ -18,6 +18,7 @@ from odradek.log.moving import MovingLogs
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.replica.throttle import ReplicationQuota
 
 log = logging.getLogger(__name__)
 # Nothing to copy, as the disk is being asked or the log has not grown: look again so much later.
@@ -27,7 +28,17 @@ _PAUSE_S: Final = 0.02
 class LogDirMoves:
     """All moves of one broker."""
 
-    def __init__(self, logs: Logs, replicas: ReplicaManager, tasks: Tasks, clock: Clock) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        replicas: ReplicaManager,
+        tasks: Tasks,
+        clock: Clock,
+        *,
+        quota: ReplicationQuota,
+    ) -> None:
+        self._quota = quota
+        self._clock = clock
         self._logs = logs
         self._replicas = replicas
         self._tasks = tasks
@@ -68,8 +79,12 @@ class LogDirMoves:
     async def _advance(self) -> None:
         while self._has_work:
             copied = 0
+            if self._quota.is_exceeded(self._clock.monotonic_ms()):
+                await asyncio.sleep(_PAUSE_S)
+                continue
             try:
                 copied = self._copies.step()
+                self._quota.record(copied, self._clock.monotonic_ms())
             except StorageError as error:
                 self._logs.failed(error)
             except ApiError as error:

@@ -25,6 +25,7 @@ from odradek.replica.fetch_session import SessionPartition
 from odradek.replica.follower import high_watermark as committed_here
 from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
+from odradek.replica.throttle import Throttles
 
 
 class WaitingProduce(Protocol):
@@ -68,9 +69,26 @@ class Partition:
     """A replica that this broker holds."""
 
     __slots__ = (
-        "_deletions", "_new_bytes", "_produces", "_watches", "adding", "controller_epoch", "error",
-        "is_gone", "leader", "leader_epoch", "leader_id", "log", "partition_epoch", "removing",
-        "replicas", "rules", "topic_id", "topic_partition",
+        "_deletions",
+        "_new_bytes",
+        "_produces",
+        "_watches",
+        "adding",
+        "controller_epoch",
+        "error",
+        "follower_throttled",
+        "is_gone",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "leader_throttled",
+        "log",
+        "partition_epoch",
+        "removing",
+        "replicas",
+        "rules",
+        "topic_id",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +116,7 @@ class Partition:
         self._produces: deque[tuple[int, WaitingProduce, int]] | None = None
         self._watches: dict[FetchWatch, SessionPartition] | None = None
         self._deletions: list[WaitingDeletion] | None = None
+        self.leader_throttled = self.follower_throttled = False
         self._new_bytes = 0  # appended and not yet below the high watermark
 
     @property
@@ -379,6 +398,12 @@ class Partition:
             self._watches.pop(watch, None)
             if not self._watches:
                 self._watches = None
+
+    def throttle(self, throttles: Throttles) -> None:
+        """Whether copying it counts against the quotas of replication."""
+        index = self.topic_partition.partition
+        self.leader_throttled = throttles.throttles_leader(index)
+        self.follower_throttled = throttles.throttles_follower(index)
 
     def config_changed(self, rules: ValidationRules, *, isr_min: int, now_ms: int) -> None:
         """The topic's configuration is another one."""

@@ -26,6 +26,7 @@ from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.channel import Channel, Connector
 from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
+from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import decoder
 from odradek.wire.messages.fetch import (
@@ -97,7 +98,9 @@ class ReplicaFetcher:
         options: FetchOptions,
         tasks: Tasks,
         storage_failed: Callable[[StorageError], None],
+        quota: ReplicationQuota | None = None,
     ) -> None:
+        self._quota = quota  # for throttled partitions, over all leaders
         self.leader = leader
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -335,11 +338,22 @@ class ReplicaFetcher:
                 )
                 if moved:
                     self._to_name[key] = followed
+                self._throttle(key, followed, data)
         except StorageError as error:
             self._storage_failed(error)
             self.leave(partition)
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self._hold_back(key, followed)
+
+    def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        """Let a throttled partition that lags wait, if too much was fetched of such."""
+        quota, partition = self._quota, followed.partition
+        if quota is None or not partition.follower_throttled or partition.log is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        quota.record(len(data.records or b""), now_ms)
+        if partition.log.leo < data.high_watermark and quota.is_exceeded(now_ms):
             self._hold_back(key, followed)
 
     @staticmethod

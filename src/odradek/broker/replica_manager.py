@@ -25,6 +25,7 @@ from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.record.validate import ValidationRules
+from odradek.replica.throttle import Throttles
 from odradek.replica.transitions import refuse_role, refuse_stop
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class TopicSettings(NamedTuple):
     log_config: LogConfig
     rules: ValidationRules
     isr_min: int
+    throttles: Throttles = Throttles()
 
 
 class Settings(Protocol):
@@ -300,6 +302,7 @@ class ReplicaManager:
     def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
         partition.controller_epoch = order.controller_epoch
         partition.adding, partition.removing = order.adding, order.removing
+        partition.throttle(settings.throttles)
         self.leave(partition)
         if order.state.leader == self._broker_id:
             partition.become_leader(
@@ -386,6 +389,7 @@ class ReplicaManager:
     def _configure(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
         if partition.log is not None:
             partition.log.update_config(settings.log_config)
+            partition.throttle(settings.throttles)
             partition.config_changed(settings.rules, isr_min=settings.isr_min, now_ms=now_ms)
 
     def stop_all(self) -> None:

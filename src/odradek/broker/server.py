@@ -92,6 +92,7 @@ from odradek.net.server import ConnectionLimits, Server
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
 from odradek.replica.selector import LEADER, RACK_AWARE, Candidate, nearest
+from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -143,7 +144,7 @@ class Broker:
             lag_ms_max=config.replica_lag_time_max_ms,
             knows=lambda topic, index: self.metadata.partition(topic, index) is not None,
         )
-        self.log_dir_moves = LogDirMoves(self.logs, self.replicas, self.tasks, clock)
+        self._make_moves()
         self.settings.on_change = self.replicas.topic_config_changed
         self.journal = DecisionJournal(clock.wall_ms)
         self.lifecycle = Lifecycle(
@@ -329,6 +330,28 @@ class Broker:
         for topic in self._coordinators:
             topic.role_changed(partition)
 
+    def _make_moves(self) -> None:
+        """Moves between directories, and how fast these and other replicas may be copied."""
+        config = self.config
+        windows = config.replication_quota_window_num
+        window_ms = config.replication_quota_window_size_seconds * 1000
+        self.leader_quota = ReplicationQuota(windows=windows, window_ms=window_ms)
+        self.follower_quota = ReplicationQuota(windows=windows, window_ms=window_ms)
+        self.move_quota = ReplicationQuota(
+            windows=config.alter_log_dirs_replication_quota_window_num,
+            window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+        )
+        self._set_replication_rates()
+        self.log_dir_moves = LogDirMoves(
+            self.logs, self.replicas, self.tasks, self._world.clock, quota=self.move_quota
+        )
+
+    def _set_replication_rates(self) -> None:
+        config = self.config
+        self.leader_quota.rate = config.leader_replication_throttled_rate
+        self.follower_quota.rate = config.follower_replication_throttled_rate
+        self.move_quota.rate = config.replica_alter_log_dirs_io_max_bytes_per_second
+
     def _make_replication(self) -> None:
         config, world = self.config, self._world
         self.isr_changes = IsrShell(
@@ -360,6 +383,7 @@ class Broker:
                 options=options,
                 tasks=self.tasks,
                 storage_failed=self.logs.failed,
+                quota=self.follower_quota,
             ),
         )
         self.replicas.ask_for_isr = self.isr_changes.ask
@@ -405,6 +429,7 @@ class Broker:
             knows_topic_id=lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
             session_slots=config.max_incremental_fetch_session_cache_slots,
             fetch_bytes_max=config.fetch_max_bytes,
+            throttle_replicas=self.leader_quota,
             nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
         )
 
@@ -714,6 +739,7 @@ class Broker:
         self.settings.set_broker(config)
         self.server.limits = limits_of(config)
         self.replicas.all_configs_changed()
+        self._set_replication_rates()
         self._set_verification()
         self.logs.set_producer_id_expiration(config.producer_id_expiration_ms)
 

@@ -13,6 +13,7 @@ from odradek.log.log_config import LogConfig
 from odradek.record.batch import TimestampType
 from odradek.record.compression import Codec, Levels
 from odradek.record.validate import ValidationRules
+from odradek.replica.throttle import Throttles, throttled_here
 
 _CODECS: Mapping[str, Codec | None] = {
     "producer": None,
@@ -109,4 +110,10 @@ def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
             full=broker.log_validate_records == "full",
         ),
         isr_min=topic.min_insync_replicas,
+        throttles=Throttles(
+            led=throttled_here(topic.leader_replication_throttled_replicas, broker.broker_id),
+            followed=throttled_here(
+                topic.follower_replication_throttled_replicas, broker.broker_id
+            ),
+        ),
     )

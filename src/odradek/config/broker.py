@@ -92,6 +92,13 @@ class BrokerOptions:
     delete_topic_enable: bool
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
+    replica_alter_log_dirs_io_max_bytes_per_second: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
+    alter_log_dirs_replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_size_seconds: int
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     replica_fetch_min_bytes: int

@@ -36,19 +36,19 @@ OPTIONS: Final = (
     # -------------------------------------------------------------------------------- throttles
     Option(
         "leader.replication.throttled.rate", LONG, LONG_MAX, rule=at_least(0),
-        scope=CLUSTER_WIDE, effect=False, internal=True,
+        scope=CLUSTER_WIDE, internal=True,
         doc="How many bytes a second this broker sends at most to throttled followers, for the "
             "partitions in `leader.replication.throttled.replicas`.",
     ),
     Option(
         "follower.replication.throttled.rate", LONG, LONG_MAX, rule=at_least(0),
-        scope=CLUSTER_WIDE, effect=False, internal=True,
+        scope=CLUSTER_WIDE, internal=True,
         doc="How many bytes a second this broker fetches at most, for the partitions in "
             "`follower.replication.throttled.replicas`.",
     ),
     Option(
         "replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, rule=at_least(0),
-        scope=CLUSTER_WIDE, effect=False, internal=True,
+        scope=CLUSTER_WIDE, internal=True,
         doc="How many bytes a second moves between this broker's log directories take at most.",
     ),
     # -------------------------------------------------------------------------------------- ours

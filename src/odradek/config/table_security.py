@@ -177,20 +177,19 @@ OPTIONS: Final = (
         doc="How long one such window is.",
     ),
     Option(
-        "replication.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        "replication.quota.window.num", INT, 11, rule=at_least(1),
         doc="How many windows the rate of throttled replication is averaged over.",
     ),
     Option(
-        "replication.quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
+        "replication.quota.window.size.seconds", INT, 1, rule=at_least(1),
         doc="How long one such window is.",
     ),
     Option(
-        "alter.log.dirs.replication.quota.window.num", INT, 11, rule=at_least(1), effect=False,
+        "alter.log.dirs.replication.quota.window.num", INT, 11, rule=at_least(1),
         doc="How many windows the rate of moves between log directories is averaged over.",
     ),
     Option(
         "alter.log.dirs.replication.quota.window.size.seconds", INT, 1, rule=at_least(1),
-        effect=False,
         doc="How long one such window is.",
     ),
     Option(

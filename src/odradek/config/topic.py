@@ -55,6 +55,8 @@ class TopicConfig:
     delete_retention_ms: int
     file_delete_delay_ms: int
     flush_messages: int
+    follower_replication_throttled_replicas: tuple[str, ...]
+    leader_replication_throttled_replicas: tuple[str, ...]
     flush_ms: int
     index_interval_bytes: int
     max_compaction_lag_ms: int
@@ -230,7 +232,7 @@ TOPIC_OPTIONS: Final = table((
         doc="After what time the log is forced to disk.",
     ),
     Option(
-        "follower.replication.throttled.replicas", LIST, (), rule=THROTTLED, effect=False,
+        "follower.replication.throttled.replicas", LIST, (), rule=THROTTLED,
         doc="The followers whose replication is throttled: `partition:broker`, separated by "
             "commas, or `*` for all.",
     ),
@@ -239,7 +241,7 @@ TOPIC_OPTIONS: Final = table((
         doc="After how many bytes of records the index gets an entry.",
     ),
     Option(
-        "leader.replication.throttled.replicas", LIST, (), rule=THROTTLED, effect=False,
+        "leader.replication.throttled.replicas", LIST, (), rule=THROTTLED,
         doc="The leaders whose replication is throttled: `partition:broker`, separated by "
             "commas, or `*` for all.",
     ),

@@ -41,6 +41,7 @@ from odradek.replica.fetch_session import (
     SessionPartition,
     Wanted,
 )
+from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
 from odradek.wire.header import RequestHeader
@@ -69,9 +70,11 @@ class FetchApi:
         session_slots: int,
         fetch_bytes_max: int,
         nearest: Callable[[Partition, int, str], int | None] | None = None,
+        throttle_replicas: ReplicationQuota | None = None,
     ) -> None:
         """`nearest` knows the replicas by rack (KIP-392); None: consumers read at the leader."""
         self.nearest = nearest
+        self._throttle_replicas = throttle_replicas
         self.sessions = FetchSessionCache(slots=session_slots)
         self.fetch_bytes_max = fetch_bytes_max
         self._replicas = replicas
@@ -211,6 +214,8 @@ class FetchApi:
         topics: dict[bytes | str, list[PartitionData]] = {}
         for wanted, answer in reading.told():
             topics.setdefault(wanted.key[0], []).append(answer)
+            if answer.records and is_follower:
+                self._count_replicated(wanted, len(answer.records))
             if answer.records and not is_follower:
                 assert isinstance(wanted.target, Partition)
                 name = wanted.target.topic_partition.topic
@@ -225,6 +230,22 @@ class FetchApi:
             topics=list(topics.items()),
             throttle_time_ms=throttle_ms,
             session_id=call.fetcher.id,
+        )
+
+    def _count_replicated(self, wanted: SessionPartition, count_bytes: int) -> None:
+        quota, partition = self._throttle_replicas, wanted.target
+        if quota is not None and isinstance(partition, Partition) and partition.leader_throttled:
+            quota.record(count_bytes, self.now_ms())
+
+    def waits(self, partition: Partition, follower_id: int) -> bool:
+        """Whether a follower that is not in sync has had too much of throttled partitions."""
+        quota, leader = self._throttle_replicas, partition.leader
+        return (
+            quota is not None
+            and partition.leader_throttled
+            and leader is not None
+            and follower_id not in leader.isr.committed
+            and quota.is_exceeded(self.now_ms())
         )
 
     def storage_failed(self, error: StorageError) -> None:
@@ -327,9 +348,13 @@ class FetchCall(Waiting):
             wait=self._warmed,
             nearest=self._nearest(),
             may_follow=self._may_leave_leader,
+            waits=self._waits if self.fetcher.follower_id >= 0 else None,
         )
         reading.read_ready()
         return reading
+
+    def _waits(self, partition: Partition) -> bool:
+        return self._api.waits(partition, self.fetcher.follower_id)
 
     @property
     def _may_leave_leader(self) -> bool:
