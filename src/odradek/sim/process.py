@@ -208,7 +208,10 @@ class _Mortal(Coroutine[Any, Any, Any]):
         """One step, by an exception."""
         del value, traceback
         if self._process.is_dead:
-            raise error  # only at the end of the simulation, when everything is cancelled
+            if isinstance(error, asyncio.CancelledError):
+                raise error  # the end of the simulation: everything is cancelled
+            # What it waited for has failed in the moment in which it died: it hears nothing.
+            return _blocking(self._process.create_future())
         self._thrown = error
         return self.send(None)
 

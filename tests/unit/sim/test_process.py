@@ -142,3 +142,27 @@ def test_its_disk_ends_it_in_the_middle_of_a_callback_or_of_a_task():
             process.bury()
 
     run(scenario())
+
+
+def test_what_fails_in_the_moment_of_death_is_not_heard():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        process, log = MortalLoop(loop), []
+        failing = loop.create_future()
+
+        async def work():
+            try:
+                await failing
+            except ConnectionError:
+                log.append("heard")
+
+        task = process.create_task(work())
+        await asyncio.sleep(1)
+        failing.set_exception(ConnectionError("hung up"))
+        process.kill()
+        await asyncio.sleep(1)
+        assert log == []
+        assert not task.done()
+        process.bury()
+
+    run(scenario())
