@@ -58,6 +58,8 @@ def write(peer: Peer, first: int, count: int, size: int = 200) -> None:
 def read(peer: Peer, end: int) -> dict[int, tuple[bytes | None, bytes | None]]:
     found = {}
     offset = 0
+    # A broker that has just started has not heard of the topic yet.
+    wait_for(lambda: not peer.fetch("t", 0, 0).error_code)
     while offset < end:
         answer = peer.fetch("t", 0, offset)
         assert answer.error_code == 0

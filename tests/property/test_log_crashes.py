@@ -288,3 +288,27 @@ class _Collected:
 
 
 TestLogLife = LogLife.TestCase
+
+
+class _Third:
+    """Draws a number that is fixed."""
+
+    def draw(self, _strategy):
+        return 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_cut_off_a_segment_that_a_roll_left_behind_does_not_come_back(seed):
+    life = LogLife()
+    life.around.rng.seed(seed)
+    life.append([0])
+    life.append([0, 0])
+    life.append([0])
+    life.append([112, 74])
+    life.flush()
+    life.around.pass_time(200)
+    life.checkpoint()
+    life.truncate(_Third())
+    life.roll()
+    life.crash(Crash.POWER, [])
+    life.what_leads_into_the_log_says_what_is_in_it()

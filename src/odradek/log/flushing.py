@@ -133,6 +133,7 @@ class Flusher:
                 self._report(error)
                 if error is None and cuts == log.cuts:
                     log.recovery_point = max(log.recovery_point, leo)
+                    log.cuts_flushed = cuts
                 for done in dones:
                     if done is not None:
                         done(error)

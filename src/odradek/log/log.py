@@ -86,6 +86,7 @@ class Log:
         "clean_leo",
         "config",
         "cuts",
+        "cuts_flushed",
         "directory",
         "epochs",
         "first_dirty_offset",
@@ -120,6 +121,7 @@ class Log:
         self._recent_positions = array("q")
         self.clean_leo = -1  # where a clean start found the end
         self.cuts = 0  # counts truncations: what was being flushed may not be there any more
+        self.cuts_flushed = 0  # of them, how many have reached the disk
         self.gone = False  # deleted, or on a disk that failed
         self.first_dirty_offset = 0  # below it the cleaner has been
         self._flusher = Flusher(self)
@@ -316,6 +318,11 @@ class Log:
             return active
         if active.size:
             active.finish()
+            if self.cuts_flushed < self.cuts:
+                # With the new segment it is out of sight of recovery, and what was cut off it
+                # would be back after a power loss, behind what is written from here on.
+                disk = self.host.disk
+                disk.flush_now([active.file, *map(disk.file, active.index_paths())])
             active.file.rest()
             # They were written now, even if all batches in there were flushed before.
             self._flusher.paths += active.index_paths()

@@ -587,9 +587,10 @@ class Logs:
                 self.failed(error)
         waiting = [*self._logs.values(), *self._futures.values()]
         under_way = 0
+        has_ended = False
 
         def go_on() -> None:
-            nonlocal under_way
+            nonlocal under_way, has_ended
             while waiting and under_way < CLOSING_AT_ONCE:
                 log = waiting.pop()
                 if log.gone or log.is_as_loaded:
@@ -600,7 +601,9 @@ class Logs:
                 except StorageError as error:
                     self.failed(error)
                     under_way -= 1
-            if not waiting and not under_way:
+            # Two that end in one turn each have it go on.
+            if not (waiting or under_way or has_ended):
+                has_ended = True
                 self._close_directories()
                 done()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from odradek.log.disk import StorageError
+from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
 from odradek.log.logs import Logs
 from odradek.log.moving import MovingLogs
@@ -60,6 +61,21 @@ class Broker:
 @pytest.fixture
 def broker(world):
     return Broker(world).start()
+
+
+def test_logs_that_are_closed_in_one_moment_end_the_stop_once(world, broker, monkeypatch):
+    for partition in (T0, T1):
+        broker.create(partition)
+        broker.append(partition)
+    closed, ended = [], []
+    monkeypatch.setattr(Log, "close", lambda self, done: closed.append(done))
+    broker.logs.close(lambda: ended.append(True))
+    assert len(closed) == 2
+    for done in closed:
+        done(None)
+    world.pass_time()
+
+    assert ended == [True]
 
 
 def test_a_clean_stop_leaves_all_that_a_clean_start_needs(world, broker):
