@@ -39,6 +39,7 @@ from odradek.client.partitioner import StickyPartition, partition_of_key
 from odradek.client.producer_settings import ProducerSettings
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.record.batch import HEADER_BYTES
 from odradek.record.records import Record, build_batch
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -304,7 +305,7 @@ class Producer:
         return Delivery(batch, index, self._wait)
 
     def _release(self, batch: Batch) -> None:
-        self._held_bytes -= sum(map(size_of, batch.records))
+        self._held_bytes -= batch.size_bytes - HEADER_BYTES
         self._room.set()
 
     def _wait(self, batch: Batch) -> Generator[Any, None, None]:

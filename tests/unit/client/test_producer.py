@@ -257,6 +257,17 @@ def test_who_has_no_room_waits_for_it_and_not_for_ever():
     producing(then, buffer_memory=1000, max_block_ms=3000)
 
 
+def test_what_has_arrived_gives_its_room_back_also_when_it_was_split():
+    async def then(producer, cluster):
+        cluster.connection.produce = [ErrorCode.MESSAGE_TOO_LARGE]
+        for _ in range(10):
+            deliveries = [await producer.send("t", b"x" * 100) for _ in range(8)]
+            for delivery in deliveries:
+                await delivery
+
+    producing(then, buffer_memory=1000, linger_ms=1, max_block_ms=10)
+
+
 def test_a_topic_that_is_not_there_is_waited_for_and_not_for_ever():
     async def then(producer, cluster):
         asyncio.get_running_loop().call_later(2, cluster.topics.add, "later")
