@@ -75,6 +75,21 @@ def test_in_the_foreground_a_signal_stops_all_cleanly(path, number):
     assert "stopping" in (path / "logs" / "broker-0.log").read_text()
 
 
+def test_racks_make_as_many_brokers_and_what_is_not_enforced_is_told(path):
+    up = odradek("up", "--detach", "--racks", "a,b", "--dir", path)
+    where = ["--bootstrap-server", up.stdout.strip()]
+    assert "not enforced" not in up.stderr
+    nodes = odradek("cluster", "list-endpoints", *where).stdout.splitlines()[1:]
+    assert [line.split()[3] for line in nodes] == ["a", "b"]
+
+    quota = ["--user", "alice", "--add-config", "producer_byte_rate=1024"]
+    odradek("configs", *where, "--alter", *quota)
+    odradek("down", "--dir", path)
+    again = odradek("up", "--detach", "--dir", path)
+
+    assert "not enforced by this version: quotas of 1 users" in again.stderr
+
+
 def test_detached_it_stays_and_every_verb_finds_it(path):
     bootstrap = odradek("up", "--detach", "--dir", path).stdout.strip()
     create(bootstrap, "t")

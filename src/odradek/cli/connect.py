@@ -9,11 +9,16 @@ where `work(cluster)` is a coroutine function that returns the exit code.
 
 import asyncio
 import pathlib
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
-from odradek.cli.failures import FileError, ToolError
+from odradek.cli.failures import FileError, ToolError, log_line
 from odradek.client.cluster import Cluster, InvalidAddressError, UnresolvableError
 from odradek.client.settings import ClientSettings
+
+_CLIENT_UTILS: Final = "org.apache.kafka.clients.ClientUtils"
+_CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException"
 
 
 class ClientError(ToolError):
@@ -66,7 +71,11 @@ async def _connected(
     settings = ClientSettings.from_properties(properties, client_id=client_id)
     try:
         cluster = await Cluster.connect(settings)
-    except (InvalidAddressError, UnresolvableError) as error:
+    except UnresolvableError as error:
+        for reason in error.reasons:
+            print(log_line("WARN", _unresolved(reason), _CLIENT_UTILS), file=sys.stderr)
+        raise no_client("No resolvable bootstrap urls given in bootstrap.servers") from None
+    except InvalidAddressError as error:
         raise no_client(str(error)) from None
     async with cluster:
         return await work(cluster)
@@ -74,4 +83,13 @@ async def _connected(
 
 def no_client(why: str) -> ClientError:
     """The message of a client that cannot be made."""
-    return ClientError(f"Failed to create new KafkaAdminClient\n{why}")
+    return ClientError(f"Failed to create new KafkaAdminClient\n{_CONFIG_EXCEPTION}: {why}")
+
+
+def _unresolved(reason: str) -> str:
+    """As Kafka's client logs it: `reason` is `host:port: why`."""
+    server = reason.partition(": ")[0]
+    return (
+        f"Couldn't resolve server {server} from bootstrap.servers as DNS resolution failed for "
+        f"{server.rpartition(':')[0]}"
+    )

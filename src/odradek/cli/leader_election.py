@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import CommandFailedError, OperationError, java_text
+from odradek.cli.failures import CommandFailedError, FileError, OperationError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
 from odradek.cli.java import hash_order, int_list, partition_hash
 from odradek.client.admin_partitions import PREFERRED, UNCLEAN, elect_leaders
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str]) -> int:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        named = isinstance(error, ApiError | FileError)
+        print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 

@@ -80,7 +80,7 @@ def odradek() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
-    if arguments and arguments[0] in TOOLS:
+    if arguments and arguments[0] in TOOLS and arguments[0] not in COMMANDS:
         return run_tool(arguments[0], arguments[1:])
     try:
         code = odradek.main(list(arguments), prog_name="odradek", standalone_mode=False)

@@ -204,12 +204,15 @@ async def _generate(cluster: Cluster, flags: Flags) -> None:
     proposed: dict[TopicPartition, Sequence[int]] = {}
     for topic in topics:
         mine = {p: replicas for p, replicas in current.items() if p.topic == topic}
-        placed = place(
-            racks,
-            partitions=len(mine),
-            replication_factor=len(next(iter(mine.values()))),
-            start=Start(random.randrange(len(racks) or 1), random.randrange(len(racks) or 1)),
-        )
+        try:
+            placed = place(
+                racks,
+                partitions=len(mine),
+                replication_factor=len(next(iter(mine.values()))),
+                start=Start(random.randrange(len(racks) or 1), random.randrange(len(racks) or 1)),
+            )
+        except ApiError as error:
+            raise CommandFailedError(message_of(error)) from None
         proposed |= {TopicPartition(topic, index): ids for index, ids in placed.items()}
     print(f"Current partition replica assignment\n{format_assignment(current)}\n")
     print(f"Proposed partition reassignment configuration\n{format_assignment(proposed)}")

@@ -45,6 +45,12 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "broker-api-versions": Tool(
         "odradek.cli.broker_api_versions", "Tell which APIs brokers serve, in which versions."
     ),
+    "zookeeper-shell": Tool(
+        "odradek.cli.zookeeper_shell", "Look at the coordination store, node by node."
+    ),
+    # Below `odradek` this name is the broker's own command, without -daemon.
+    "server-start": Tool("odradek.cli.kafka_server_start", "Run one broker, or start it."),
+    "server-stop": Tool("odradek.cli.server_stop", "Tell the brokers of this machine to end."),
     "acls": Tool("odradek.cli.acls", "Add, remove and list ACLs."),
     "get-offsets": Tool("odradek.cli.get_offsets", "Tell offsets of partitions, by time."),
     "delete-records": Tool("odradek.cli.delete_records", "Delete records below given offsets."),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.local import dir_option, say
+from odradek.cli.unenforced import unenforced
 from odradek.config.properties import parse_overrides
 from odradek.local.directory import ClusterDirectory
 from odradek.local.options import Wishes
@@ -25,8 +26,9 @@ from odradek.local.supervisor import Supervisor
 @click.option("--detach", is_flag=True, help="Return as soon as all brokers serve.")
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, metavar="P", help="P, P+1 ...  [default: free ones]")
+@click.option("--racks", metavar="A,B,...", help="The brokers' racks, one after the other.")
+@click.option("--zookeeper", metavar="HOST:PORT", help="Coordinated there, not by a file.")
 @click.option("--http-port", type=int, metavar="P", help="Likewise, for /metrics and /health.")
-@click.option("--racks", metavar="A,B,...", help="Racks, given to the brokers in turn.")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
     help="Give up when a broker does not serve within S seconds.",
@@ -39,8 +41,9 @@ def up(  # noqa: PLR0913  one argument for each option
     detach: bool,
     host: str | None,
     port: int | None,
-    http_port: int | None,
     racks: str | None,
+    zookeeper: str | None,
+    http_port: int | None,
     timeout: float,
     properties: Sequence[str],
 ) -> None:
@@ -51,7 +54,7 @@ def up(  # noqa: PLR0913  one argument for each option
     """
     wishes = Wishes(
         brokers=brokers, host=host, port=port, http_port=http_port,
-        racks=tuple(rack for rack in (racks or "").split(",") if rack),
+        racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
         properties=parse_overrides(properties),
     )  # fmt: skip
     # The end of the terminal and a service manager's stop are no different from Ctrl-C.
@@ -64,6 +67,8 @@ def up(  # noqa: PLR0913  one argument for each option
         say(f"broker {broker['id']} serves {', '.join(broker['listeners'])} (pid {broker['pid']})")
     if report["http"]:
         say(f"metrics at {report['http']}/metrics")
+    for what in unenforced(report["bootstrap"]):
+        say(f"not enforced by this version: {what}")
     say(f"files in {path.absolute()}" + ("" if detach else "; Ctrl-C stops the cluster"))
     say("connect to:")
     print(report["bootstrap"], flush=True)

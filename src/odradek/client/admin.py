@@ -78,7 +78,11 @@ async def ask_controller(
     """Ask the controller, and the next one if it is that no longer."""
 
     async def attempt() -> R:
-        told = await (await cluster.controller()).request(message, answer)
+        try:
+            told = await (await cluster.controller()).request(message, answer)
+        except ConnectionError:
+            await cluster.refresh()  # another broker may know of another controller
+            raise
         if ErrorCode.NOT_CONTROLLER in codes(told):
             await cluster.refresh()
             raise ApiError(ErrorCode.NOT_CONTROLLER)

@@ -8,6 +8,8 @@ it: only what is asked for in so many words is changed in it.
     odradek.http.host, odradek.http.port        likewise, for metrics and health
     log.dirs                                    D/broker-N/data
     odradek.store.path                          D/coordination.db, one for all brokers
+    zookeeper.connect                           --zookeeper, in its stead
+    broker.rack                                 --racks, one after the other
     offsets.topic.replication.factor            min(3, brokers)
     transaction.state.log.replication.factor    min(3, brokers)
     transaction.state.log.min.isr               min(2, brokers)
@@ -31,6 +33,7 @@ _OWN_KEYS: Final = {
     "odradek.store.path": "it lies in --dir",
     "odradek.http.host": "use --host",
     "odradek.http.port": "use --http-port",
+    "zookeeper.connect": "use --zookeeper",
 }
 # Below the range from which the system takes ports for outgoing connections. In that range a
 # client that keeps trying to reach a dead broker can end up connected to itself, and the broker
@@ -49,7 +52,8 @@ class Wishes:
     host: str | None = None
     port: int | None = None
     http_port: int | None = None
-    racks: tuple[str, ...] = ()  # of the brokers in turn
+    racks: tuple[str, ...] = ()  # broker N is in the rack N modulo so many
+    zookeeper: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +72,13 @@ class Wishes:
             raise LocalError(
                 f"--port {self.port} and --http-port {self.http_port}: "
                 f"must be at least {brokers} apart, each broker takes the next"
+            )
+        if any(not rack.strip() for rack in self.racks):
+            raise LocalError(f"--racks {','.join(self.racks)}: a rack must have a name")
+        if self.racks and self.brokers is not None and self.brokers < len(self.racks):
+            raise LocalError(
+                f"--racks {','.join(self.racks)} and --brokers {self.brokers}: "
+                "there must be a broker for each rack"
             )
         if self.host in {"", "0.0.0.0", "::"}:
             raise LocalError(
@@ -94,6 +105,8 @@ def write_options(directory: ClusterDirectory, wishes: Wishes, *, brokers: int) 
             options |= {"odradek.http.host": host, "odradek.http.port": str(port)}
         if wishes.racks:
             options["broker.rack"] = wishes.racks[broker_id % len(wishes.racks)]
+        if wishes.zookeeper:
+            options["zookeeper.connect"] = wishes.zookeeper
         options |= wishes.properties
         if "log.dirs" in wishes.properties:
             options["log.dirs"] = _log_dirs(

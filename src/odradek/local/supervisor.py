@@ -311,7 +311,7 @@ def _count(state: ClusterState, wishes: Wishes) -> int:
             f"--brokers {wishes.brokers}: the cluster in this directory has {there}; "
             "leave the option out, or choose another --dir"
         )
-    return there or wishes.brokers or 1
+    return there or wishes.brokers or len(wishes.racks) or 1
 
 
 def _running(state: ClusterState) -> dict[int, ProcessId]:

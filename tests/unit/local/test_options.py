@@ -48,6 +48,31 @@ def test_fixed_ports_count_up(directory):
     assert options(directory, 1)["odradek.http.port"] == "8081"
 
 
+def test_racks_are_given_out_one_after_the_other(directory):
+    write_options(directory, Wishes(racks=("a", "b")), brokers=3)
+
+    assert [options(directory, i)["broker.rack"] for i in range(3)] == ["a", "b", "a"]
+
+
+def test_zookeeper_takes_the_place_of_the_file(directory):
+    write_options(directory, Wishes(zookeeper="127.0.0.1:2181/x"), brokers=2)
+
+    assert {options(directory, i)["zookeeper.connect"] for i in range(2)} == {"127.0.0.1:2181/x"}
+
+
+@pytest.mark.parametrize(
+    ("wishes", "complaint"),
+    [
+        ({"racks": ("a", "")}, "--racks a,: a rack must have a name"),
+        ({"racks": ("a", "b"), "brokers": 1}, "there must be a broker for each rack"),
+        ({"properties": {"zookeeper.connect": "a:1"}}, "use --zookeeper"),
+    ],
+)
+def test_racks_that_cannot_be_are_refused(wishes, complaint):
+    with pytest.raises(LocalError, match=complaint):
+        Wishes(**wishes)
+
+
 def test_what_the_owner_wrote_stays_when_it_comes_up_again(directory):
     write_options(directory, Wishes(), brokers=1)
     file = directory.properties_file(0)

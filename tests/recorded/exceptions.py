@@ -1,0 +1,146 @@
+"""Where our tools' outputs differ from Kafka 3.9.2's recorded ones, each with the reason."""
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    """What is not compared: some of `out`, `err`, `code`; or lines that match a pattern."""
+
+    why: str
+    parts: tuple[str, ...] = ()
+    without: str | None = None
+
+
+_UNKNOWN_BROKERS = "3.9 takes brokers that there are not into an assignment; ours refuses them"
+_OPTIONAL = "3.9 prints Java's Optional[...] around the name; ours prints the name"
+_ONE_LINE = "3.9 prints the whole table in one line; ours prints rows"
+_JSON = "ours names the file, the line and the column of what is wrong"
+_BLOCKED = "3.9 refuses every change of a broker with a key that nobody knows; ours does not"
+
+_UNKNOWN_KEY = "3.9 stores a broker's option that nobody knows; ours refuses it"
+_NO_WAIT = "3.9 waits a minute for a partition that there is not; ours says so at once"
+_ALL_PARTS = ("out", "err", "code")
+
+DIFFERENT: dict[str, Difference] = {
+    "topics.41-describe-all": Difference(_UNKNOWN_BROKERS, without=r"Topic: e2\t"),
+    "topics.48-describe-urp": Difference(_UNKNOWN_BROKERS, without=r"Topic: e2\t"),
+    "topics.43-describe-unknown": Difference(_OPTIONAL, ("out", "err")),
+    "topics.69-delete-unknown": Difference(_OPTIONAL, ("out", "err")),
+    "topics.73-delete-internal": Difference(_OPTIONAL, ("out", "err")),
+    "extra.03-describe-assignment-unknown-only": Difference(_OPTIONAL, ("out", "err")),
+    "rack.05-describe-partial-racks": Difference(_OPTIONAL, ("out", "err")),
+    "configs.25-broker-default-add": Difference(
+        "ours judges by what broker 1 has set for itself, 2, which may rise to 3", _ALL_PARTS
+    ),
+    "configs.30-broker-unknown-key": Difference(_UNKNOWN_KEY, _ALL_PARTS),
+    "configs.36-brokers-describe-all-entities": Difference(_UNKNOWN_KEY, without="foo="),
+    "configs.31-broker-bad-value": Difference(_BLOCKED, ("err",)),
+    "configs.32-broker-delete": Difference(_BLOCKED, _ALL_PARTS),
+    "extra.22-broker-after-unknown-key": Difference(_UNKNOWN_KEY, without="foo=|num.network"),
+    "extra.23-broker-delete-unknown-key": Difference(_UNKNOWN_KEY, _ALL_PARTS),
+    "extra.01-create-assignment-negative": Difference(_UNKNOWN_BROKERS, _ALL_PARTS),
+    "extra.27-delete-internal": Difference(
+        "3.9 deletes __consumer_offsets, and with it every group's place; ours refuses",
+        _ALL_PARTS,
+    ),
+    "reassign.48-execute-syntax-error": Difference(_JSON, ("out",)),
+    "leader.09-json-bad": Difference(_JSON, ("err",)),
+    **dict.fromkeys(
+        (
+            "groups.06-reset-unknown-group",
+            "groups.31-reset-dry-run",
+            "groups.34-reset-to-latest",
+            "groups.36-reset-shift-by-neg",
+            "groups.38-reset-to-offset-too-high",
+            "groups.39-reset-to-offset-negative",
+            "groups.46-reset-topic-partitions",
+            "groups.47-reset-all-topics",
+            "groups.50-reset-from-file",
+            "groups.57-reset-new-group-execute",
+            "groups.59-delete-offsets",
+        ),
+        Difference(_ONE_LINE, ("out",)),
+    ),
+    "urp.02-urp": Difference(_UNKNOWN_BROKERS, without=r"\be2\b"),
+    "urp.05-at-min-isr": Difference(_UNKNOWN_BROKERS, without=r"\be2\b"),
+    "urp.08-list-while-delete-pending": Difference(_UNKNOWN_BROKERS, without=r"\be2\b"),
+    "urp.12-leader-preferred-all": Difference(
+        _UNKNOWN_BROKERS, ("code",), without=r"\be2-0|could not be elected"
+    ),
+    "urp.13-leader-preferred-again": Difference(
+        _UNKNOWN_BROKERS, ("code",), without=r"\be2-0|could not be elected"
+    ),
+    "configs.41-broker-loggers": Difference("the loggers are those of our brokers", ("out",)),
+    "misc.12-broker-api-versions": Difference("the versions are those that ours serve", ("out",)),
+    "misc.14-features-describe": Difference("ours has transactions of version 2", ("out",)),
+    "groups.58-reset-unknown-partition": Difference(_NO_WAIT, ("out",)),
+    "offsets.21-delete-records-errors": Difference(_NO_WAIT, ("out", "err")),
+}
+
+_CLIENTS = "a tool of producers and consumers; played with those"
+_FILES = "reads files; played in test_dump_log.py"
+
+_MEMBERS = "needs consumers that stay in their groups"
+_THROTTLE = "needs a reassignment that a throttle holds up, and brokers do not throttle yet"
+
+NOT_PLAYED: dict[str, str] = {
+    "configs.66-zookeeper-broker-describe": "needs ZooKeeper",
+    "misc.34-zookeeper-shell-tree": "needs ZooKeeper, and the nodes of that day",
+    "offsets.01-all": "lists what all other recordings had left behind",
+    **dict.fromkeys(
+        (
+            "reassign.15-configs-brokers-throttled",
+            "reassign.16-configs-topic-throttled",
+            "reassign.17-urp-during-reassign",
+            "reassign.19-execute-additional",
+            "reassign.22-cancel",
+        ),
+        _THROTTLE,
+    ),
+    **dict.fromkeys(
+        (
+            "groups.13-describe-offsets",
+            "groups.14-describe-offsets-verbose",
+            "groups.16-describe-members-verbose",
+            "groups.17-describe-state",
+            "groups.18-describe-state-verbose",
+            "groups.19-describe-all-groups",
+            "groups.21-describe-all-groups-state",
+            "groups.24-delete-active",
+            "groups.25-delete-offsets-active",
+            "groups.29-describe-static-left",
+            "groups.51-reset-export-all-groups",
+            "groups.64-delete-all",
+        ),
+        _MEMBERS,
+    ),
+    **dict.fromkeys(
+        (
+            "misc.21-dump-log-print-data",
+            "misc.22-dump-log-deep",
+            "misc.23-dump-index",
+            "misc.24-dump-index-sanity",
+        ),
+        _FILES,
+    ),
+    **dict.fromkeys(
+        (
+            "misc.01-console-producer",
+            "misc.02-console-producer-no-separator",
+            "misc.03-console-producer-headers",
+            "misc.04-console-consumer",
+            "misc.05-console-consumer-props",
+            "misc.06-console-consumer-partition-offset",
+            "misc.07-console-consumer-unknown-topic",
+            "misc.19-replica-verification",
+            "misc.27-producer-perf-print-metrics",
+            "misc.28-consumer-perf",
+            "misc.29-consumer-perf-detailed",
+            "misc.30-consumer-perf-too-few",
+            "misc.31-e2e",
+            "misc.33-verifiable-consumer",
+            "urp.10-produce-not-enough-replicas",
+        ),
+        _CLIENTS,
+    ),
+}

@@ -1,0 +1,136 @@
+"""The shell on a store: what it prints, and what it says of what cannot be."""
+
+import io
+import sys
+
+import pytest
+
+from odradek.cli import kafka_server_start, server_stop, zookeeper_shell
+from odradek.cli.tool import run_tool
+from odradek.cli.zookeeper_shell import Shell
+from odradek.coord.memory import MemoryStore, MemoryTree
+from odradek.sim.loop import run
+
+
+def play(*commands):
+    """What a shell does with commands, one after the other: whether each worked."""
+
+    async def story():
+        store = MemoryStore(MemoryTree())
+        await store.open()
+        await store.create("/brokers/ids", b"x", make_parents=True)
+        await store.create("/brokers/topics")
+        shell = Shell(store)
+        return [await shell.run(command.split()) for command in commands]
+
+    return run(story())
+
+
+def test_nodes_are_listed_and_read_as_zookeeper_prints_them(capsys):
+    worked = play(
+        "ls /", "ls /brokers", "get /brokers/ids", "get /brokers/topics", "ls -R /brokers"
+    )
+
+    assert worked == [True] * 5
+    assert capsys.readouterr().out.splitlines() == [
+        "[brokers]",
+        "[ids, topics]",
+        "x",
+        "null",
+        "/brokers",
+        "/brokers/ids",
+        "/brokers/topics",
+    ]
+
+
+def test_nodes_are_made_written_and_removed(capsys):
+    worked = play(
+        "create /a one",
+        "set /a two",
+        "get /a",
+        "create -s /a/n-",
+        "delete -v 7 /a/n-0000000000",
+        "delete /a",
+        "deleteall /a",
+        "ls /",
+    )
+
+    assert worked == [True, True, True, True, False, False, True, True]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["Created /a", "two", "Created /a/n-0000000000", "[brokers]"]
+    assert said.err.splitlines() == [
+        "version No is not valid : /a/n-0000000000",
+        "Node not empty: /a",
+    ]
+
+
+def test_a_stat_has_zookeepers_lines(capsys):
+    assert play("stat /brokers/ids") == [True]
+    keys = [line.partition(" = ")[0] for line in capsys.readouterr().out.splitlines()]
+
+    assert keys == [
+        "cZxid", "ctime", "mZxid", "mtime", "cversion", "dataVersion", "ephemeralOwner",
+        "dataLength", "numChildren",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("get /nope", "Node does not exist: /nope"),
+        ("create /brokers", "Node already exists: /brokers"),
+        ("frob /", "Command not found: Command not found frob"),
+        ("ls", "ls: 0 arguments"),
+        ("ls -x /", "Unrecognized option: -x"),
+        ("ls brokers", "Path must start with / character"),
+        ("delete -v x /brokers", "must be a number"),
+    ],
+)
+def test_what_cannot_be_is_said_on_stderr(capsys, command, complaint):
+    assert play(command) == [False]
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_store_that_is_none_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert run_tool("zookeeper-shell", ["nowhere", "ls", "/"]) == 1
+    complaint = "nowhere: must be host:port of a ZooKeeper, or the directory of a cluster"
+    assert complaint in capsys.readouterr().err
+    assert zookeeper_shell.main([]) == 1
+    assert "USAGE" in capsys.readouterr().out
+
+
+def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "coordination.db"
+    file.touch()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("create /a one\nget /a\n\nget '\nquit\nls /\n"))
+
+    assert zookeeper_shell.main([str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        f"Connecting to {tmp_path}",
+        "Welcome to ZooKeeper!",
+        "JLine support is disabled",
+        "",
+        "WATCHER::",
+        "",
+        "WatchedEvent state:SyncConnected type:None path:null",
+        "Created /a",
+        "one",
+        "",
+        "WATCHER::",
+        "",
+        "WatchedEvent state:Closed type:None path:null",
+    ]
+    assert said.err == "No closing quotation\n"
+
+
+def test_the_scripts_of_servers_say_how_they_are_used(capsys):
+    assert kafka_server_start.main([]) == 1
+    assert "USAGE: kafka-server-start [-daemon] server.properties" in capsys.readouterr().out
+    assert kafka_server_start.main(["-daemon", "nowhere.properties"]) == 1
+    assert "nowhere.properties: no such file" in capsys.readouterr().err
+    assert server_stop.main(["--frob"]) == 1
+    assert server_stop.main(["--broker-id", "no such id"]) == 1
+    assert "No kafka server to stop" in capsys.readouterr().out
