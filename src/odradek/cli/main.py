@@ -8,13 +8,16 @@ names the thing, the value and the rule, and the exit code is 1.
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from odradek import __version__
 from odradek.cli.tool import TOOLS, run_tool
 from odradek.model.errors import OdradekError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Command(NamedTuple):
@@ -63,6 +66,17 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command), entry
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Names that begin so: those of Kafka's tools, too."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - shells ask for it
+
+        tools = {name: tool for name, tool in TOOLS.items() if name not in COMMANDS}
+        return super().shell_complete(ctx, incomplete) + [
+            CompletionItem(name, help=tool.summary)
+            for name, tool in tools.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of subcommands, from the table alone."""

@@ -1,8 +1,8 @@
 """`odradek up`: a cluster on this machine, in one command.
 
-In the foreground it stays until Ctrl-C (or a signal, or `odradek down` elsewhere) and stops the
-brokers it started; with --detach they stay and it goes. The address to connect to is the last
-thing it prints, and the only one on stdout.
+In the foreground it shows on a terminal how the brokers are, and stays until Ctrl-C (or a signal,
+or `odradek down` elsewhere); then it stops the brokers it started. With --detach they stay and it
+goes. The address to connect to is the last thing it prints before, and the only one on stdout.
 """
 
 import pathlib
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.local import dir_option, say
+from odradek.cli.status_screen import watch_live
 from odradek.cli.unenforced import unenforced
 from odradek.config.properties import parse_overrides
 from odradek.local.directory import ClusterDirectory
@@ -78,7 +79,10 @@ def up(  # noqa: PLR0913  one argument for each option
 
 def _stay(supervisor: Supervisor) -> None:
     try:
-        supervisor.watch()
+        if sys.stderr.isatty():
+            watch_live(supervisor)
+        else:
+            supervisor.watch()
     except KeyboardInterrupt:
         say("stopping; once more to kill")
         try:

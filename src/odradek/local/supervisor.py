@@ -117,8 +117,8 @@ class Supervisor:
         for process in _running(self._directory.expect()).values():
             _kill(process)
 
-    def watch(self) -> None:
-        """Tell of brokers that die, until the cluster is taken down.
+    def watch(self, show: Callable[[], None] = lambda: None) -> None:
+        """Tell of brokers that die, until the cluster is taken down; `show` each time one looks.
 
         Raises:
             LocalError: the last one has died, and nobody wanted it.
@@ -137,6 +137,7 @@ class Supervisor:
                     self._say(f"odradek start {broker_id} --dir {self._directory.path} revives it")
             if state.up and len(crashed) == len(looks):
                 raise LocalError("no broker is left")
+            show()
             time.sleep(_WATCH_S)
 
     def status(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The command line: fast to start, one message and exit code 1 for what cannot be done."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -124,3 +125,14 @@ def test_status_for_people(stopped, capsys):
         "broker 1    stopped                -",
         "connect to  127.0.0.1:9092",
     ]
+
+
+def test_a_shell_completes_commands_and_tools(monkeypatch, capsys):
+    monkeypatch.setenv("_ODRADEK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "odradek t")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with contextlib.suppress(SystemExit, click.exceptions.Exit):
+        run([])
+
+    completed = {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()}
+    assert completed == {"topics", "transactions"}

@@ -1,0 +1,160 @@
+"""Our administrative tools and Kafka's own, side by side on one cluster of Apache Kafka 3.9.
+
+Each call is made twice, by Java's tool and by ours; what they print, where, and the exit code must
+be the same but for Java's stack traces, help texts and what differs from call to call. What is
+made or changed is so under a name of its own for each of the two.
+"""
+
+import contextlib
+import io
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import apache
+import fetch
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from tests.recorded.recording import normal
+
+from odradek.cli.tool import run_tool
+
+pytestmark = pytest.mark.jvm
+
+CLASSES = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "acls": "kafka.admin.AclCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+}
+BROKERS = 3
+# Which of the two runs: {who} stands in names.
+CALLS = """
+topics --create --topic {who}1 --replica-assignment 1:2,2:3
+topics --create --topic {who}1
+topics --create --topic {who}b --partitions 0
+topics --create --topic {who}b --config foo=bar
+topics --describe --topic {who}1
+topics --list --topic {who}.*
+topics --describe --under-replicated-partitions
+topics --alter --topic {who}1 --partitions 1
+topics --alter --topic {who}1 --partitions 4 --replica-assignment 1:2,1:2,1:2,2:3
+topics --create --delete --topic a
+configs --alter --topic {who}1 --add-config retention.ms=1000000,cleanup.policy=[compact,delete]
+configs --describe --topic {who}1
+configs --describe --topic {who}1 --all
+configs --alter --topic {who}1 --add-config retention.ms=abc
+configs --alter --topic {who}1 --delete-config segment.bytes
+configs --alter --user {who} --add-config producer_byte_rate=1024,consumer_byte_rate=2048
+configs --describe --user {who}
+configs --alter --user {who} --delete-config request_percentage
+configs --alter --user {who} --add-config SCRAM-SHA-256=[iterations=4096,password=a]
+configs --describe --user {who}
+configs --describe --entity-type brokers
+configs --describe --topic a --add-config a=b
+reassign-partitions --list
+reassign-partitions --reassignment-json-file {who}.json --execute --throttle 1000000
+reassign-partitions --reassignment-json-file nowhere --verify
+leader-election --election-type preferred --topic nope --partition 0
+leader-election --election-type preferred
+consumer-groups --reset-offsets --group {who} --topic {who}1 --to-earliest --execute --export
+consumer-groups --describe --group {who}
+consumer-groups --describe --group {who} --state
+consumer-groups --describe --group nope
+consumer-groups --list --state foo
+consumer-groups --delete --group nope
+get-offsets --topic {who}1
+get-offsets --topic nope
+get-offsets --topic {who}1 --time foo
+acls --list
+acls --add --allow-principal User:a --operation Read --cluster
+delete-records --offset-json-file {who}-offsets.json
+log-dirs --describe --topic-list {who}1
+log-dirs --describe --broker-list 99
+transactions list
+features describe
+features upgrade --feature foo=1
+topics --delete --topic {who}1
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three brokers of Apache Kafka in ZooKeeper mode."""
+    home = tmp_path_factory.mktemp("apache")
+    with contextlib.ExitStack() as stack:
+        zookeeper = apache.ZooKeeper(home / "zookeeper")
+        stack.callback(zookeeper.stop)
+        brokers = []
+        for number in range(1, BROKERS + 1):
+            broker = apache.Broker(
+                home / f"broker-{number}", zookeeper.address, broker_id=number, brokers=BROKERS
+            )
+            stack.callback(broker.stop)
+            brokers.append(broker)
+        for broker in brokers:
+            broker.wait()
+        yield ",".join(broker.address for broker in brokers)
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path) -> pathlib.Path:
+    plan = '{"version":1,"partitions":[{"topic":"q1","partition":0,"replicas":[2,3]}]}'
+    (tmp_path / "q.json").write_text(plan)
+    offsets = '{"version":1,"partitions":[{"topic":"q1","partition":0,"offset":-1}]}'
+    (tmp_path / "q-offsets.json").write_text(offsets)
+    return tmp_path
+
+
+def java(home: pathlib.Path, tool: str, words: list[str]) -> tuple[int, str, str]:
+    done = subprocess.run(
+        fetch.java("3.9", CLASSES[tool], *words),
+        capture_output=True, text=True, check=False, timeout=120, cwd=home,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def ours(home: pathlib.Path, tool: str, words: list[str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(home), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_tool(tool, words)
+    return code, out.getvalue(), err.getvalue()
+
+
+def story(home: pathlib.Path, servers: str, run) -> dict[str, tuple[int, list[str], list[str]]]:
+    """All calls, one after the other: what came of each."""
+    told = {}
+    for number, call in enumerate(CALLS):
+        tool, *words = shlex.split(call.replace("{who}", "q"))
+        where = ["--bootstrap-server", servers]
+        code, out, err = run(home, tool, [*where, *words])
+        texts = [re.sub(re.escape(servers), "SERVERS", text) for text in (out, err)]
+        told[f"{number} {call}"] = (code, *(_comparable(text) for text in texts))
+    return told
+
+
+def _comparable(text: str) -> list[str]:
+    # What its logger writes is Java's own, where our tool does not say the same.
+    return [line for line in normal(text) if "[AdminClient clientId=" not in line]
+
+
+def test_our_tools_say_what_kafkas_say(servers: str, home: pathlib.Path) -> None:
+    theirs = story(home, servers, java)
+    mine = story(home, servers, ours)
+
+    differing = {call: (mine[call], theirs[call]) for call in theirs if mine[call] != theirs[call]}
+    assert not differing, "\n".join(
+        f"{call}\n  ours  {own}\n  Kafka {other}" for call, (own, other) in differing.items()
+    )
