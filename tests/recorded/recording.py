@@ -53,8 +53,8 @@ def read(name: str) -> Recording:
 
 # Java's exceptions: lines of a stack trace, and the name where a message follows.
 _TRACE = re.compile(
-    r"\s*(Caused by:|Suppressed:|at )|(java|org|joptsimple|kafka|scala|com)\.[\w.$]*"
-    r"(Exception|Error)(:|$)"
+    r"\s*(Caused by:|Suppressed:|at |\.\.\. \d+ more)"
+    r"|(java|org|joptsimple|kafka|scala|com)\.[\w.$]*(Exception|Error)(:|$)"
 )
 _REPLACED = [
     (r"^\[\d{4}-\d\d-\d\d [^\]]*\] ", "[TIME] "),
