@@ -45,7 +45,8 @@ class Position:
     facts: Facts
     offset: int
     cuts: int  # how often the power had failed when it got there
-    told: FetchPartition | None = None  # what the session knows
+    told: FetchPartition | None = None  # what the session knows,
+    told_to: Connection | None = None  # and whose
 
 
 class Session:
@@ -192,12 +193,12 @@ class Reader:
                 fetch_offset=position.offset,
                 partition_max_bytes=self._bytes_max,
             )
-            if session is None or position.told != wanted:
+            if session is None or position.told != wanted or position.told_to is not leader:
                 topic = position.facts.topic
                 request.topics.append(
                     FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[wanted])
                 )
-                position.told = wanted
+                position.told, position.told_to = wanted, leader
         return request
 
     def _refused(self, error: ErrorCode) -> None:
