@@ -140,11 +140,12 @@ def main(runs: int, quick: bool, case: str, on: str) -> None:
                         "machine": machine.describe(),
                         "seconds": results[kernel],
                     }
+                    RESULTS.parent.mkdir(exist_ok=True)
                     with RESULTS.open("a") as file:
                         file.write(json.dumps(line) + "\n")
         finally:
             target.end()
-    say.print(table(results))
+            say.print(table(results))
 
 
 if __name__ == "__main__":
