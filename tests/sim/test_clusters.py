@@ -17,7 +17,7 @@ from odradek.sim.simulation import Options, simulate
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
 THREE = Options(brokers=3)
-TENS = range(0, 20, 10)
+TENS = range(0, 50, 10)
 ONCE_FAILED = {
     "a follower held back made its leader answer 540 times a second": 1,
     "an epoch without a record went to and fro between two logs for ever": 2,
