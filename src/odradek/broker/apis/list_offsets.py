@@ -62,7 +62,10 @@ async def list_offsets(
     if request.replica_id == DEBUGGING_REPLICA and session.authorize(
         AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
-        return log_ends(replicas.logs, request)
+        response = log_ends(replicas.logs, request)
+        for topic_answer in response.topics:
+            _leave_out_epochs(topic_answer.partitions, api_version)
+        return response
     response = ListOffsetsResponse()
     times = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     for topic in request.topics:
@@ -82,11 +85,15 @@ async def list_offsets(
                 answers.append(_refusal(asked, found))
             else:
                 answers.append(await _answer(replicas, found, asked, request, api_version))
-        if api_version < LEADER_EPOCH_SINCE:
-            for answer in answers:
-                answer.leader_epoch = _UNKNOWN
+        _leave_out_epochs(answers, api_version)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return response
+
+
+def _leave_out_epochs(answers: list[ListOffsetsPartitionResponse], api_version: int) -> None:
+    if api_version < LEADER_EPOCH_SINCE:
+        for answer in answers:
+            answer.leader_epoch = _UNKNOWN
 
 
 def log_ends(logs: Logs, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -189,6 +189,17 @@ def test_refusals():
     play(story)
 
 
+def test_who_asks_for_the_files_ends_is_told_in_every_version():
+    async def story(live):
+        await stamped(live, 1, 2, 3)
+
+        for version in range(1, 10):
+            epoch = 0 if version >= 4 else -1
+            assert await ask(live, LATEST, version=version, replica_id=-2) == (-1, 3, epoch)
+
+    play(story)
+
+
 def test_a_partition_named_twice_is_an_invalid_request():
     async def story(live):
         await live.topic("t", 2)
