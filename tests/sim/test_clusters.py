@@ -25,6 +25,7 @@ ONCE_FAILED = {
     "an order for the life before was obeyed": 10,
     "the last in sync had lost its tail, and led": 12,
     "the mark of a clean stop came back after a power loss": 21,
+    "what was written anew after a cut was called durable by the checkpoint from before": 94,
 }
 
 

@@ -214,6 +214,7 @@ class LogDirectory:
 
     def write_checkpoint_now(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         """The same, waiting."""
+        self._written[name] = offsets
         self._disk.replace_now(self._file(name), encode_offsets(offsets))
 
     def _file(self, name: str) -> str:

@@ -79,6 +79,7 @@ class Log:
         "_flush_at",
         "_flusher",
         "_index_interval_bytes",
+        "_is_lowered",
         "_recent_offsets",
         "_recent_positions",
         "_roll_after",
@@ -120,6 +121,7 @@ class Log:
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
         self.clean_leo = -1  # where a clean start found the end
+        self._is_lowered = False  # its recovery point, and nothing was written since
         self.cuts = 0  # counts truncations: what was being flushed may not be there any more
         self.cuts_flushed = 0  # of them, how many have reached the disk
         self.gone = False  # deleted, or on a disk that failed
@@ -193,6 +195,8 @@ class Log:
             position = 0
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_epoch(leader_epoch, first_offset)
+        if self._is_lowered:
+            self._write_lowered()
         prefix = patched_prefix(first_offset, header.length, leader_epoch)
         active.file.write(position, (prefix, memoryview(batch)[PREFIX_BYTES:size]))
         self._note(active, batch, header, first_offset, position)
@@ -234,6 +238,8 @@ class Log:
     def _write_run(self, batches: memoryview, run: Sequence[BatchHeader]) -> None:
         if not run:
             return
+        if self._is_lowered:
+            self._write_lowered()
         active = self._active
         position = active.size
         active.file.write(position, (batches,))
@@ -566,7 +572,7 @@ class Log:
         if offset < max(self.recovery_point, self.first_dirty_offset):
             self.recovery_point = min(self.recovery_point, offset)
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
-            self.host.recovery_point_lowered(self.directory)
+            self._lowered()
         keep = bisect_right(self._bases, offset)
         gone, self.segments[keep:] = self.segments[keep:], []
         if gone:
@@ -583,6 +589,8 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at `offset`."""
         self.cuts += 1
+        if offset < self.recovery_point:
+            self._lowered()
         gone, self.segments = self.segments, []
         remove_segments(self.host, gone[::-1], delay_ms=self.config.file_delete_delay_ms)
         remove_snapshots(self.host.disk, self.directory, above=-1)
@@ -591,6 +599,14 @@ class Log:
         self.first_dirty_offset = offset
         self.open_segment(offset)
         self._ends_at(offset)
+
+    def _lowered(self) -> None:
+        self._is_lowered = True
+        self.host.recovery_point_lowered(self.directory)
+
+    def _write_lowered(self) -> None:
+        self._is_lowered = False
+        self.host.write_lowered(self.directory)
 
     def _ends_at(self, leo: int) -> None:
         self.leo = leo

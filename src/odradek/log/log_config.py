@@ -68,5 +68,8 @@ class LogHost:
     failed: Callable[[StorageError], None]
     # The recovery point of a log in this directory went back: its checkpoint says too much.
     recovery_point_lowered: Callable[[str], None] = lambda _directory: None
+    # What stands behind where one was cut is about to be written anew: see that, until it is
+    # flushed, no checkpoint calls it durable.
+    write_lowered: Callable[[str], None] = lambda _directory: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)

@@ -77,9 +77,11 @@ class Logs:
         self._replaced: dict[TopicPartition, Log] = {}  # by a copy whose name is not durable yet
         self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in directories}
         self._checkpoint_soon: set[str] = set()
+        self._lowered: set[str] = set()  # of whose checkpoints one says too much
         self._deleted_in: dict[str, None] = {}  # directories with deletions not known to be durable
         self._names_given = 0
         host.recovery_point_lowered = self._recovery_point_lowered
+        host.write_lowered = self._write_lowered
 
     def __iter__(self) -> Iterator[Log]:
         return iter(list(self._logs.values()))
@@ -559,7 +561,21 @@ class Logs:
             self.failed(error)
 
     def _recovery_point_lowered(self, directory: str) -> None:
-        self._soon(directory.rpartition("/")[0])
+        path = directory.rpartition("/")[0]
+        self._lowered.add(path)
+        self._soon(path)
+
+    def _write_lowered(self, directory: str) -> None:
+        """Wait for the disk, once for all the logs that were cut together.
+
+        A process that dies with the old checkpoint in force starts where that says: at an end
+        that was cut, written anew and never flushed. A power loss then leaves a hole.
+        """
+        path = directory.rpartition("/")[0]
+        if path in self._lowered:
+            offsets = {name: log.recovery_point for name, log in self._held[path].items()}
+            self.directories[path].write_checkpoint_now(RECOVERY_POINT_FILE, offsets)
+            self._lowered.discard(path)
 
     def _soon(self, path: str) -> None:
         """What the checkpoints say of a directory is not true any more."""

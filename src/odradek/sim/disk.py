@@ -70,6 +70,7 @@ class _Content:
     dirty: dict[int, int] = field(default_factory=dict)  # sector -> the write that touched it
     cuts: list[tuple[int, int]] = field(default_factory=list)  # write and size, not yet flushed
     writes: int = 0
+    kept_up_to: int = 0  # the write up to which the device has it all
     mtime_ms: int = 0
 
     def resize(self, size: int) -> None:
@@ -86,7 +87,10 @@ class _Content:
 
     def keep(self, sectors: Sequence[int], size: int, *, up_to_write: int) -> None:
         """The device has these sectors, and knows of that size."""
+        if up_to_write < self.kept_up_to:
+            size = len(self.stable)  # a flush that began later has ended sooner
         size = min(size, len(self.data))
+        self.kept_up_to = max(self.kept_up_to, up_to_write)
         self.cuts = [cut for cut in self.cuts if cut[0] > up_to_write]
         _resize(self.stable, size)
         for sector in sectors:
@@ -126,6 +130,7 @@ class _Content:
             # The size is the inode's and travels by itself: zeros where it ran ahead of the data.
             _resize(self.stable, len(self.data))
         self.data, self.dirty = bytearray(self.stable), {}
+        self.kept_up_to = self.writes
 
 
 Node: TypeAlias = "_Content | _Directory"

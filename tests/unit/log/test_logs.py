@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.log.checkpoints import decode_offsets
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
@@ -61,6 +62,23 @@ class Broker:
 @pytest.fixture
 def broker(world):
     return Broker(world).start()
+
+
+def test_what_is_written_anew_after_a_cut_is_called_durable_by_no_checkpoint(world, broker):
+    log = broker.create(directory="/a")
+    broker.append()
+    broker.append()
+    log.flush()
+    world.pass_time()
+    broker.logs.checkpoint_recovery_points()
+    world.pass_time()
+    file = "/a/recovery-point-offset-checkpoint"
+    assert decode_offsets(world.disk.read_file(file)) == {T0: 2}
+
+    log.truncate_to(1)
+    broker.append()  # before anything else happens
+
+    assert decode_offsets(world.disk.read_file(file)) == {T0: 1}
 
 
 def test_logs_that_are_closed_in_one_moment_end_the_stop_once(world, broker, monkeypatch):
