@@ -28,6 +28,7 @@ PRODUCE, VERSION, ACKS_LEADER, ACKS_ALL = 0, 11, 1, -1
 PARTITIONS = 6
 RECORD_BYTES = 100
 WARM_UP_S = 1.0
+_NOT_YET = (3, 6)  # UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER
 
 
 def batch(value: bytes) -> bytes:
@@ -88,9 +89,15 @@ class Connection:
     def __init__(self, address: str, topic: str, partition: int, acks: int, depth: int) -> None:
         self.socket = raw.connect(address)
         self.frame = request(topic, partition, acks)
-        self.socket.sendall(self.frame)  # the first one shows how long they are
-        answer = receive_frame(self.socket)
-        if error_code := error_of(answer, topic):
+        deadline_s = time.monotonic() + WARM_UP_S
+        while True:
+            self.socket.sendall(self.frame)  # the first one shows how long they are
+            answer = receive_frame(self.socket)
+            error_code = error_of(answer, topic)
+            # A leader may hear of its topic after those who tell who leads.
+            if error_code not in _NOT_YET or time.monotonic() > deadline_s:
+                break
+        if error_code:
             raise RuntimeError(f"the broker answers error {error_code}")
         self.error_at = _error_at(topic)
         self.answer_bytes = len(answer)
