@@ -28,7 +28,7 @@ ALL = {1, 2, 3}
 PORT, ZOOKEEPER_PORT = 9092, 2181
 TOPIC, PARTITIONS = "hosts", 3
 NOBODY = "02:00:00:00:00:fe"  # an address that no card has
-# The load's few records wait on a host that is cut off for as long as that takes.
+# A producer that knows one broker alone, and gives up after a few seconds.
 PROBE = """
 import sys
 from confluent_kafka import Producer

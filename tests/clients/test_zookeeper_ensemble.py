@@ -269,6 +269,19 @@ def certify(home: pathlib.Path, name: str, authority: str | None) -> pathlib.Pat
     return both
 
 
+def over_tls(home: pathlib.Path, port: int) -> dict[str, str]:
+    """A server's options: it serves there, and whoever comes must show a certificate of ours."""
+    return {
+        "secureClientPort": str(port),
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(home / "server.pem"),
+        "ssl.trustStore.location": str(home / "ca.cert"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+    }
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_over_tls_both_sides_show_certificates_and_the_brokers_is_its_identity(
     tmp_path: pathlib.Path,
@@ -276,15 +289,7 @@ def test_over_tls_both_sides_show_certificates_and_the_brokers_is_its_identity(
     for name, authority in (("ca", None), ("server", "ca"), ("broker", "ca"), ("evil", None)):
         certify(tmp_path, name, authority)
     port = free_port()
-    options = {
-        "secureClientPort": str(port),
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(tmp_path / "server.pem"),
-        "ssl.trustStore.location": str(tmp_path / "ca.cert"),
-        "ssl.keyStore.type": "PEM",
-        "ssl.trustStore.type": "PEM",
-        "ssl.clientAuth": "need",
-    }
+    options = over_tls(tmp_path, port)
 
     def context(authority: str, identity: str | None) -> ssl.SSLContext:
         tls = ssl.create_default_context(cafile=str(tmp_path / f"{authority}.cert"))
@@ -329,15 +334,7 @@ def test_a_broker_of_ours_keeps_its_znodes_to_itself_over_tls(tmp_path: pathlib.
     for name, authority in (("ca", None), ("server", "ca"), ("broker", "ca")):
         certify(tmp_path, name, authority)
     port = free_port()
-    options = {
-        "secureClientPort": str(port),
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(tmp_path / "server.pem"),
-        "ssl.trustStore.location": str(tmp_path / "ca.cert"),
-        "ssl.keyStore.type": "PEM",
-        "ssl.trustStore.type": "PEM",
-        "ssl.clientAuth": "need",
-    }
+    options = over_tls(tmp_path, port)
     one = Ensemble(tmp_path / "zookeeper", 1, options)
     broker = OurBroker(
         tmp_path / "broker",

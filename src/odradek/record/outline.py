@@ -6,15 +6,11 @@ finds damage only where it makes a record end elsewhere than its length says. Wh
 reads with `odradek.record.records`.
 """
 
-from typing import Final
-
-from odradek.record.records import InvalidRecordError
+from odradek.record.records import VARLONG_SHIFT_MAX, InvalidRecordError, raw_varint
 
 # Where the record begins and ends, its timestamp less the base timestamp, its offset less the
 # base offset, its key, whether it has a value.
 Outline = tuple[int, int, int, int, bytes | None, bool]
-
-_VARLONG_SHIFT_MAX: Final = 63
 
 
 def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, PLR0915
@@ -39,7 +35,7 @@ def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, P
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, start)
+                    raw, position = raw_varint(body, start, VARLONG_SHIFT_MAX)
             end = position + (raw >> 1)
             position += 1  # the attributes
             at = position
@@ -50,7 +46,7 @@ def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, P
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, at)
+                    raw, position = raw_varint(body, at, VARLONG_SHIFT_MAX)
             timestamp_delta = (raw >> 1) ^ -(raw & 1)
             at = position
             raw = body[position]
@@ -60,13 +56,13 @@ def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, P
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, at)
+                    raw, position = raw_varint(body, at, VARLONG_SHIFT_MAX)
             offset_delta = (raw >> 1) ^ -(raw & 1)
             at = position
             raw = body[position]
             position += 1
             if raw > 0x7F:
-                raw, position = _raw_varint(body, at)
+                raw, position = raw_varint(body, at, VARLONG_SHIFT_MAX)
             key = None
             if raw & 1:  # negative: null
                 if raw != 1:
@@ -88,17 +84,3 @@ def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, P
     if position != size:
         raise InvalidRecordError(f"{size - position} bytes after the last of {count} records")
     return found
-
-
-def _raw_varint(body: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` before zig-zag is undone, and where the next thing begins."""
-    raw = shift = 0
-    while True:
-        byte = body[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return raw, position
-        shift += 7
-        if shift > _VARLONG_SHIFT_MAX:
-            raise InvalidRecordError("a varint that does not end")

@@ -48,7 +48,7 @@ from odradek.record.compression import (
 )
 
 _VARINT_SHIFT_MAX: Final = 28
-_VARLONG_SHIFT_MAX: Final = 63
+VARLONG_SHIFT_MAX: Final = 63
 
 
 class InvalidRecordError(ApiError):
@@ -139,7 +139,7 @@ def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR091
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+                    raw, position = raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
             end = position + ((raw >> 1) ^ -(raw & 1))
             raw = body[position + 1]  # after the attributes
             position += 2
@@ -148,7 +148,7 @@ def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR091
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, position - 2, _VARLONG_SHIFT_MAX)
+                    raw, position = raw_varint(body, position - 2, VARLONG_SHIFT_MAX)
             timestamp_delta = (raw >> 1) ^ -(raw & 1)
             raw = body[position]
             position += 1
@@ -157,12 +157,12 @@ def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR091
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+                    raw, position = raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
             offset_delta = (raw >> 1) ^ -(raw & 1)
             raw = body[position]
             position += 1
             if raw > 0x7F:
-                raw, position = _raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
+                raw, position = raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
             key_start, key_length = position, (raw >> 1) ^ -(raw & 1)
             if key_length > 0:
                 position += key_length
@@ -173,14 +173,14 @@ def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR091
                 position += 1
                 raw += (high << 7) - 0x80
                 if high > 0x7F:
-                    raw, position = _raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
+                    raw, position = raw_varint(body, position - 2, _VARINT_SHIFT_MAX)
             value_start, value_length = position, (raw >> 1) ^ -(raw & 1)
             if value_length > 0:
                 position += value_length
             raw = body[position]
             position += 1
             if raw > 0x7F:
-                raw, position = _raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
+                raw, position = raw_varint(body, position - 1, _VARINT_SHIFT_MAX)
             headers_start, headers_count = position, (raw >> 1) ^ -(raw & 1)
             if headers_count:
                 position = _skip_headers(body, position, headers_count)
@@ -235,12 +235,17 @@ def _read_headers(body: bytes, position: int, count: int) -> tuple[tuple[str, by
 
 def _varint(body: bytes, position: int, shift_max: int = _VARINT_SHIFT_MAX) -> tuple[int, int]:
     """The number at `position`, and where the next thing begins; IndexError past the end."""
-    raw, position = _raw_varint(body, position, shift_max)
+    raw, position = raw_varint(body, position, shift_max)
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def _raw_varint(body: bytes, position: int, shift_max: int) -> tuple[int, int]:
-    """The same before zig-zag is undone."""
+def raw_varint(body: bytes, position: int, shift_max: int) -> tuple[int, int]:
+    """The number at `position` before zig-zag is undone, and where the next thing begins.
+
+    Raises:
+        IndexError: the bytes end before it does.
+        InvalidRecordError: it does not end where the longest would.
+    """
     raw = shift = 0
     while True:
         byte = body[position]
