@@ -8,26 +8,11 @@ logs differ in what is left; what they say of each key must not.
 import asyncio
 
 import pytest
-from tests.sim.test_three_brokers import TOPIC, Witness, ends, held, in_sync, leader_of, until
+from tests.sim.stage import ends, held, in_sync, is_written, leader_of, play, until
 
 from odradek.record.batch import iter_batches
-from odradek.record.records import Record, build_batch, iter_records
-from odradek.sim.client import TROUBLE, Client
+from odradek.record.records import Record, iter_records
 from odradek.sim.clock import EPOCH_MS
-from odradek.sim.cluster import SimulatedCluster, State
-from odradek.sim.network import SimulatedLoop
-from odradek.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from odradek.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 
 KEYS = 6
 CONFIGS = {
@@ -40,51 +25,13 @@ CONFIGS = {
 }
 
 
-async def make_topic(client):
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name="t",
-                num_partitions=1,
-                replication_factor=3,
-                configs=[CreatableTopicConfig(name=k, value=v) for k, v in CONFIGS.items()],
-            )
-        ],
-        timeout_ms=20_000,
-    )
-    while True:
-        try:
-            connection = await client.controller()
-            answer = await connection.request(request, CreateTopicsResponse)
-        except TROUBLE:
-            await client.begin_anew()
-            continue
-        if answer.topics[0].error_code in (0, 36):
-            return
-        await client.pause()
-
-
 async def write(client, acked, stop):
     """Key after key, each until it is acknowledged; every ninth write deletes its key."""
     number = 0
     while True:
         key = b"key-%d" % (number % KEYS)
         value = None if number % 9 == 8 else b"%06d" % number
-        batch = build_batch([Record(key, value, timestamp=EPOCH_MS + number)])
-        data = PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=2_000,
-            topic_data=[TopicProduceData(name="t", partition_data=[data])],
-        )
-        try:
-            connection = await client.leader(TOPIC)
-            answer = await connection.request(request, ProduceResponse)
-        except TROUBLE:
-            await client.begin_anew()
-            continue
-        if answer.responses[0].partition_responses[0].error_code:
-            await client.begin_anew()
+        if not await is_written(client, Record(key, value, timestamp=EPOCH_MS + number)):
             continue
         acked[key] = value
         number += 1
@@ -103,40 +50,6 @@ def read(broker):
                 last[record.key] = record.value
                 count += 1
     return {key: value for key, value in last.items() if value is not None}, count
-
-
-def play(seed, story):
-    loop = SimulatedLoop()
-    witness = Witness()
-    cluster = SimulatedCluster(
-        loop,
-        seed=seed,
-        brokers=3,
-        witness=witness,
-        trace=lambda _: None,
-        properties={"replica.lag.time.max.ms": "5000", "log.cleaner.backoff.ms": "200"},
-    )
-
-    async def main():
-        for broker in cluster.brokers:
-            broker.start()
-        await until(
-            lambda: all(
-                b.state is State.RUNNING and len(b.broker.metadata.brokers) == 3
-                for b in cluster.brokers
-            )
-        )
-        client = Client(cluster, "client")
-        await client.run(make_topic(client))
-        await until(lambda: len(in_sync(cluster)) == 3)
-        await story(cluster, client)
-        assert witness.violations == []
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        try:
-            runner.run(main())
-        finally:
-            cluster.bury()
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
@@ -173,4 +86,4 @@ def test_the_last_value_of_each_key_survives_deaths_in_the_midst_of_cleaning(see
             assert not broker.broker.cleaner.uncleanable
             assert held(broker).log.first_dirty_offset > 0
 
-    play(seed, story)
+    play(seed, story, configs=CONFIGS, properties={"log.cleaner.backoff.ms": "200"})

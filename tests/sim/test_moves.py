@@ -7,22 +7,12 @@ seed; in the end every replica that there should be is in sync and holds the sam
 import asyncio
 
 import pytest
-from tests.sim.test_three_brokers import (
-    Witness,
-    contents,
-    held,
-    in_sync,
-    leader_of,
-    make_topic,
-    produce,
-    until,
-)
+from tests.sim.stage import contents, held, in_sync, leader_of, play, produce, until
 
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode
 from odradek.sim.client import TROUBLE, Client
-from odradek.sim.cluster import SimulatedCluster, State
-from odradek.sim.network import SimulatedLoop
+from odradek.sim.cluster import State
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -105,43 +95,6 @@ class Mover:
         self.told.append(ErrorCode(code))
 
 
-def play(seed, story):
-    loop = SimulatedLoop()
-    witness = Witness()
-    cluster = SimulatedCluster(
-        loop,
-        seed=seed,
-        brokers=BROKERS,
-        witness=witness,
-        trace=lambda _: None,
-        properties={
-            "replica.lag.time.max.ms": "5000",
-            "leader.imbalance.check.interval.seconds": "7",
-        },
-    )
-
-    async def main():
-        for broker in cluster.brokers:
-            broker.start()
-        await until(
-            lambda: all(
-                b.state is State.RUNNING and len(b.broker.metadata.brokers) == BROKERS
-                for b in cluster.brokers
-            )
-        )
-        client = Client(cluster, "client")
-        await client.run(make_topic(client))
-        await until(lambda: len(in_sync(cluster)) == 3)
-        await story(cluster, client)
-        assert witness.violations == []
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        try:
-            runner.run(main())
-        finally:
-            cluster.bury()
-
-
 async def kill_some(cluster, chance, stop):
     while not stop.is_set():
         await asyncio.sleep(chance.uniform(1, 5))
@@ -192,4 +145,5 @@ def test_what_was_acknowledged_survives_moves_and_deaths(seed):
         assert len(acked) > 50
         assert mover.told.count(ErrorCode.NONE) > 5
 
-    play(seed, story)
+    checked_often = {"leader.imbalance.check.interval.seconds": "7"}
+    play(seed, story, brokers=BROKERS, properties=checked_often)

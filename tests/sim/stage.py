@@ -1,0 +1,187 @@
+"""A few simulated brokers, one topic on three of them, and a story that is played on this stage."""
+
+import asyncio
+
+from odradek.broker.partition import Partition
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import iter_batches
+from odradek.record.records import Record, build_batch, iter_records
+from odradek.sim.client import TROUBLE, Client
+from odradek.sim.clock import EPOCH_MS
+from odradek.sim.cluster import SimulatedCluster, State
+from odradek.sim.network import SimulatedLoop
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+TOPIC = TopicPartition("t", 0)
+TWO_IN_SYNC = {"min.insync.replicas": "2"}
+NO_OTHERS: dict[str, str] = {}
+
+
+class Witness:
+    def __init__(self):
+        self.violations = []
+
+    def loaded(self, broker):
+        pass
+
+    def started(self, broker):
+        pass
+
+    def dying(self, broker):
+        pass
+
+    def died(self, broker, how):
+        pass
+
+    def stopped(self, broker):
+        pass
+
+    def violated(self, what):
+        self.violations.append(what)
+
+
+async def until(true, *, within_s=120.0, what=""):
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not true():
+        assert loop.time() < deadline_s, what or "it did not come true"
+        await asyncio.sleep(0.05)
+
+
+def held(broker) -> Partition | None:
+    alive = broker.is_up and broker.broker is not None
+    return broker.broker.replicas.get(*TOPIC) if alive else None
+
+
+def leader_of(cluster):
+    for broker in cluster.brokers:
+        partition = held(broker)
+        if partition is not None and partition.leader is not None:
+            return broker
+    return None
+
+
+def in_sync(cluster):
+    leader = leader_of(cluster)
+    partition = held(leader) if leader is not None else None
+    if partition is None or partition.leader is None:
+        return frozenset()
+    return partition.leader.isr.committed
+
+
+def ends(cluster):
+    """Where the replicas' logs end; None for one that nobody holds just now."""
+    partitions = [held(broker) for broker in cluster.brokers]
+    return {partition and partition.log.leo for partition in partitions}
+
+
+def contents(broker):
+    log = held(broker).log
+    values = []
+    for segment in log.segments:
+        data = memoryview(segment.file.read_now(0, segment.size))
+        for position, header in iter_batches(data):
+            batch = data[position : position + header.size_bytes]
+            values += [bytes(record.value) for record in iter_records(batch)]
+    return values
+
+
+async def make_topic(client, configs):
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name="t",
+                num_partitions=1,
+                replication_factor=3,
+                configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+            )
+        ],
+        timeout_ms=20_000,
+    )
+    while True:
+        try:
+            connection = await client.controller()
+            answer = await connection.request(request, CreateTopicsResponse)
+        except TROUBLE:
+            await client.begin_anew()
+            continue
+        if answer.topics[0].error_code in (0, 36):
+            return
+        await client.pause()
+
+
+async def is_written(client, record):
+    """Send a record once; whether all have acknowledged it."""
+    data = PartitionProduceData(index=0, records=build_batch([record]))
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=2_000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    try:
+        connection = await client.leader(TOPIC)
+        answer = await connection.request(request, ProduceResponse)
+    except TROUBLE:
+        await client.begin_anew()
+        return False
+    if answer.responses[0].partition_responses[0].error_code:
+        await client.begin_anew()
+        return False
+    return True
+
+
+async def produce(client, acked, stop):
+    number = 0
+    while not stop.is_set():
+        value = b"%d" % number
+        if not await is_written(client, Record(None, value, timestamp=EPOCH_MS)):
+            continue
+        acked.append(value)
+        number += 1
+        await asyncio.sleep(0.02)
+
+
+def play(seed, story, *, brokers=3, configs=TWO_IN_SYNC, properties=NO_OTHERS):
+    """Play a story on a cluster whose topic has three replicas in sync."""
+    loop = SimulatedLoop()
+    witness = Witness()
+    cluster = SimulatedCluster(
+        loop,
+        seed=seed,
+        brokers=brokers,
+        witness=witness,
+        trace=lambda _: None,
+        properties={"replica.lag.time.max.ms": "5000", **properties},
+    )
+
+    async def main():
+        for broker in cluster.brokers:
+            broker.start()
+        await until(
+            lambda: all(
+                b.state is State.RUNNING and len(b.broker.metadata.brokers) == brokers
+                for b in cluster.brokers
+            )
+        )
+        client = Client(cluster, "client")
+        await client.run(make_topic(client, configs))
+        await until(lambda: len(in_sync(cluster)) == 3)
+        await story(cluster, client)
+        assert witness.violations == []
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            runner.run(main())
+        finally:
+            cluster.bury()
