@@ -53,6 +53,9 @@ class _Asked(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[int]
+    # The lives in which the members had what the leader asks for them on the strength of. Asked
+    # again it is with these: who has started anew since may have lost it (KIP-903).
+    broker_epochs: dict[int, int]
 
 
 class IsrShell:
@@ -82,7 +85,15 @@ class IsrShell:
     def ask(self, partition: Partition, isr: frozenset[int]) -> None:
         """Have the controller store this ISR."""
         key = (partition.topic_id, partition.topic_partition.partition)
-        self._asked[key] = _Asked(partition, partition.leader_epoch, partition.partition_epoch, isr)
+        leader = partition.leader
+        assert leader is not None, partition.topic_partition
+        self._asked[key] = _Asked(
+            partition,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            isr,
+            {member: f.broker_epoch for member, f in leader.followers.items() if member in isr},
+        )
         if not self._running:
             self._running = True
             self._tasks.start(self._run(), "ISR changes")
@@ -157,11 +168,7 @@ class IsrShell:
         )
 
     def _epoch_of(self, change: _Asked, member: int) -> int:
-        if member == self._broker_id:
-            return self._broker_epoch()
-        leader = change.partition.leader
-        progress = leader.followers.get(member) if leader is not None else None
-        return progress.broker_epoch if progress is not None else -1
+        return change.broker_epochs.get(member, self._broker_epoch())  # its own: it leads
 
     def _settle(self, change: _Asked, answer: AlteredPartition) -> bool:
         """Whether this change is over, one way or another."""

@@ -91,6 +91,8 @@ class LeaderReplica:
     def fetched(self, follower: int, *, offset: int, now_ms: int, broker_epoch: int = -1) -> int:
         """A follower asked for `offset`: it has everything before. Returns the HW."""
         progress = self.followers[follower]
+        if -1 < broker_epoch < progress.broker_epoch:
+            return self.high_watermark  # of a life that is over, and late (KAFKA-15221)
         progress.broker_epoch = broker_epoch
         if offset >= self.leo:
             progress.caught_up_ms = now_ms

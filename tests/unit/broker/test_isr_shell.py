@@ -193,6 +193,19 @@ def test_without_an_answer_it_is_asked_again(lost):
     play(story)
 
 
+def test_asked_again_it_is_in_the_life_that_was_judged_whatever_has_fetched_since():
+    async def story(stage):
+        stage.link.script = [PeerError("nobody")]
+        partition = Held()
+        stage.ask(partition)
+        await asyncio.sleep(0.0005)
+        partition.leader.fetched(2, offset=0, now_ms=1, broker_epoch=202)
+        await stage.quiet()
+        assert [isr_of(request) for request in stage.link.requests] == [{1: 101, 2: 102}] * 2
+
+    play(story)
+
+
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_change_that_cannot_be_had_is_given_up(error):
     async def story(stage):

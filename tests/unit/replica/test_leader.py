@@ -59,6 +59,16 @@ def test_a_follower_about_to_join_holds_the_high_watermark():
     assert replica.fetched(3, offset=20, now_ms=4) == 20
 
 
+def test_a_fetch_of_a_life_that_is_over_acknowledges_nothing():
+    replica = leader()
+    replica.appended(10, now_ms=1)
+    replica.fetched(3, offset=10, now_ms=2)
+    replica.fetched(2, offset=0, now_ms=2, broker_epoch=200)
+
+    assert replica.fetched(2, offset=10, now_ms=3, broker_epoch=100) == 0
+    assert replica.fetched(2, offset=10, now_ms=4, broker_epoch=200) == 10
+
+
 def test_too_few_in_sync_freeze_the_high_watermark():
     replica = leader(isr=(), isr_min=2)
     assert replica.is_under_min_isr
