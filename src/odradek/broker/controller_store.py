@@ -26,6 +26,7 @@ from odradek.controller.proposals import (
 )
 from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import decode_config, topic_entity
+from odradek.coord.layout_odradek import Noted, NotedLives
 from odradek.coord.store import (
     ConnectionLostError,
     Create,
@@ -99,7 +100,52 @@ class ControllerStore:
                 self._skip(str(error))
         paths = [layout_odradek.life_path(broker.id) for broker in found]
         notes = await self._store.get_many(paths)
-        return tuple(map(self._with_note, found, notes))
+        return await self._noted(list(map(self._with_note, found, notes)))
+
+    async def _noted(self, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
+        """Note down which lives of brokers are known from now on, before anything follows from it.
+
+        A state that was written after a broker has registered may yet have been decided by a
+        controller that had not heard of it, and died before it did. So the next one goes by these
+        notes, unless another kind of controller has reigned since, which makes none.
+        """
+        (node,) = await self._store.get_many([layout_odradek.NOTED])
+        before = NotedLives(-1, {})
+        if node is None:
+            with suppress(NodeExistsError):
+                await self._persist(layout_odradek.NOTED, None)
+        elif node[0]:
+            try:
+                before = layout_odradek.decode_noted(node[0], modified_id=node[1].modified_id)
+            except CorruptNodeError as error:
+                self._skip(str(error))
+        epoch = self._reign.controller_epoch
+        follows = before.controller_epoch in {epoch, epoch - 1}
+        lives = {}
+        for broker in brokers:
+            known = before.brokers.get(broker.id)
+            if known is None or known.broker_epoch != broker.broker_epoch:
+                since = layout_odradek.SINCE_NOW if follows else broker.broker_epoch
+                known = Noted(broker.broker_epoch, since)
+            lives[broker.id] = known
+        noted_id = 0
+        if (epoch, lives) != before:
+            data = layout_odradek.encode_noted(NotedLives(epoch, lives))
+            operations: list[Operation] = [
+                self._reign.token,
+                SetData(layout_odradek.NOTED, data),
+            ]
+            (result,) = await self._multi_many([operations])
+            if isinstance(result, MultiError):
+                self._check_reign(result)
+                raise result
+            written = result[-1]
+            assert isinstance(written, Stat), result
+            noted_id = written.modified_id
+        return tuple(
+            replace(broker, noted_id=lives[broker.id].transaction_id or noted_id)
+            for broker in brokers
+        )
 
     def _with_note(self, broker: Broker, note: tuple[bytes | None, Stat] | None) -> Broker:
         """Since when it has lost nothing, if it was a broker of ours that registered."""
@@ -220,26 +266,39 @@ class ControllerStore:
                     self._skip(str(error))
         return states
 
-    async def _write_memories(self, proposals: Sequence[Proposal]) -> None:
-        """Before the states that they belong to: without those they are void."""
-        memories = [(p.partition, p.memory) for p in proposals if p.memory is not None]
-        nodes = [
-            (layout_odradek.memory_path(partition), layout_odradek.encode_memory(memory))
-            for partition, memory in memories
-        ]
+    async def _make_memories(self, proposals: Sequence[Proposal]) -> None:
+        """Have a node for each memory that is to be written, so that a state's can go with it.
+
+        What is made here is void until its state stands; what is there is in force until then.
+        """
+        memories = {
+            layout_odradek.memory_path(p.partition): p.memory
+            for p in proposals
+            if p.memory is not None
+        }
+        if not memories:
+            return
+        missing: dict[str, bytes] = {}
+        for chunk in slices([layout_odradek.ISR, *memories], SLICE):
+            for path, node in zip(chunk, await self._store.get_many(chunk), strict=True):
+                if node is None and path == layout_odradek.ISR:
+                    with suppress(NodeExistsError):
+                        await self._persist(path, None)
+                elif node is None:
+                    missing[path] = layout_odradek.encode_memory(memories[path])
         batches: list[list[Operation]] = [
-            [self._reign.token, SetData(path, data)] for path, data in nodes
+            [self._reign.token, Create(path, data)] for path, data in missing.items()
         ]
         results = await self._multi_many(batches) if batches else []
-        for (path, data), result in zip(nodes, results, strict=True):
+        for (path, data), result in zip(missing.items(), results, strict=True):
             if not isinstance(result, MultiError):
                 continue
             self._check_reign(result)
-            # An older answer that was lost may have made it already: then it is what we want.
+            # An earlier answer that was lost may have made it already: then it is what we want.
             with suppress(NodeExistsError):
                 await self._persist(path, data)
 
-    async def _persist(self, path: str, data: bytes) -> None:
+    async def _persist(self, path: str, data: bytes | None) -> None:
         while True:
             try:
                 await self._store.create(path, data, make_parents=True)
@@ -294,7 +353,7 @@ class ControllerStore:
         """Write what is proposed; each succeeds or conflicts on its own."""
         outcomes: list[Outcome] = []
         for chunk in slices(proposals, STEP):
-            await self._write_memories(chunk)
+            await self._make_memories(chunk)
             outcomes += await self._store_step(chunk)
         return outcomes
 
@@ -320,16 +379,26 @@ class ControllerStore:
             layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
         )
         version = proposal.proposed.store_version
+        memory = self._write_memory(proposal)
         if version != NO_VERSION:
-            return [self._reign.token, SetData(path, data, version)]
+            return [self._reign.token, *memory, SetData(path, data, version)]
         create: list[Operation] = [
             self._reign.token,
             Create(layout.partition_path(proposal.partition)),
+            *memory,
             Create(path, data),
         ]
         if proposal.partition.partition == 0:  # as a rule the topic's first: see _refused
             create.insert(1, Create(layout.topic_partitions_path(proposal.partition.topic)))
         return create
+
+    @staticmethod
+    def _write_memory(proposal: Proposal) -> list[Operation]:
+        """What is remembered with a state, to be written in its transaction."""
+        if proposal.memory is None:
+            return []
+        data = layout_odradek.encode_memory(proposal.memory)
+        return [SetData(layout_odradek.memory_path(proposal.partition), data)]
 
     async def _refused(self, proposal: Proposal, error: MultiError) -> Outcome:
         """Find out why, and write what can be written all the same."""
@@ -344,7 +413,12 @@ class ControllerStore:
             missing = await self._missing(proposal.partition)
             if missing is None:
                 return Conflicting(proposal, None)
-            operations = [self._reign.token, *missing, Create(path, self._state_data(proposal))]
+            operations = [
+                self._reign.token,
+                *missing,
+                *self._write_memory(proposal),
+                Create(path, self._state_data(proposal)),
+            ]
             (result,) = await self._multi_many([operations])
             if not isinstance(result, MultiError):
                 return Accepted(proposal, 0)

@@ -50,7 +50,7 @@ def topics_loaded(machines: Machines, event: TopicsLoaded) -> list[Effect]:
             name = TopicPartition(seen.name, number)
             state = event.states.get(name)
             if state is not None:
-                _note_bounced(machines.context, state)
+                state = _note_bounced(machines.context, state)
             topic.partitions[number] = _believe(machines.context, name, assignment, state)
     without_id = _without_id(event.topics, machines.context.topics)
     return [WriteTopics(without_id)] if without_id else []
@@ -86,12 +86,19 @@ def _believe(
     )
 
 
-def _note_bounced(context: ControllerContext, state: StoredState) -> None:
-    """A member of the ISR that has registered since is in another life, and may lack its tail."""
+def _note_bounced(context: ControllerContext, state: StoredState) -> StoredState:
+    """A member of the ISR that has registered since is in another life, and may lack its tail.
+
+    So may one whose life nobody had noted when the state was written: who wrote it did not know.
+    Then the state is no word about anybody beyond the moment in which that life began.
+    """
+    sure_until = state.modified_id
     for member in state.leader_and_isr.isr:
         broker = context.brokers.get(member)
-        if broker is not None and broker.broker_epoch > state.modified_id:
+        if broker is not None and max(broker.broker_epoch, broker.noted_id) > state.modified_id:
             context.bounced.add(member)
+            sure_until = min(sure_until, broker.broker_epoch - 1)
+    return state._replace(modified_id=sure_until)
 
 
 def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]:

@@ -9,18 +9,23 @@ the story; Apache Kafka with ZooKeeper has no cure for it). Here
                  before, how large it was from then on, and up to which transaction of the store
                  each of them was known to hold everything (`Memory`)
     asked        are all replicas that are there, for the leader epoch and the end of their logs
-    elected      is the one that reaches furthest, as soon as somebody was heard who has everything
-                 that can have been committed, or so many of those who should have it
+    elected      is the one of these that reaches furthest, as soon as one was heard who has
+                 everything that can have been committed, or so many of those who should have it
                  (`min.insync.replicas`) that not all of them can have lost power at once
 
 What was committed is on everybody who was in the ISR while it had `min.insync.replicas` members,
-for below that the high watermark does not move. Of two logs the one with the later last epoch, or
-the same and the larger end, holds what was committed in the other.
+for below that the high watermark does not move. Of the logs of two who were in the last ISRs the
+one with the later last epoch, or the same and the larger end, holds what was committed in the
+other. That does not hold for a stranger, who left before: a leader may commit what was written in
+an earlier epoch without writing anything in its own, and the stranger may have led in between, and
+have written what nobody else ever had. His word counts within the same epoch alone, where one log
+is the beginning of the other.
 
 A memory is believed only if the state it belongs to is the one that stands: the same partition
-epoch, written by the same controller. So what another kind of controller has written since makes
-it void. In a cluster with brokers of another kind all this is off: nobody can tell how they
-stopped.
+epoch, written by the same controller. It is written in one transaction with that state: written
+before it, it would take the place of the one that is still in force. What another kind of
+controller has written since makes it void. In a cluster with brokers of another kind all this is
+off: nobody can tell how they stopped.
 """
 
 from collections.abc import Collection, Mapping
@@ -100,4 +105,12 @@ def choose(
     if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):
         return None
     order = {replica: place for place, replica in enumerate(assigned)}
-    return max(ends, key=lambda r: (ends[r], r in isr, -order.get(r, len(order))))
+
+    def reach(replica: int) -> tuple[LogEnd, bool, int]:
+        return ends[replica], replica in isr, -order.get(replica, len(order))
+
+    # Also of those who left when one was left, where that one was enough.
+    trusted = set(isr) | {r for r, gone in left.items() if gone.isr_size < max(isr_min, 2)}
+    best = max(trusted & ends.keys(), key=reach)
+    same_epoch = [r for r in ends if ends[r].leader_epoch == ends[best].leader_epoch]
+    return max(same_epoch, key=reach)

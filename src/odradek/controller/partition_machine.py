@@ -58,7 +58,7 @@ class PartitionMachine:
         self._asked: set[str] = set()  # topics: whether they allow it
         # Those in sync that are there were restarted, and not after a clean stop.
         self._may_have_lost: dict[TopicPartition, Cause] = {}
-        self._asked_ends: set[TopicPartition] = set()
+        self._asked_ends: dict[TopicPartition, dict[int, int]] = {}  # which life of which broker
         self._moving: dict[TopicPartition, None] = {}  # changed while being reassigned
         self.unclean_elections = 0
 
@@ -115,10 +115,13 @@ class PartitionMachine:
         if unasked:
             self._asked |= unasked
             effects.append(AskUnclean(tuple(sorted(unasked))))
-        doubtful = self._may_have_lost.keys() - self._asked_ends
+        doubtful = sorted(self._may_have_lost.keys() - self._asked_ends.keys())
         if doubtful:
-            self._asked_ends |= doubtful
-            effects.append(AskLogEnds({name: self._online(name) for name in sorted(doubtful)}))
+            brokers = self._context.brokers
+            asked = {name: self._online(name) for name in doubtful}
+            for name, replicas in asked.items():
+                self._asked_ends[name] = {r: brokers[r].broker_epoch for r in replicas}
+            effects.append(AskLogEnds(asked))
         return effects
 
     def _online(self, name: TopicPartition) -> tuple[int, ...]:
@@ -127,8 +130,14 @@ class PartitionMachine:
 
     def log_ends_heard(self, event: LogEndsHeard) -> list[Effect]:
         """The answer to `AskLogEnds`: elect by it, wait for a broker, or give up for now."""
-        for name, ends in event.ends.items():
-            self._asked_ends.discard(name)
+        for name, heard in event.ends.items():
+            # Who has started anew since he was asked may have lost what he spoke of.
+            asked, brokers = self._asked_ends.pop(name, {}), self._context.brokers
+            ends = {
+                replica: end
+                for replica, end in heard.items()
+                if replica in brokers and brokers[replica].broker_epoch == asked.get(replica)
+            }
             cause = self._may_have_lost.pop(name, None)
             partition = self._context.partition(name)
             if (

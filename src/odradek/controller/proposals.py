@@ -44,7 +44,7 @@ class Proposal:
     proposed: LeaderAndIsr
     purpose: Purpose
     cause: Cause
-    memory: Memory | None = None  # to be written first
+    memory: Memory | None = None  # to be written with it
 
 
 class Accepted(NamedTuple):

@@ -1,13 +1,17 @@
 """Our own znodes, all below `/odradek`: no broker of another kind reads there.
 
-/odradek/brokers/N       since which transaction broker N has lost nothing. Written in the same
-transaction as its registration: whose broker epoch is another was
-not registered by a broker of ours
-/odradek/isr/T-P         what is remembered of a partition's last ISRs; see
-`odradek.controller.last_isr`
+/odradek/lives/N    since which transaction broker N has lost nothing. Written in the same
+                    transaction as its registration: whose broker epoch is another was not
+                    registered by a broker of ours
+/odradek/isr/T-P    what is remembered of a partition's last ISRs, written in the transaction
+                    that writes its state; see `odradek.controller.last_isr`
+/odradek/noted      which lives of brokers the controller knows of, and since when: a state
+                    that is older was decided without knowing that life, be it younger than
+                    the registration
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from odradek.controller.last_isr import Left, Memory
 from odradek.coord.znode import dump, parse
@@ -15,7 +19,22 @@ from odradek.model.partition import TopicPartition
 
 LIVES: Final = "/odradek/lives"
 ISR: Final = "/odradek/isr"
+NOTED: Final = "/odradek/noted"
 SINCE_NOW: Final = 0  # the transaction that writes it has no number yet
+
+
+class Noted(NamedTuple):
+    """One life of a broker, and the transaction with which a controller noted it."""
+
+    broker_epoch: int
+    transaction_id: int
+
+
+class NotedLives(NamedTuple):
+    """What a controller knew when it noted down the lives of brokers last."""
+
+    controller_epoch: int
+    brokers: Mapping[int, Noted]
 
 
 def life_path(broker: int) -> str:
@@ -68,4 +87,32 @@ def decode_memory(partition: TopicPartition, data: bytes | None) -> Memory:
             for gone in fields.each("left")
         },
         isr={known.integer("broker"): known.integer("transaction") for known in fields.each("isr")},
+    )
+
+
+def encode_noted(noted: NotedLives) -> bytes:
+    """The lives that a controller knows of."""
+    return dump(
+        {
+            "version": 1,
+            "controller_epoch": noted.controller_epoch,
+            "brokers": [
+                {"broker": broker, "epoch": life.broker_epoch, "transaction": life.transaction_id}
+                for broker, life in sorted(noted.brokers.items())
+            ],
+        }
+    )
+
+
+def decode_noted(data: bytes | None, *, modified_id: int) -> NotedLives:
+    """The lives that a controller knew of; `modified_id` wrote the node."""
+    fields = parse(NOTED, data)
+    return NotedLives(
+        fields.integer("controller_epoch"),
+        {
+            life.integer("broker"): Noted(
+                life.integer("epoch"), life.integer("transaction") or modified_id
+            )
+            for life in fields.each("brokers")
+        },
     )

@@ -1,6 +1,6 @@
 """Brokers and how they are reached."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,9 @@ class Broker:
     broker_epoch: int = -1
     # It has lost nothing since this transaction; -1: nobody knows, it is a broker of another kind.
     clean_since: int = -1
+    # The transaction with which a controller noted this life of it, before deciding by it; -1: none
+    # has, or nobody knows.
+    noted_id: int = field(default=-1, compare=False)
 
     def end_point(self, listener: str) -> EndPoint | None:
         """Where this broker is reached on a listener, or None if it has no such."""

@@ -1,8 +1,24 @@
 """Who leads when all that are in sync may have lost their tail."""
 
+from uuid import UUID
+
 import pytest
 
+from odradek.controller.controller import Controller
+from odradek.controller.effects import AskLogEnds, Proceed, Store
+from odradek.controller.events import (
+    BrokersChanged,
+    BrokersLoaded,
+    LoadingFinished,
+    LogEndsHeard,
+    Stored,
+    TopicSeen,
+    TopicsLoaded,
+)
 from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, remembered
+from odradek.controller.proposals import Accepted, StoredState
+from odradek.model.cluster import Broker
+from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
 
 ONE_LEFT = Memory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
 
@@ -61,6 +77,12 @@ def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again()
         pytest.param({1: (5, 80), 2: (5, 80)}, (2,), 2, 1, id="equal: who is in sync"),
         pytest.param({1: tuple(NO_LOG), 2: (5, 3)}, (2,), 2, 2, id="an empty disk"),
         pytest.param({}, (), 1, None, id="nobody"),
+        pytest.param(
+            {1: (5, 100), 2: (5, 100), 3: (6, 90)}, (2,), 2, 1, id="a stranger's later epoch"
+        ),
+        pytest.param(
+            {1: (5, 80), 2: (5, 90), 3: (5, 95)}, (2,), 2, 3, id="a stranger's longer log"
+        ),
     ],
 )
 def test_the_choice(ends, sound, isr_min, elected):
@@ -87,3 +109,68 @@ def test_of_a_cluster_that_lost_its_power_so_many_are_waited_for_as_cannot_all_h
         ends=ends, isr=(1, 2, 3), memory=None, sound=(), isr_min=isr_min, assigned=(1, 2, 3)
     )
     assert chosen == elected
+
+
+TOPIC = TopicPartition("t", 0)
+
+
+class Settled:
+    """A controller whose wishes all come true; what it has stored and asked is kept."""
+
+    def __init__(self, brokers, state, *, replicas):
+        self.controller = Controller(controller_epoch=2)
+        self.stored = []
+        self.asked = []
+        seen = TopicSeen(name="t", id=UUID(int=7), assignments={0: Assignment(replicas=replicas)})
+        self.settle(BrokersLoaded(brokers))
+        self.settle(TopicsLoaded((seen,), {TOPIC: state}))
+        self.settle(LoadingFinished())
+
+    def settle(self, event):
+        effects = self.controller.handle(event)[::-1]
+        while effects:
+            effect = effects.pop()
+            match effect:
+                case Proceed(step):
+                    effects += step()[::-1]
+                case Store(proposals):
+                    self.stored += [proposal.proposed for proposal in proposals]
+                    accepted = [Accepted(p, p.proposed.store_version + 1) for p in proposals]
+                    effects += self.controller.handle(Stored(tuple(accepted)))[::-1]
+                case AskLogEnds():
+                    self.asked.append(effect)
+
+
+def broker(id_, epoch, *, clean_since=None, noted_id=-1):
+    since = epoch if clean_since is None else clean_since
+    return Broker(id=id_, end_points=(), broker_epoch=epoch, clean_since=since, noted_id=noted_id)
+
+
+def leaderless(*, isr, left):
+    state = LeaderAndIsr(leader=NO_LEADER, leader_epoch=5, isr=isr, store_version=7)
+    memory = Memory(7, 1, left=left, isr=dict.fromkeys(isr, 50))
+    return StoredState(state, 1, 60, memory)
+
+
+def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
+    others = (broker(1, 100), broker(3, 102))
+    state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 50)})
+    settled = Settled((*others, broker(2, 101)), state, replicas=(1, 2, 3))
+    (asked,) = settled.asked
+    assert set(asked.replicas[TOPIC]) == {1, 2, 3}
+
+    settled.settle(BrokersChanged((*others, broker(2, 200))))
+    ends = {1: LogEnd(5, 80), 2: LogEnd(5, 100), 3: LogEnd(5, 90)}
+    settled.settle(LogEndsHeard({TOPIC: ends}, {"t": 2}))
+    assert settled.stored[-1].leader == 3
+
+
+@pytest.mark.parametrize(("noted_id", "leader"), [(61, 2), (59, 1)])
+def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not_mean_that_one(
+    noted_id, leader
+):
+    """Broker 1 has registered in transaction 58, and the state was written in 60."""
+    state = LeaderAndIsr(leader=3, leader_epoch=5, isr=(1, 2, 3), store_version=7)
+    brokers = broker(1, 58, noted_id=noted_id), broker(2, 10, noted_id=11)
+    settled = Settled(brokers, StoredState(state, 1, 60), replicas=(1, 2, 3))
+    assert settled.stored[-1].leader == leader

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from odradek.coord import layout, layout_config, layout_security
+from odradek.coord import layout, layout_config, layout_odradek, layout_security
 from odradek.coord.layout_config import ConfigEntity, broker_entity, topic_entity
+from odradek.coord.layout_odradek import Noted, NotedLives
 from odradek.coord.layout_security import ResourcePattern
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.acl import AclOperation, ResourceType
@@ -385,8 +386,16 @@ def test_a_corrupt_broker_is_named_with_its_problem(fields, problem):
         lambda: layout_security.decode_acls("/x", b'{"acls":[{"principal":"User:a"}]}'),
         lambda: layout_security.decode_acl_change("/kafka-acl-changes/x", b"NOTHING:t"),
         lambda: layout_security.decode_token("/x", b"{}"),
+        lambda: layout_odradek.decode_noted(b'{"controller_epoch":1}', modified_id=9),
     ],
 )
 def test_no_corrupt_node_is_guessed_at(attempt):
     with pytest.raises(CorruptNodeError, match="^znode /"):
         attempt()
+
+
+def test_a_life_that_was_noted_just_now_was_noted_by_the_transaction_that_wrote_it():
+    noted = NotedLives(5, {2: Noted(70, 71), 1: Noted(80, layout_odradek.SINCE_NOW)})
+    data = layout_odradek.encode_noted(noted)
+    expected = NotedLives(5, {1: Noted(80, 99), 2: Noted(70, 71)})
+    assert layout_odradek.decode_noted(data, modified_id=99) == expected
