@@ -1,0 +1,338 @@
+"""Fault schedules written by hand: who leads, who hears whom, who dies when.
+
+Four simulated brokers. The last of them holds nothing and is the controller, so that it can be cut
+off from others on its own; the others hold the one partition there is. Records are put into the
+leader's log as a produce request would, and count as acknowledged by all when it would be answered.
+"""
+
+import asyncio
+import random
+from dataclasses import replace
+
+from tests.sim.stage import TOPIC, TWO_IN_SYNC, Witness, held
+
+from odradek.coord import layout, layout_odradek
+from odradek.coord.store import Create, Delete
+from odradek.record.batch import iter_batches
+from odradek.record.records import Record, build_batch, iter_records
+from odradek.sim.client import TROUBLE, Client
+from odradek.sim.clock import EPOCH_MS
+from odradek.sim.cluster import SimulatedCluster, State
+from odradek.sim.network import SimulatedLoop
+from odradek.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+BROKERS = 4
+LAG_S = 5.0
+PROPERTIES = {
+    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
+    "auto.leader.rebalance.enable": "false",
+    "controller.socket.timeout.ms": "1000",
+}
+
+
+async def until(true, *, within_s=60.0, every_s=0.02, what="", is_needed=True):
+    """Wait for a condition. Where it is not needed, waiting for it is all there is to do."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not true():
+        if loop.time() > deadline_s:
+            assert not is_needed, what or "it did not come true"
+            return
+        await asyncio.sleep(every_s)
+
+
+class Unlucky(random.Random):
+    """Of what was not flushed, nothing is left but the names of files."""
+
+    def randrange(self, *_):
+        return 0
+
+    def randint(self, _, last):
+        return last
+
+    def random(self):
+        return 0.99
+
+
+class LostError(AssertionError):
+    """What a story is about has happened: nothing else that may fail on the way."""
+
+
+def must(is_so, what):
+    """What a story must end with."""
+    if not is_so:
+        raise LostError(what)
+
+
+class Scene:
+    """The cluster, and what may be done to it."""
+
+    def __init__(self, cluster, client):
+        self.cluster = cluster
+        self.client = client
+        self.controller = cluster.brokers[-1]
+
+    @property
+    def brokers(self):
+        return self.cluster.brokers[:-1]
+
+    # ------------------------------------------------------------------ what befalls it
+
+    def cut(self, source, target):
+        """What `source` sends does not reach `target`."""
+        self.cluster.network.cut(source.name, target.name)
+
+    def part(self, one, other):
+        self.cut(one, other)
+        self.cut(other, one)
+
+    def heal(self, *pairs):
+        """These links work again; all if none are named."""
+        links = [(source.name, target.name) for source, target in pairs]
+        self.cluster.network.heal(links or None)
+
+    def join(self, one, other):
+        self.heal((one, other), (other, one))
+
+    def lose_power(self, broker):
+        """All that was not flushed is lost."""
+        disk = broker.disk
+        usual, disk._rng = disk._rng, Unlucky()
+        try:
+            broker.lose_power()
+        finally:
+            disk._rng = usual
+
+    def hear_late(self, broker, operation, delay_ms):
+        """What the store answers it to such an operation comes late, and all that follows."""
+        store = broker.store
+        usual = store._fate
+
+        def fate(asked):
+            drawn = usual(asked)
+            return replace(drawn, answer_delay_ms=delay_ms) if asked == operation else drawn
+
+        store._fate = fate
+
+    async def restart(self, broker):
+        """Kill it, have another lead where it led, and let it come back into the ISR."""
+        broker.kill()
+        await until(lambda: broker.id not in self.state.isr)
+        broker.start()
+        await self.in_sync(*self.brokers_of_topic)
+
+    def write_store(self, *operations):
+        """Write to the store as an administrator does, by hand."""
+        for operation in operations:
+            self.cluster.tree.write(
+                lambda draft, operation=operation: draft.single(operation, session=0)
+            )
+
+    async def prefer(self, leader):
+        """Have the first of the replicas lead, as kafka-leader-election does by the znode."""
+        path = layout.PREFERRED_REPLICA_ELECTION
+        self.write_store(Create(path, layout.encode_partitions([TOPIC])))
+        await until(lambda: self.state.leader == leader.id)
+        await until(lambda: self.cluster.tree.find(path) is None)
+
+    def depose(self):
+        """Remove `/controller`, as an administrator does who wants another one."""
+        self.write_store(Delete(layout.CONTROLLER))
+
+    async def last_one_in_sync(self, broker):
+        """All others that hold the partition die."""
+        for other in self.brokers_of_topic:
+            if other is not broker:
+                other.kill()
+        await until(lambda: set(self.state.isr) == {broker.id} and self.leads(broker))
+
+    def registration(self, broker):
+        """The broker epoch that stands in the store; None if it is not registered."""
+        node = self.cluster.tree.find(layout.broker_path(broker.id))
+        return node and node.created_id
+
+    async def registered_anew(self, broker, before):
+        await until(lambda: self.registration(broker) not in (None, before))
+
+    # --------------------------------------------------------------------- what there is
+
+    @property
+    def state(self):
+        """What is stored of the partition."""
+        return self.stored.leader_and_isr
+
+    @property
+    def stored(self):
+        path = layout.partition_state_path(TOPIC)
+        node = self.cluster.tree.find(path)
+        return layout.decode_partition_state(TOPIC, node.data, store_version=node.version)
+
+    @property
+    def memory(self):
+        """What is remembered of its last ISRs, and belongs to what is stored."""
+        node = self.cluster.tree.find(layout_odradek.memory_path(TOPIC))
+        if node is None or not node.data:
+            return None
+        memory = layout_odradek.decode_memory(TOPIC, node.data)
+        is_valid = memory.partition_epoch == self.state.store_version
+        return memory if is_valid else None
+
+    @property
+    def brokers_of_topic(self):
+        node = self.cluster.tree.find(layout.topic_path("t"))
+        return [
+            self.cluster.brokers[id_]
+            for id_ in layout.decode_topic("t", node.data).assignments[0].replicas
+        ]
+
+    def leads(self, broker):
+        """Whether it leads, and knows it."""
+        partition, state = held(broker), self.state
+        return (
+            state.leader == broker.id
+            and partition is not None
+            and partition.leader is not None
+            and partition.leader_epoch == state.leader_epoch
+        )
+
+    async def led_by(self, broker):
+        await until(lambda: self.leads(broker), what=f"{broker.name} does not lead")
+
+    async def in_sync(self, *brokers):
+        """Wait until these, and nobody else, are in sync, and hold the same."""
+        ids = {broker.id for broker in brokers}
+
+        def are():
+            logs = [held(broker) and held(broker).log for broker in brokers]
+            return (
+                set(self.state.isr) == ids
+                and all(logs)
+                and len({log.leo for log in logs}) == 1
+                and any(map(self.leads, brokers))
+            )
+
+        await until(are, what=f"{sorted(ids)} are not in sync")
+
+
+def leo(broker):
+    return held(broker).log.leo
+
+
+def high_watermark(broker):
+    return held(broker).log.high_watermark
+
+
+def append(broker, *values, **batch):
+    """What a produce request does. Returns the offset behind what was appended."""
+    partition = held(broker)
+    for value in values:
+        data = memoryview(build_batch([Record(None, value, timestamp=EPOCH_MS)], **batch))
+        ((_, header),) = iter_batches(data)
+        partition.append(
+            data, header, now_ms=broker.clock.monotonic_ms(), wall_ms=broker.clock.wall_ms()
+        )
+    return partition.log.leo
+
+
+async def is_committed(broker, *values, within_s=3.0):
+    """Produce with acks=all; whether it is acknowledged."""
+    if held(broker).leader.is_under_min_isr:
+        return False
+    end = append(broker, *values)
+    deadline_s = asyncio.get_running_loop().time() + within_s
+    while asyncio.get_running_loop().time() < deadline_s:
+        partition = held(broker)
+        if partition is None or partition.leader is None:
+            return False
+        if partition.log.high_watermark >= end:
+            return not partition.leader.is_under_min_isr
+        await asyncio.sleep(0.001)
+    return False
+
+
+async def read_committed(client):
+    """What a consumer of committed records gets from whoever leads."""
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=1,
+        topics=[FetchTopic(topic="t", partitions=[wanted])],
+    )
+    while True:
+        try:
+            leader = await client.leader(TOPIC)
+            answer = await leader.request(request, FetchResponse, version_max=12)
+        except TROUBLE:
+            await client.begin_anew()
+            continue
+        data = answer.responses[0].partitions[0]
+        if data.error_code:
+            await client.begin_anew()
+            continue
+        view = memoryview(data.records or b"")
+        return [
+            bytes(record.value)
+            for at, header in iter_batches(view)
+            for record in iter_records(view[at : at + header.size_bytes])
+        ]
+
+
+async def make_topic(client, replicas, configs):
+    topic = CreatableTopic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    while True:
+        try:
+            connection = await client.controller()
+            answer = await connection.request(request, CreateTopicsResponse)
+        except TROUBLE:
+            await client.begin_anew()
+            continue
+        if answer.topics[0].error_code in (0, 36):
+            return
+        await client.pause()
+
+
+def play(story, *, replicas=(0, 1, 2), configs=TWO_IN_SYNC, properties=None, seed=1):
+    """Play a story: its partition is led by the first of its replicas, and all are in sync."""
+    loop = SimulatedLoop()
+    cluster = SimulatedCluster(
+        loop,
+        seed=seed,
+        brokers=BROKERS,
+        witness=Witness(),
+        trace=lambda _: None,
+        properties=PROPERTIES | (properties or {}),
+    )
+    cluster.draw_notice_ms = lambda: 50  # deaths are noticed soon, unless the store is cut
+
+    async def main():
+        for broker in reversed(cluster.brokers):  # the first is the controller
+            broker.start()
+            await until(lambda broker=broker: broker.state is State.RUNNING)
+        await until(lambda: all(len(b.broker.metadata.brokers) == BROKERS for b in cluster.brokers))
+        client = Client(cluster, "client")
+        scene = Scene(cluster, client)
+        await client.run(make_topic(client, replicas, configs))
+        await scene.in_sync(*(cluster.brokers[id_] for id_ in replicas))
+        await story(scene)
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            runner.run(main())
+        finally:
+            cluster.bury()
