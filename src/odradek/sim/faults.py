@@ -9,11 +9,15 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from odradek.coord import layout
 from odradek.coord.memory import Fate, Loss
+from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError
+from odradek.model.partition import TopicPartition
 from odradek.sim.cluster import (
     LOG_DIRS,
     SESSION_TIMEOUT_MS,
@@ -53,6 +57,13 @@ class Kind(Enum):
     STORE_TROUBLE = "store loses requests and answers"
     CLOCK = "clock jumps"
     ISOLATE = "cut off from brokers and store, not from clients"
+    DEAF = "does not hear the controller"
+    MOVE = "an administrator has others lead"
+    DEPOSE = "an administrator removes the controller's node"
+
+
+# What takes several brokers.
+_OF_SEVERAL: Final = frozenset({Kind.ISOLATE, Kind.DEAF, Kind.MOVE, Kind.DEPOSE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ def draw_schedule(
 ) -> list[Fault]:
     """What will go wrong in so many seconds."""
     if brokers == 1:
-        kinds = [kind for kind in kinds if kind is not Kind.ISOLATE]
+        kinds = [kind for kind in kinds if kind not in _OF_SEVERAL]
     elif len(kinds) > 1 and Kind.ISOLATE in kinds:
         # What makes logs diverge most: a leader that does not know that it is none any more.
         kinds = [*kinds, *[Kind.ISOLATE] * 3]
@@ -334,6 +345,50 @@ async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fa
         store.restore()
 
 
+async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker that everybody reaches but the controller: it leads and follows as it was told."""
+    links = [
+        (other.name, broker.name)
+        for other in cluster.brokers
+        if other is not broker and other.broker is not None and other.broker.controller.reign
+    ]
+    for link in links:
+        cluster.network.cut(*link)
+    await asyncio.sleep(fault.lasts_s)
+    cluster.network.heal(links)
+
+
+async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Change who leads while everybody is in sync, as no death does: by the znodes of old tools."""
+    del broker
+    targets = {}
+    for topic in cluster.tree.names(layout.TOPICS):
+        node = cluster.tree.find(layout.topic_path(topic))
+        assert node is not None, topic
+        for index, assignment in layout.decode_topic(topic, node.data).assignments.items():
+            replicas = assignment.target
+            by = 1 + int(fault.detail * 1000 + index) % max(1, len(replicas) - 1)
+            targets[TopicPartition(topic, index)] = (*replicas[by:], *replicas[:by])
+    moves = layout.encode_reassign_partitions(targets)
+    _ask_by_node(cluster, Create(layout.REASSIGN_PARTITIONS, moves))
+    await asyncio.sleep(0.1 + fault.detail)
+    elections = layout.encode_partitions(targets)
+    _ask_by_node(cluster, Create(layout.PREFERRED_REPLICA_ELECTION, elections))
+    await asyncio.sleep(fault.lasts_s)
+
+
+def _ask_by_node(cluster: SimulatedCluster, wanted: Create | Delete) -> None:
+    """Write to the store as a tool does; somebody else may have been faster."""
+    with suppress(NodeExistsError, NoNodeError):
+        cluster.tree.write(lambda draft: draft.single(wanted, session=0))
+
+
+async def _depose(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What administrators do with a controller that hangs; it lives on, and hears of it later."""
+    del broker, fault
+    _ask_by_node(cluster, Delete(layout.CONTROLLER))
+
+
 async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     del broker
     cluster.network.delay_ms = (1.0, 20 + 500 * fault.detail)
@@ -403,4 +458,7 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.STORE_TROUBLE: (False, _trouble_store),
     Kind.CLOCK: (False, _jump),
     Kind.ISOLATE: (False, _isolate),
+    Kind.DEAF: (False, _deafen),
+    Kind.MOVE: (False, _move),
+    Kind.DEPOSE: (False, _depose),
 }

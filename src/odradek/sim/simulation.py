@@ -12,6 +12,7 @@ Two runs of a seed that differ in it have found something that is not ours to de
 import asyncio
 import hashlib
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,6 +39,8 @@ RECORDS_MIN: Final = 1_000
 PROBE_S: Final = 1.0
 # How long a healed cluster may take: a session's end, a start, an election, clients' pauses.
 RECOVER_S: Final = 60.0
+# How long a follower may lag: longer than most faults, or shorter.
+LAGS_MS: Final = ("2000", "4000", "30000")
 BROKER_PROPERTIES: Final = {
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "4000",
@@ -147,6 +150,7 @@ class Simulation:
         outcome, options = self.outcome, self.outcome.options
         transactions = options.transactions
         of_transactions = transactions and transactions.properties(options.brokers)
+        lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
         cluster = self.cluster = SimulatedCluster(
             loop,
             seed=outcome.seed,
@@ -154,6 +158,7 @@ class Simulation:
             witness=self,
             trace=self.trace,
             properties=BROKER_PROPERTIES
+            | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
             | (of_transactions or {})
             | (group_properties(options.brokers) if options.groups else {}),
         )
