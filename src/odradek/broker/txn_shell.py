@@ -119,18 +119,10 @@ class TransactionShell:
         """A producer begins. See `odradek.txn.machine`."""
         if not 0 < timeout_ms <= self._config().transaction_max_timeout_ms:
             return Answer(_NOBODY, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        found = self._topic.find(transactional_id)
-        fresh = None
-        if not isinstance(found, ErrorCode) and found.mind.machine.needs_producer_id(
-            transactional_id, producer_epoch
-        ):
-            try:
-                fresh = await self._ids.next()
-            except ApiError as error:
-                return Answer(_NOBODY, error.code)
-        return await self._ask(
+        return await self._ask_drawing(
             transactional_id,
-            lambda request: InitProducerId(
+            lambda machine: machine.needs_producer_id(transactional_id, producer_epoch),
+            lambda request, fresh: InitProducerId(
                 request=request,
                 transactional_id=transactional_id,
                 timeout_ms=timeout_ms,
@@ -175,18 +167,10 @@ class TransactionShell:
         client_version: int,
     ) -> Answer:
         """A producer commits or aborts."""
-        found = self._topic.find(transactional_id)
-        fresh = None
-        if not isinstance(found, ErrorCode) and found.mind.machine.ends_producer_id(
-            transactional_id, client_version
-        ):
-            try:
-                fresh = await self._ids.next()
-            except ApiError as error:
-                return Answer(_NOBODY, error.code)
-        return await self._ask(
+        return await self._ask_drawing(
             transactional_id,
-            lambda request: EndTransaction(
+            lambda machine: machine.ends_producer_id(transactional_id, client_version),
+            lambda request, fresh: EndTransaction(
                 request=request,
                 transactional_id=transactional_id,
                 producer_id=producer_id,
@@ -261,6 +245,22 @@ class TransactionShell:
         self._handle(led, Resigned())
 
     # --------------------------------------------------------------------------- inside
+
+    async def _ask_drawing(
+        self,
+        transactional_id: str,
+        needs_id: Callable[[TransactionMachine], bool],
+        make: Callable[[int, int | None], Event],
+    ) -> Answer:
+        """Ask, with a producer id that is drawn before if the machine says that it needs one."""
+        found = self._topic.find(transactional_id)
+        fresh = None
+        if not isinstance(found, ErrorCode) and needs_id(found.mind.machine):
+            try:
+                fresh = await self._ids.next()
+            except ApiError as error:
+                return Answer(_NOBODY, error.code)
+        return await self._ask(transactional_id, lambda request: make(request, fresh))
 
     async def _ask(self, transactional_id: str, make: Callable[[int], Event]) -> Answer:
         found = self._topic.find(transactional_id)

@@ -13,10 +13,10 @@ A `lane` is a connection of its own to the same broker: fetches have one, groups
 import asyncio
 import random
 from collections.abc import Callable, Collection
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from odradek.client.backoff import backoff_ms
+from odradek.client.closing import Closing
 from odradek.client.connection import SOFTWARE_NAME, Connection, UnresolvedError
 from odradek.client.metadata import Picture
 from odradek.client.settings import ClientSettings
@@ -59,7 +59,7 @@ class UnresolvableError(BootstrapError):
     """No host of `bootstrap.servers` has an address."""
 
 
-class Cluster:
+class Cluster(Closing):
     """The brokers, and which of them leads what, as far as it was asked."""
 
     def __init__(
@@ -297,17 +297,6 @@ class Cluster:
             await connection.close()
         if self._seed is not None:
             await self._seed.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _open(self, host: str, port: int) -> Connection:
         settings = self.settings

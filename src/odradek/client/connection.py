@@ -15,10 +15,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar, cast
 
 from odradek import __version__
+from odradek.client.closing import Closing
 from odradek.client.settings import Security
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.wire.api_keys import APIS, ApiKey
@@ -54,7 +54,7 @@ class _Awaited(NamedTuple):
     body: asyncio.Future[memoryview]
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Closing, asyncio.BufferedProtocol):
     """One connection. Made by `open`, ended by `close` or by leaving its `async with`."""
 
     def __init__(self, name: str, *, client_id: str, timeout_ms: int, in_flight_max: int) -> None:
@@ -199,17 +199,6 @@ class Connection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         """Whether no answer is awaited."""
         return not self._awaited
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # ------------------------------------------------------------------ what asyncio calls
 

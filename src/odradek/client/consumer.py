@@ -13,9 +13,9 @@ ends when `consumer.timeout.ms` have passed without a record (B25).
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from odradek.client.closing import Closing
 from odradek.client.cluster import Cluster
 from odradek.client.consumer_settings import ConsumerSettings
 from odradek.client.errors import (
@@ -43,7 +43,7 @@ _TOPIC_NEVER: Final = (
 )
 
 
-class Consumer:
+class Consumer(Closing):
     """One consumer. Made by `open`, ended by `close` or by leaving its `async with`."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
@@ -482,17 +482,6 @@ class Consumer:
                 await asyncio.gather(self._finding, return_exceptions=True)
             await self._fetcher.close()
             await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 class _Subscriber:

@@ -14,7 +14,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from odradek.client.batches import (
@@ -26,6 +25,7 @@ from odradek.client.batches import (
     size_of,
     whole_size_of,
 )
+from odradek.client.closing import Closing
 from odradek.client.cluster import Cluster
 from odradek.client.errors import (
     ClientTimeoutError,
@@ -82,7 +82,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Producer:
+class Producer(Closing):
     """One producer. Made by `open`, ended by `close` or by leaving its `async with`."""
 
     def __init__(
@@ -356,17 +356,6 @@ class Producer:
             for batch in [*queue.under_way, *queue.waiting]:
                 batch.finish(error=error)
             queue.waiting.clear()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def metrics(self) -> dict[str, float]:
         """What was sent so far, under the names that Java's producer counts by."""
