@@ -8,6 +8,7 @@ from tests.unit.broker.live import fetch, part_of, play, produce, produced, soon
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.control import ControlType
+from odradek.sim.disk import Fault
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -672,6 +673,22 @@ def test_a_marker_of_an_older_coordinator_is_refused():
         live.mark(ControlType.ABORT, 7)
         error = await aborted(live, producer_id=7, producer_epoch=0, coordinator_epoch=-1)
         assert error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+    play(story)
+
+
+def test_a_marker_counts_as_written_when_it_is_durable_where_that_is_asked_for():
+    async def story(live):
+        await live.topic("t", flush_messages=2)
+        live.append(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        error = await aborted(live, producer_id=7, producer_epoch=0, coordinator_epoch=0)
+        assert error is ErrorCode.NONE
+        assert live.log().recovery_point == live.log().leo
+
+        live.append(b"b", producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
+        live.disk.faults.append(Fault("flush", "t-0"))
+        error = await aborted(live, producer_id=7, producer_epoch=0, coordinator_epoch=0)
+        assert error is ErrorCode.KAFKA_STORAGE_ERROR
 
     play(story)
 

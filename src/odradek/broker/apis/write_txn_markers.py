@@ -8,6 +8,8 @@ Behaviour:
       NOT_LEADER_OR_FOLLOWER: the coordinator looks for the leader and sends it again.
     * A producer epoch below the one known is INVALID_PRODUCER_EPOCH, a coordinator epoch below
       it TRANSACTION_COORDINATOR_FENCED (see `odradek.log.producer_state`).
+    * Where a flush is asked for (`flush.messages`, `odradek.flush.before.ack`) it is waited for:
+      the coordinator forgets a transaction whose markers are written.
     * A marker in `__consumer_offsets` ends a transaction in which offsets are committed: when it
       is written, the group coordinator is told.
 
@@ -25,6 +27,9 @@ from odradek.broker.purgatory import Purgatory, Waiting
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
 from odradek.log.disk import StorageError
+from odradek.log.flushing import FlushDone
+from odradek.log.log_config import NEVER
+from odradek.log.slices import Appended
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
@@ -123,23 +128,27 @@ class TxnMarkersApi:
         if leader.is_under_min_isr:
             result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
             return
+        slot = waiting.begin(partial(self._committed, topic, marker, result))
         try:
-            self._append(found, marker)
+            appended = self._append(found, marker, partial(waiting.flushed, slot))
         except ApiError as error:
-            result.error_code = error.code
+            waiting.failed_at(slot, error.code)
             return
         except StorageError as error:
             self._replicas.storage_failed(error)
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            waiting.failed_at(slot, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        done = partial(self._committed, topic, marker, result)
+        if appended.flushes:
+            waiting.one_more(slot)
         required = leader.leo
-        if leader.high_watermark >= required:
-            done(ErrorCode.NONE)
-        else:
-            found.wait_for_commit(required, waiting, waiting.one_more(done))
+        if leader.high_watermark < required:
+            waiting.one_more(slot)
+            found.wait_for_commit(required, waiting, slot)
+        waiting.committed(slot)  # the first of what has to come true: it is appended
 
-    def _append(self, partition: Partition, marker: WritableTxnMarker) -> None:
+    def _append(
+        self, partition: Partition, marker: WritableTxnMarker, flushed: FlushDone
+    ) -> Appended:
         wall_ms = self._clock.wall_ms()
         how = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
         batch = build_marker(
@@ -148,11 +157,14 @@ class TxnMarkersApi:
             producer_epoch=marker.producer_epoch,
             timestamp=wall_ms,
         )
-        partition.append(
+        assert partition.log is not None
+        flushes = partition.log.config.flush_messages != NEVER
+        return partition.append(
             memoryview(batch),
             read_header(batch),
             now_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
+            flushed=flushed if flushes else None,
         )
 
     def _committed(
@@ -172,25 +184,40 @@ class TxnMarkersApi:
 class _Markers(Waiting):
     """The markers of one request that are not committed yet."""
 
-    __slots__ = ("_answered", "_purgatory", "_waiting_for", "is_complete", "pending")
+    __slots__ = ("_answered", "_left", "_purgatory", "_waiting_for", "is_complete", "pending")
 
     def __init__(self, purgatory: Purgatory, answered: "asyncio.Future[None]") -> None:
         super().__init__()
         self._purgatory = purgatory
         self._answered = answered
         self._waiting_for: list[Callable[[ErrorCode], None] | None] = []
+        self._left: list[int] = []  # of what has to come true for each
         self.pending = 0
         self.is_complete = False  # no more will come
 
-    def one_more(self, done: Callable[[ErrorCode], None]) -> int:
-        """Another one to wait for. Returns its slot."""
+    def begin(self, done: Callable[[ErrorCode], None]) -> int:
+        """Another one, for which one thing has to come true. Returns its slot."""
         self._waiting_for.append(done)
+        self._left.append(1)
         self.pending += 1
-        return len(self._waiting_for) - 1
+        return len(self._left) - 1
+
+    def one_more(self, slot: int) -> None:
+        """Another thing has to come true for it."""
+        self._left[slot] += 1
 
     def committed(self, slot: int) -> None:
         """The high watermark has passed it."""
-        self._settle(slot, ErrorCode.NONE)
+        self._left[slot] -= 1
+        if not self._left[slot]:
+            self._settle(slot, ErrorCode.NONE)
+
+    def flushed(self, slot: int, error: StorageError | None) -> None:
+        """It is durable, or never will be."""
+        if error is None:
+            self.committed(slot)
+        else:
+            self._settle(slot, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
         """Whether it will be committed is not for this broker to say any more."""
