@@ -4,6 +4,8 @@ The log is real bytes; a coordinator that dies is made anew from it. What must h
 
     one decision     what was decided stays, over failures and failovers: all markers say the same
     fencing          who was told a later epoch is alone: nobody else is served with an earlier one
+    no second half   whose transaction somebody else has aborted does not go on in its epoch, for it
+                     would commit what comes next without what came before
     epochs           a producer id and epoch are given to one producer only, unless it asks again
     progress         on the way to its end there is always an append or a marker outstanding
 """
@@ -54,6 +56,7 @@ class Producer:
     def __init__(self):
         self.id = -1
         self.epoch = -1
+        self.opened = None  # in which id and epoch it has a transaction, and has not ended it
 
 
 class CoordinatorLife(RuleBasedStateMachine):
@@ -67,6 +70,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         self.producers = [Producer(), Producer()]
         self.given = {}  # (id, epoch) -> producer
         self.newest = ((-1, -1), None)  # the latest that anybody was told, and who
+        self.cut_off = set()  # id and epoch of those whose transaction somebody else has aborted
         self.decision = None  # of the transaction that is prepared: id, epoch, how
         self.outstanding = []
         self.append = None
@@ -112,6 +116,10 @@ class CoordinatorLife(RuleBasedStateMachine):
                 assert partitions
                 assert self.decision in {None, (producer_id, epoch, commit)}
                 self.decision = (producer_id, epoch, commit)
+                for producer in self.producers:
+                    if not commit and producer.opened is not None:
+                        self.cut_off.add(producer.opened)
+                        producer.opened = None
                 for partition in partitions:
                     key = (producer_id, epoch, partition)
                     self.outstanding.append((key, commit))
@@ -140,6 +148,7 @@ class CoordinatorLife(RuleBasedStateMachine):
                 self.newest = max(self.newest, (key, who))
                 if hears:
                     producer.id, producer.epoch = key
+                    producer.opened = None
 
         self.handle(
             InitProducerId(
@@ -162,8 +171,13 @@ class CoordinatorLife(RuleBasedStateMachine):
         producer = self.producers[who]
         must_be_refused = self.is_fenced(who)
 
+        key = (producer.id, producer.epoch)
+
         def answered(answer):
-            assert answer.error is not ErrorCode.NONE or not must_be_refused
+            if answer.error is ErrorCode.NONE:
+                assert not must_be_refused
+                assert key not in self.cut_off, "goes on with half of a transaction"
+                producer.opened = key
 
         self.handle(
             AddPartitions(
@@ -186,10 +200,13 @@ class CoordinatorLife(RuleBasedStateMachine):
     def end(self, who, commit, version, hears):
         producer = self.producers[who]
         must_be_refused = self.is_fenced(who)
+        producer.opened = None
+        asked_as = (producer.id, producer.epoch)
 
         def answered(answer):
             if answer.error is ErrorCode.NONE:
                 assert not must_be_refused
+                assert not commit or asked_as not in self.cut_off
                 if version == VERSION_2:
                     key = (answer.producer_id, answer.producer_epoch)
                     self.newest = max(self.newest, (key, who))
