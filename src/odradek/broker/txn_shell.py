@@ -227,7 +227,10 @@ class TransactionShell:
     def abort_timed_out(self) -> None:
         """Abort what has been open for too long."""
         for led in self._topic.serving:
-            self._handle(led, TimeOutsDue(self._clock.wall_ms()))
+            effects = led.mind.machine.handle(TimeOutsDue(self._clock.wall_ms()))
+            if effects:
+                log.info("%s: aborts %d transactions, open for too long", led, len(effects))
+            self._carry_out(led, effects)
 
     def forget_expired(self) -> None:
         """Forget ids that nobody has used for long."""
@@ -239,7 +242,10 @@ class TransactionShell:
 
     def _loaded(self, led: Coordinator) -> None:
         led.mind.begin()
-        self._carry_out(led, led.mind.machine.resume(self._clock.wall_ms()))
+        effects = led.mind.machine.resume(self._clock.wall_ms())
+        if effects:
+            log.info("%s: goes on with %d transactions, decided before", led, len(effects))
+        self._carry_out(led, effects)
 
     def _unloaded(self, led: Coordinator) -> None:
         self._handle(led, Resigned())

@@ -16,7 +16,7 @@ import click
 from odradek.sim.faults import Kind
 from odradek.sim.shrink import shrink
 from odradek.sim.simulation import Options, Outcome, simulate
-from odradek.sim.transactions import KINDS, TransactionOptions
+from odradek.sim.transactions import TransactionOptions
 
 
 def _seeds(context: click.Context, option: click.Parameter, text: str | None) -> range | None:
@@ -41,11 +41,12 @@ def _numbers(
     raise click.BadParameter(f"{text!r}: must be `none` or numbers with commas")
 
 
-def _kinds(context: click.Context, option: click.Parameter, text: str | None) -> tuple[Kind, ...]:
-    del option
+def _kinds(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[Kind, ...] | None:
+    del context, option
     if text is None:
-        some = context.params.get("transactions") or context.params.get("groups")
-        return KINDS if some else tuple(Kind)
+        return None
     try:
         return tuple(Kind[word] for word in text.upper().split(","))
     except KeyError as error:
@@ -64,12 +65,10 @@ def _kinds(context: click.Context, option: click.Parameter, text: str | None) ->
 @click.option(
     "--transactions",
     type=click.IntRange(1, 2),
-    is_eager=True,
     help="Play transactions of this version instead of the usual clients.",
 )
-@click.option(
-    "--groups", is_flag=True, is_eager=True, help="Play members of a group instead of them."
-)
+@click.option("--groups", is_flag=True, help="Play members of a group instead of them.")
+@click.option("--durable", is_flag=True, help="Acknowledge what is on disk, and lose power.")
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
@@ -81,7 +80,8 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     only: frozenset[int] | None,
     transactions: int | None,
     groups: bool,
-    kinds: tuple[Kind, ...],
+    durable: bool,
+    kinds: tuple[Kind, ...] | None,
     smaller: bool,
     trace: bool,
 ) -> None:
@@ -95,10 +95,12 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         kinds=kinds,
         transactions=None if transactions is None else TransactionOptions(version=transactions),
         groups=groups,
+        durable=durable,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     began_s = time.process_time()
     totals: Counter[str] = Counter()
+    happened: Counter[str] = Counter()
     for number in wanted:
         outcome = simulate(number, options, keep_trace=trace)
         for line in outcome.trace:
@@ -108,6 +110,9 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         if outcome.violations or len(wanted) == 1:
             click.echo(report(outcome))
         _count(totals, outcome)
+        happened += outcome.happened
+    if happened and len(wanted) > 1:
+        click.echo(_told(happened))
     click.echo(summary(totals, time.process_time() - began_s))
     sys.exit(1 if totals["failed"] else 0)
 
@@ -127,11 +132,17 @@ def report(outcome: Outcome) -> str:
             f"  {tally.elections} elections, {tally.truncations} truncations, "
             f"{tally.isr_changes} ISR changes, {tally.controllers} controllers: {counts}"
         )
+    if outcome.happened:
+        lines.append(f"  {_told(outcome.happened)}")
     lines += [f"  fault {fault}" for fault in outcome.schedule]
     lines += [f"  VIOLATED {violation}" for violation in outcome.violations]
     if outcome.violations:
         lines.append(f"  again: {outcome.replay}")
     return "\n".join(lines)
+
+
+def _told(happened: Counter[str]) -> str:
+    return ", ".join(f"{what}: {count}" for what, count in sorted(happened.items()))
 
 
 def summary(totals: Counter[str], cpu_s: float) -> str:

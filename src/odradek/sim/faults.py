@@ -60,10 +60,27 @@ class Kind(Enum):
     DEAF = "does not hear the controller"
     MOVE = "an administrator has others lead"
     DEPOSE = "an administrator removes the controller's node"
+    BLACKOUT = "power loss of all brokers at once"
 
 
 # What takes several brokers.
 _OF_SEVERAL: Final = frozenset({Kind.ISOLATE, Kind.DEAF, Kind.MOVE, Kind.DEPOSE})
+# What is drawn from, unless told otherwise. Nobody promises to survive a blackout without fsync.
+USUAL: Final = tuple(kind for kind in Kind if kind is not Kind.BLACKOUT)
+# What leaves everything that was written, as long as the directories can be read.
+LOSSLESS: Final = (
+    Kind.KILL,
+    Kind.CRASH,
+    Kind.STOP,
+    Kind.PAUSE,
+    Kind.SLOW_DISK,
+    Kind.RESET,
+    Kind.CUT,
+    Kind.SLOW_NETWORK,
+    Kind.EXPIRE,
+    Kind.STORE_CUT,
+    Kind.STORE_TROUBLE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +246,17 @@ async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
     else:
         broker.kill()
     await _start_again(broker, fault)
+
+
+async def _black_out(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    await _worst_moment(cluster, fault)
+    for each in cluster.brokers:
+        each.lose_power()
+    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    for each in cluster.brokers:
+        if not each.is_up:
+            each.start()
 
 
 async def _stop(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
@@ -461,4 +489,5 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.DEAF: (False, _deafen),
     Kind.MOVE: (False, _move),
     Kind.DEPOSE: (False, _depose),
+    Kind.BLACKOUT: (True, _black_out),
 }

@@ -63,14 +63,14 @@ _REBALANCE_MS: Final = 4_000
 # By then the group has noticed that nobody is there any more, and has written it down.
 GROUP_OVER_S: Final = 3 * (_SESSION_MS + _REBALANCE_MS) / 1000
 _NUMBER: Final = Struct(">i")
-_GONE: Final = frozenset(
+GONE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-_ELSEWHERE: Final = frozenset(
+ELSEWHERE: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -85,6 +85,8 @@ _ELSEWHERE: Final = frozenset(
 def group_properties(brokers: int) -> dict[str, str]:
     """Options of the brokers of such a run."""
     return {
+        # Who may lose power must not be the only one that has something.
+        "min.insync.replicas": str(min(2, brokers)),
         "offsets.topic.num.partitions": "2",
         "offsets.topic.replication.factor": str(min(3, brokers)),
         "group.initial.rebalance.delay.ms": "200",
@@ -115,7 +117,7 @@ class GroupBook:
                     f"{owner} and {member_id} have partition {partition} in generation {generation}"
                 )
 
-    def committed(self, who: str, place: "_Place", newest_given: int, generation: int) -> None:
+    def committed(self, who: str, place: "Place", newest_given: int, generation: int) -> None:
         """A commit was confirmed; `newest_given` is what was known when it was sent."""
         self.commits += 1
         self.workload.succeeded()
@@ -133,7 +135,7 @@ class GroupBook:
 
 
 @dataclass(slots=True)
-class _Place:
+class Place:
     """A partition that a member owns: what it was told, and what it has come to."""
 
     partition: int
@@ -142,7 +144,7 @@ class _Place:
     offset: int
 
 
-class _RejoinError(Exception):
+class RejoinError(Exception):
     """The group rebalances."""
 
 
@@ -163,11 +165,12 @@ class GroupMember:
         while not self._workload.is_over:
             try:
                 connection = await self.coordinator(self._client)
-                places = await self._join(connection)
+                places = await self.join(connection)
                 await self._consume(connection, places)
-            except _RejoinError:
+            except RejoinError:
                 await self._client.pause()
             except TROUBLE:
+                self._workload.happened["answers lost"] += 1
                 await self._client.begin_anew()
 
     @staticmethod
@@ -177,20 +180,41 @@ class GroupMember:
         cluster.forget_coordinator(GROUPS, GROUP)
         return await cluster.coordinator(GROUPS, GROUP)
 
+    def put_out(self) -> None:
+        """The group goes on without it."""
+        self._workload.happened["members put out"] += 1
+        self._member_id = ""
+
     async def _check(self, what: str, code: int) -> None:
         """Go on, or begin anew where the error says so."""
         error = ErrorCode(code)
         if error is ErrorCode.NONE:
             return
-        if error in _GONE:
-            self._member_id = ""
-        elif error in _ELSEWHERE:
+        if error in GONE:
+            self.put_out()
+        elif error in ELSEWHERE:
             await self._client.pause()
         elif error is not ErrorCode.REBALANCE_IN_PROGRESS:
             self._workload.unexpected(f"{what}: {error.name}")
-        raise _RejoinError
+        raise RejoinError
 
-    async def _join(self, connection: Connection) -> list[_Place]:
+    @property
+    def member_id(self) -> str:
+        """The one that it has; empty if it has none."""
+        return self._member_id
+
+    @property
+    def generation(self) -> int:
+        """The one that it was in last."""
+        return self._generation
+
+    async def join(self, connection: Connection) -> list[Place]:
+        """Join, and be told which partitions it has, and where it goes on in them.
+
+        Raises:
+            RejoinError: it has to begin anew.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
         request = JoinGroupRequest(
             group_id=GROUP,
@@ -233,8 +257,9 @@ class GroupMember:
         floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
         told = await self.positions(connection, mine)
         if told is None:
-            raise _RejoinError
-        return [_Place(p, told[p], floors[p], told[p]) for p in mine]
+            self._workload.happened["positions not stable"] += 1
+            raise RejoinError
+        return [Place(p, told[p], floors[p], told[p]) for p in mine]
 
     @staticmethod
     async def positions(connection: Connection, partitions: list[int]) -> dict[int, int] | None:
@@ -248,34 +273,47 @@ class GroupMember:
             return None
         return {part.partition_index: part.committed_offset for part in parts}
 
-    async def _consume(self, connection: Connection, places: list[_Place]) -> None:
+    async def _consume(self, connection: Connection, places: list[Place]) -> None:
         while not self._workload.is_over:
             await asyncio.sleep(self._random.uniform(0.05, 0.4))
             chance = self._random.random()
             if chance < 0.01:
+                self._workload.happened["members paused"] += 1
                 await asyncio.sleep(_SESSION_MS / 1000 * self._random.uniform(0.8, 2))
             elif chance < 0.02:
-                await self._leave(connection)
+                await self.leave(connection)
             elif chance < 0.4 or not places:
-                await self._beat(connection)
+                await self.beat(connection)
             else:
                 await self._commit(connection, self._random.choice(places))
 
-    async def _beat(self, connection: Connection) -> None:
+    async def beat(self, connection: Connection) -> None:
+        """Say that it lives.
+
+        Raises:
+            RejoinError: the group rebalances, or has forgotten it.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
         request = HeartbeatRequest(
             group_id=GROUP, generation_id=self._generation, member_id=self._member_id
         )
         answer = await connection.request(request, HeartbeatResponse)
         await self._check("Heartbeat", answer.error_code)
 
-    async def _leave(self, connection: Connection) -> None:
+    async def leave(self, connection: Connection) -> None:
+        """Go.
+
+        Raises:
+            RejoinError: it has gone, and may come back.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
         member = MemberIdentity(member_id=self._member_id)
         request = LeaveGroupRequest(group_id=GROUP, members=[member])
         await connection.request(request, LeaveGroupResponse)
         self._member_id = ""
-        raise _RejoinError
+        raise RejoinError
 
-    async def _commit(self, connection: Connection, place: _Place) -> None:
+    async def _commit(self, connection: Connection, place: Place) -> None:
         place.offset += 1
         newest_given = self._book.newest_given
         part = OffsetCommitRequestPartition(
@@ -303,6 +341,7 @@ class LastReader:
         self._book = book
         self._client = client
         self.has_read_all = False
+        self.told: dict[int, int] = {}
 
     async def read_some(self) -> None:
         """Ask once."""
@@ -316,6 +355,7 @@ class LastReader:
             await self._client.pause()
             return
         self.has_read_all = True
+        self.told = told
         for partition, floor in self._book.confirmed.items():
             if told[partition] < floor:
                 self._book.workload.violated(

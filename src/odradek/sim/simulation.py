@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import logging
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,12 +24,13 @@ from odradek.sim.checkers import LogChecker
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.disk import Crash
-from odradek.sim.faults import Fault, FaultPlayer, Kind, draw_schedule
+from odradek.sim.faults import USUAL, Fault, FaultPlayer, Kind, draw_schedule
 from odradek.sim.groups import GROUP_OVER_S, GroupBook, group_properties
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.replication import ReplicationChecker, Tally
-from odradek.sim.transactions import KINDS, TRANSACTIONS_OVER_S, Ledger, TransactionOptions
+from odradek.sim.transactions import TRANSACTIONS_OVER_S, Ledger, TransactionOptions
+from odradek.sim.transactions import kinds as kinds_of_transactions
 from odradek.sim.workload import Workload
 
 VIOLATIONS_MAX: Final = 20
@@ -41,6 +43,13 @@ PROBE_S: Final = 1.0
 RECOVER_S: Final = 60.0
 # How long a follower may lag: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
+# What brokers say that a run is for.
+_HAPPENED: Final = {
+    "loaded __consumer_offsets": "group coordinators loaded",
+    "loaded __transaction_state": "transaction coordinators loaded",
+    "decided before": "failovers between decision and end",
+    "open for too long": "transactions timed out",
+}
 BROKER_PROPERTIES: Final = {
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "4000",
@@ -59,9 +68,19 @@ class Options:
     seconds: float = 60.0
     brokers: int = 1
     only: frozenset[int] | None = None  # of the faults, by number; None: all
-    kinds: tuple[Kind, ...] = tuple(Kind)  # from which faults are drawn
+    kinds: tuple[Kind, ...] | None = None  # from which faults are drawn; None: the usual ones
     transactions: TransactionOptions | None = None  # instead of the usual clients
     groups: bool = False  # members of a group, instead of the usual clients
+    durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
+
+    @property
+    def fault_kinds(self) -> tuple[Kind, ...]:
+        """From which faults are drawn."""
+        if self.kinds is not None:
+            return self.kinds
+        if self.transactions is None and not self.groups:
+            return USUAL
+        return kinds_of_transactions(self.brokers, durable=self.durable)
 
 
 @dataclass(slots=True)
@@ -83,6 +102,7 @@ class Outcome:
     tally: Tally = field(default_factory=Tally)
     ledger: Ledger | None = None
     book: GroupBook | None = None
+    happened: Counter[str] = field(default_factory=Counter)
 
     @property
     def counts(self) -> bool:
@@ -101,9 +121,7 @@ class Outcome:
             words.append(f"--minutes {self.options.seconds / 60:g}")
         if self.options.brokers != usual.brokers:
             words.append(f"--brokers {self.options.brokers}")
-        is_usual = self.options.transactions is None and not self.options.groups
-        usual_kinds = usual.kinds if is_usual else KINDS
-        if self.options.kinds != usual_kinds:
+        if self.options.kinds is not None:
             words.append(f"--kinds {','.join(kind.name for kind in self.options.kinds)}")
         if self.options.only is not None:
             words.append(f"--only {','.join(map(str, sorted(self.options.only))) or 'none'}")
@@ -111,6 +129,8 @@ class Outcome:
             words.append(f"--transactions {self.options.transactions.version}")
         if self.options.groups:
             words.append("--groups")
+        if self.options.durable:
+            words.append("--durable")
         return " ".join(words)
 
 
@@ -160,13 +180,14 @@ class Simulation:
             properties=BROKER_PROPERTIES
             | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
             | (of_transactions or {})
-            | (group_properties(options.brokers) if options.groups else {}),
+            | (group_properties(options.brokers) if options.groups or transactions else {})
+            | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
         )
         drawn = draw_schedule(
             cluster.randomness("faults"),
             seconds=options.seconds,
             brokers=options.brokers,
-            kinds=options.kinds,
+            kinds=options.fault_kinds,
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
@@ -188,6 +209,7 @@ class Simulation:
         outcome.tally = self._replication.tally
         outcome.ledger = self._workload.ledger
         outcome.book = self._workload.book
+        outcome.happened = self._workload.happened
         outcome.digest = self._digest.hexdigest()
         return outcome
 
@@ -320,6 +342,9 @@ class Simulation:
         self.trace(f"log: {text}")
         if " is cut from " in text:
             self._replication.tally.truncations += 1
+        for words, what in _HAPPENED.items():
+            if words in text:
+                self._workload.happened[what] += 1
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, StorageError):
             self.violated(f"logged: {text}: {error!r}")

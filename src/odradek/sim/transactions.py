@@ -18,7 +18,8 @@ Version 2 has an epoch for each transaction, and late copies end nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -26,11 +27,9 @@ from typing import TYPE_CHECKING, Final
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader, iter_batches
-from odradek.record.control import ControlType, read_marker
-from odradek.record.records import Record, build_batch, iter_records
+from odradek.record.records import Record, build_batch
 from odradek.sim.client import TROUBLE, Client
-from odradek.sim.faults import Kind
+from odradek.sim.faults import LOSSLESS, USUAL, Kind
 from odradek.sim.history import Topic, value_of
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -44,13 +43,6 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import (
     PartitionProduceData,
@@ -64,20 +56,6 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "moves"
 PARTITIONS: Final = 3
-# What may go wrong and still leave everything that was acknowledged.
-KINDS: Final = (
-    Kind.KILL,
-    Kind.CRASH,
-    Kind.STOP,
-    Kind.PAUSE,
-    Kind.SLOW_DISK,
-    Kind.RESET,
-    Kind.CUT,
-    Kind.SLOW_NETWORK,
-    Kind.EXPIRE,
-    Kind.STORE_CUT,
-    Kind.STORE_TROUBLE,
-)
 TRANSACTIONS: Final = 1  # the kind of coordinator
 GIVE_UP_S: Final = 20.0
 TIMEOUT_MS: Final = 6_000
@@ -87,7 +65,6 @@ TRANSACTIONS_OVER_S: Final = (TIMEOUT_MS + _LOOK_MS) / 1000 + 2
 _PRODUCE: Final = {1: 11, 2: 12}
 _END: Final = {1: 4, 2: 5}
 _ADD: Final = 3
-_FETCH: Final = 12
 # Another has the transactional id now, or the transaction has timed out.
 FENCED: Final = frozenset(
     {
@@ -105,6 +82,17 @@ ABORTABLE: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
+
+
+def kinds(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
+    """What may go wrong and still leave everything that was acknowledged.
+
+    Of several brokers one at a time may lose its power; of one alone, if it acknowledges only
+    what is on its disk (`durable`).
+    """
+    if brokers > 1:
+        return USUAL
+    return (*LOSSLESS, *[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else LOSSLESS
 
 
 class Fate(Enum):
@@ -134,6 +122,9 @@ class Ledger:
     def __init__(self, workload: "Workload") -> None:
         self.transactions: list[Transaction] = []
         self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
+        # Who wants to know what was read, and what holds in the end.
+        self.watching: list[Callable[[bytes], None]] = []
+        self.checks: list[Callable[[], None]] = []
         self._of: dict[bytes, Transaction] = {}
         self.workload = workload
 
@@ -156,6 +147,8 @@ class Ledger:
         transaction = self._of.get(key)
         if transaction is not None and transaction.fate is Fate.ABORTED:
             self.workload.violated(f"{key!r} of {transaction} was read")
+        for watch in self.watching:
+            watch(key)
 
     def check(self) -> None:
         """At the end, when everything has been read."""
@@ -169,17 +162,19 @@ class Ledger:
                 self.workload.violated(f"{seen.count(True)} of {len(seen)} of {transaction} seen")
             elif transaction.fate in {Fate.ABORTED, Fate.OPEN} and any(seen):
                 self.workload.violated(f"{seen.count(True)} records of {transaction} were read")
+        for check in self.checks:
+            check()
 
     def count(self, fate: Fate) -> int:
         """How many transactions have met this fate."""
         return sum(transaction.fate is fate for transaction in self.transactions)
 
 
-class _AbortError(Exception):
+class AbortError(Exception):
     """The transaction cannot go on."""
 
 
-class _FencedError(Exception):
+class FencedError(Exception):
     """The producer cannot go on."""
 
 
@@ -211,54 +206,75 @@ class Transactor:
         """Transaction after transaction, until the workload ends."""
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(3))
-            topics = self._workload.topics
-            if not topics:
+            topic = self._workload.history.topics.get(TOPIC)
+            if topic is None:
                 continue
-            transaction = None
             try:
                 if self._producer[0] < 0:
                     await self._init()
-                self._count += 1
-                transaction = self._ledger.begin(f"{self._name}/{self._count}")
-                await self._play(transaction, self._random.choice(topics))
-            except _FencedError:
+                with self._transaction() as transaction:
+                    await self._play(transaction, topic)
+            except FencedError:
                 self._producer = (-1, -1)
                 await self._client.pause()
-            finally:
-                if transaction is not None and transaction.fate is Fate.OPEN:
-                    transaction.fate = Fate.ABORTED
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Transaction]:
+        """The next one. It is aborted, unless it was asked to commit."""
+        self._count += 1
+        self._joined.clear()
+        transaction = self._ledger.begin(f"{self._name}/{self._count}")
+        try:
+            yield transaction
+        finally:
+            if transaction.fate is Fate.OPEN:
+                transaction.fate = Fate.ABORTED
 
     # ------------------------------------------------------------------ one transaction
 
     async def _play(self, transaction: Transaction, topic: Topic) -> None:
-        self._joined.clear()
-        count = self._random.choice((1, 2, 3, 4))
         try:
-            for _ in range(count):
+            for _ in range(self._random.choice((1, 2, 3, 4))):
                 index = self._random.randrange(topic.partitions)
-                await self._write(transaction, topic, index)
-                if self._random.random() < 0.02:
-                    await asyncio.sleep(TIMEOUT_MS / 1000 * self._random.uniform(0.5, 3))
-                elif self._random.random() < 0.3:
-                    await asyncio.sleep(self._random.uniform(0.05, 0.8))
-            commit = self._random.random() < 0.7
-        except _AbortError:
-            await self._end(commit=False)
-            if self._version == 1:  # whose sequences are not what the leaders know
-                raise _FencedError from None
-            return
+                await self._write(transaction, topic, index, self._random.choice((1, 1, 2)))
+                await self._dawdle()
+        except AbortError:
+            await self._abort()
+        else:
+            await self._decide(transaction)
+
+    async def _dawdle(self) -> None:
+        """Now and then, for so long that others take this producer for dead."""
+        if self._random.random() < 0.02:
+            self._workload.happened["pauses within a transaction"] += 1
+            await asyncio.sleep(TIMEOUT_MS / 1000 * self._random.uniform(0.5, 3))
+        elif self._random.random() < 0.3:
+            await asyncio.sleep(self._random.uniform(0.05, 0.8))
+
+    async def _decide(self, transaction: Transaction) -> bool:
+        """Commit or abort it. Whether it is committed."""
+        commit = self._random.random() < 0.7
         if commit:
             transaction.fate = Fate.ASKED
         await self._end(commit=commit)
         if commit:
             transaction.fate = Fate.COMMITTED
             self._workload.succeeded()
+        return commit
 
-    async def _write(self, transaction: Transaction, topic: Topic, index: int) -> None:
+    async def _abort(self) -> None:
+        """It cannot go on."""
+        await self._end(commit=False)
+        if self._version == 1:  # whose sequences are not what the leaders know
+            raise FencedError("aborted") from None
+
+    async def _write(
+        self, transaction: Transaction, topic: Topic, index: int, count: int
+    ) -> list[bytes]:
+        """Write so many records. Returns their keys."""
         partition = TopicPartition(topic.name, index)
         if self._version == 1 and partition not in self._joined:
             await self._join(partition)
-        count = self._random.choice((1, 1, 2))
         number = len(transaction.keys)
         keys = [f"{transaction.name}/{number + n}".encode() for n in range(count)]
         for key in keys:
@@ -274,6 +290,7 @@ class Transactor:
             transactional=True,
         )
         await self._produce(partition, batch)
+        return keys
 
     async def _produce(self, partition: TopicPartition, batch: bytes) -> None:
         data = TopicProduceData(
@@ -339,9 +356,9 @@ class Transactor:
 
         try:
             await self._until_answered("EndTxn", ask)
-        except _AbortError as error:
+        except AbortError as error:
             # It has ended already, and otherwise: there is no way on but another epoch.
-            raise _FencedError from error
+            raise FencedError from error
         if self._late_copies and self._random.random() < 0.3:
             self._client.run(self._send_late(request, version))
 
@@ -350,6 +367,7 @@ class Transactor:
         await asyncio.sleep(self._random.uniform(0.05, 2.0))
         try:
             coordinator = await self._coordinator()
+            self._workload.happened["EndTxn once more, late"] += 1
             await coordinator.request(request, EndTxnResponse, version_max=version)
         except TROUBLE:
             pass
@@ -383,116 +401,20 @@ class Transactor:
                     (await self._client.cluster()).forget_coordinator(TRANSACTIONS, self._id)
                 error = await ask()
             except TROUBLE:
+                self._workload.happened["answers lost"] += 1
                 await self._client.begin_anew()
                 continue
             if error is ErrorCode.NONE:
                 return
             if error in FENCED:
-                raise _FencedError(what)
+                self._workload.happened["producers fenced"] += 1
+                raise FencedError(what)
             if error in ABORTABLE:
-                raise _AbortError(what)
+                raise AbortError(what)
             self._workload.expect_retriable(what, error)
             was_refused = True
             await self._client.pause()
-        raise _FencedError(f"{what}: given up")
-
-
-class CommittedReader:
-    """Reads one partition after the other, as a read_committed consumer does."""
-
-    def __init__(self, workload: "Workload", client: Client, ledger: Ledger) -> None:
-        self._workload = workload
-        self._client = client
-        self._ledger = ledger
-        self._positions: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, tuple[int, int]] = {}  # as last told: stable, committed
-
-    async def run(self) -> None:
-        """Read until the workload ends."""
-        while not self._workload.is_over:
-            await self.read_some()
-        self._ends.clear()  # others are still in the middle of something: it has to look again
-
-    @property
-    def has_read_all(self) -> bool:
-        """Whether no transaction is open, and all that is committed was read."""
-        return bool(self._positions) and all(
-            self._ends.get(partition) == (position, position)
-            for partition, position in self._positions.items()
-        )
-
-    async def read_some(self) -> None:
-        """One fetch of each partition."""
-        for topic in self._workload.topics:
-            for index in range(topic.partitions):
-                partition = TopicPartition(topic.name, index)
-                self._positions.setdefault(partition, 0)
-                try:
-                    await self._fetch(partition)
-                except TROUBLE:
-                    await self._client.begin_anew()
-        await self._client.pause()
-
-    async def _fetch(self, partition: TopicPartition) -> None:
-        position = self._positions[partition]
-        wanted = FetchPartition(
-            partition=partition.partition, fetch_offset=position, partition_max_bytes=100_000
-        )
-        leader = await self._client.leader(partition)
-        answer = await leader.request(
-            FetchRequest(
-                max_wait_ms=100,
-                min_bytes=1,
-                max_bytes=1 << 20,
-                isolation_level=1,
-                topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
-            ),
-            FetchResponse,
-            version_max=_FETCH,
-        )
-        for topic in answer.responses:
-            for data in topic.partitions:
-                if data.error_code:
-                    self._workload.expect_retriable("Fetch", data.error_code)
-                    await self._client.refresh([partition.topic])
-                else:
-                    self._take(partition, data)
-
-    def _take(self, partition: TopicPartition, data: PartitionData) -> None:
-        self._ends[partition] = (data.last_stable_offset, data.high_watermark)
-        aborted = sorted(
-            (transaction.first_offset, transaction.producer_id)
-            for transaction in data.aborted_transactions or ()
-        )
-        skipped: set[int] = set()
-        view = memoryview(data.records or b"")
-        for at, header in iter_batches(view):
-            while aborted and aborted[0][0] <= header.last_offset:
-                skipped.add(aborted.pop(0)[1])
-            batch = view[at : at + header.size_bytes]
-            if header.next_offset > self._positions[partition]:
-                self._batch(partition, batch, header, skipped)
-                self._positions[partition] = header.next_offset
-            elif header.is_control:
-                skipped.discard(header.producer_id)
-
-    def _batch(
-        self,
-        partition: TopicPartition,
-        batch: memoryview,
-        header: BatchHeader,
-        skipped: set[int],
-    ) -> None:
-        if header.is_control:
-            marker = read_marker(batch)
-            if marker is not None and marker.type is ControlType.ABORT:
-                skipped.discard(header.producer_id)
-            return
-        if header.attributes & TRANSACTIONAL_BIT and header.producer_id in skipped:
-            return
-        for record in iter_records(batch):
-            if record.offset >= self._positions[partition] and record.key is not None:
-                self._ledger.read(record.key, partition, record.offset)
+        raise FencedError(f"{what}: given up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -502,6 +424,7 @@ class TransactionOptions:
     version: int = 2
     late_copies: bool = True
     transactors: int = 5
+    movers: int = 3
 
     def properties(self, brokers: int) -> dict[str, str]:
         """Broker options that such a run needs."""
@@ -510,15 +433,17 @@ class TransactionOptions:
             "transaction.state.log.replication.factor": str(min(3, brokers)),
             "transaction.state.log.min.isr": str(min(2, brokers)),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(_LOOK_MS),
+            # Of __consumer_offsets: who may lose power must not be the only one to have something.
+            "min.insync.replicas": str(min(2, brokers)),
             "odradek.transaction.version.max": str(self.version),
         }
 
 
-async def make_topic(workload: "Workload", client: Client) -> None:
-    """Make the topic that is written to."""
+async def make_topic(workload: "Workload", client: Client, name: str = TOPIC) -> None:
+    """Make a topic that is written to."""
     replicas = workload.replication_factor
     topic = CreatableTopic(
-        name=TOPIC,
+        name=name,
         num_partitions=PARTITIONS,
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min(2, replicas)))],
@@ -528,20 +453,20 @@ async def make_topic(workload: "Workload", client: Client) -> None:
         try:
             controller = await client.controller()
             await controller.request(request, CreateTopicsResponse)
-            (seen,) = (await client.refresh([TOPIC])).topics
+            (seen,) = (await client.refresh([name])).topics
         except TROUBLE:
             await client.begin_anew()
             continue
         if not seen.error_code and len(seen.partitions) == PARTITIONS:
             workload.history.topic_made(
-                TOPIC, seen.topic_id, PARTITIONS, retention=False, replicas=replicas
+                name, seen.topic_id, PARTITIONS, retention=False, replicas=replicas
             )
             return
         await client.pause()
 
 
 def start_transactions(workload: "Workload", options: TransactionOptions) -> Ledger:
-    """Let transactors and readers go; the first two share a transactional id."""
+    """Let transactors go; the first two share a transactional id."""
     ledger = Ledger(workload)
     maker = workload.client("admin")
     maker.run(make_topic(workload, maker))
@@ -550,9 +475,4 @@ def start_transactions(workload: "Workload", options: TransactionOptions) -> Led
         name = f"id-{max(number, 1)}"
         transactor = Transactor(ledger, client, f"x{number}", name, options)
         client.run(transactor.run())
-    for number in range(2):
-        client = workload.client(f"committed-{number}")
-        reader = CommittedReader(workload, client, ledger)
-        workload.readers.append(reader)
-        client.run(reader.run())
     return ledger

@@ -4,6 +4,7 @@ Some share a process, and so a connection and its order; some have their own. Wh
 into the `History`; answers that no client can make sense of are violations here.
 """
 
+from collections import Counter
 from typing import Final
 
 from odradek.client.connection import Connection
@@ -12,16 +13,13 @@ from odradek.sim.admins import Administrator
 from odradek.sim.client import Client
 from odradek.sim.clock import EPOCH_MS
 from odradek.sim.cluster import SimulatedCluster
+from odradek.sim.committed import CommittedReader, start_readers
 from odradek.sim.groups import GroupBook, LastReader, start_groups
 from odradek.sim.history import Facts, History, Topic
+from odradek.sim.movers import start_movers
 from odradek.sim.producers import Producer
 from odradek.sim.readers import Reader
-from odradek.sim.transactions import (
-    CommittedReader,
-    Ledger,
-    TransactionOptions,
-    start_transactions,
-)
+from odradek.sim.transactions import Ledger, TransactionOptions, start_transactions
 from odradek.sim.vandals import Vandal
 
 STEADY_TOPICS: Final = 3
@@ -49,6 +47,7 @@ class Workload:
         self._transactions = transactions
         self._groups = groups
         self.book: GroupBook | None = None
+        self.happened = Counter[str]()  # what clients met that a run is for
         self.clients: list[Client] = []
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
@@ -60,6 +59,8 @@ class Workload:
         """Let them all go."""
         if self._transactions is not None:
             self.ledger = start_transactions(self, self._transactions)
+            self.book = start_movers(self, self._transactions, self.ledger)
+            start_readers(self, self.ledger)
             self._read(self.client("reader"), 0)
             return
         if self._groups:
