@@ -1,16 +1,24 @@
 """Writes that count once: tasks that die half way, batches that are repeated, jobs that fail."""
 
+import asyncio
 import json
 import os
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from odradek.client import arrow
+from odradek.client.admin_groups import list_transactions
 from odradek.client.arrow import _settings
 from odradek.client.arrow_cluster import ArrowCluster
 from odradek.client.arrow_loop import LoopThread
+from odradek.client.cluster import Cluster
 from odradek.spark.lag import lag_of
 
 ROWS = 400
@@ -105,6 +113,75 @@ def test_a_task_that_dies_half_way_leaves_nothing(spark, servers, create, run, t
 
     assert pathlib.Path(mark).exists()
     assert committed(servers, sink) == [*range(ROWS)]
+
+
+def open_transactions(servers):
+    """Transactional ids that have one."""
+
+    async def ask():
+        async with await Cluster.bootstrap(servers) as cluster:
+            return {
+                each.transactional_id
+                for each in await list_transactions(cluster)
+                if each.state == "Ongoing"
+            }
+
+    return asyncio.run(ask())
+
+
+def kill_the_other_workers():
+    """All that work on tasks of this session: the one that writes is among them."""
+    command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in told.splitlines()]
+    (driver,) = (parent for pid, parent, _ in rows if int(pid) == os.getppid())
+    daemons = {
+        pid for pid, parent, said in rows
+        if parent == driver and "pyspark.daemon pyspark.worker" in said
+    }  # fmt: skip
+    for pid, parent, _ in rows:
+        if parent in daemons and int(pid) != os.getpid():
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("victim", ["feeds", "writes"])
+def test_a_batch_whose_worker_dies_leaves_nothing_and_nothing_open(
+    spark, servers, create, run, victim
+):
+    """The one that feeds the writer: its rows seem to end. Or the writer, with all it has open."""
+    source, sink = create(f"dies-that-{victim}", 1), create(f"died-that-{victim}", 1)
+    rows = {"value": [b"%d" % n for n in range(200)]}
+    arrow.write_topic(servers, source, pa.table(rows))
+    seen = []
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have this file
+
+    def kill_the_writer(batches):
+        for batch in batches:
+            # More than is gathered before something is sent.
+            padded = pa.array([value.as_py() + bytes(100_000) for value in batch.column("value")])
+            yield pa.RecordBatch.from_arrays([batch.column("key"), padded], ["key", "value"])
+        while not open_transactions(servers):
+            time.sleep(0.05)
+        if victim == "writes":
+            kill_the_other_workers()
+        os._exit(1)
+
+    # The writer is given rows as they come, not only when there are 10,000.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+    try:
+        with pytest.raises(Exception, match="(?i)worker|task"):
+            run(source, sink, change=lambda frame: frame.mapInArrow(kill_the_writer, frame.schema))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    deadline_s = time.monotonic() + 20  # markers follow the answer
+    while seen != [set()] and time.monotonic() < deadline_s:
+        seen = [open_transactions(servers)]
+    assert seen == [set()]
+    assert arrow.offsets_of(servers, sink)[0].end > 0
+    assert committed(servers, sink) == []
+    run(source, sink)
+    assert committed(servers, sink) == [*range(200)]
 
 
 def test_a_job_that_fails_leaves_nothing_and_one_that_does_not_leaves_all(spark, servers, create):

@@ -21,7 +21,7 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typ
 
     def partitions(self) -> list[InputPartition]:
         """One task for each partition that has something, or more if options ask for it."""
-        cluster = CONNECTIONS.cluster(self._options.kafka)
+        cluster = CONNECTIONS.cluster(self._options.kafka, self._options.subject)
         pieces = self._narrowed(CONNECTIONS.run(batch_ranges(cluster, self._options)))
         return [
             OffsetRange(piece)

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.arrow_cluster import ArrowCluster
 from odradek.client.arrow_loop import LoopThread
+from odradek.client.cluster import BootstrapError
+from odradek.client.security import AuthenticationError
 from odradek.spark.options import client_settings
 
 # Clusters that one worker talks to; the least recently used is left.
@@ -40,8 +42,8 @@ class Connections:
         """Run to its end."""
         return self.thread.run(work)
 
-    def cluster(self, kafka: Mapping[str, str]) -> ArrowCluster:
-        """The cluster that these properties lead to, connected.
+    def cluster(self, kafka: Mapping[str, str], what: str) -> ArrowCluster:
+        """The cluster that these properties lead to, connected; `what` it is for, in words.
 
         Raises:
             OptionError: a property that cannot be used.
@@ -52,7 +54,13 @@ class Connections:
         cluster = self._clusters.get(key)
         if cluster is None:
             settings = client_settings(kafka, client_id="odradek-spark")
-            cluster = self._clusters[key] = thread.run(ArrowCluster.connect(settings))
+            try:
+                cluster = thread.run(ArrowCluster.connect(settings))
+            except AuthenticationError as error:
+                raise AuthenticationError(f"{what}: {error}") from None
+            except BootstrapError as error:
+                raise BootstrapError(f"{what}: {error}") from None
+            self._clusters[key] = cluster
             if len(self._clusters) > _CLUSTERS_MAX:
                 _, left = self._clusters.popitem(last=False)
                 thread.run(left.close())

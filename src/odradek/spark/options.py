@@ -89,6 +89,13 @@ class ReadOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def subject(self) -> str:
+        """What is read, for messages."""
+        if self.pattern is not None:
+            return f"reading topics like {self.pattern}"
+        return f"reading {', '.join(map(str, self.assign or self.subscribe))}"
+
+    @property
     def committed(self) -> bool:
         """Whether open and aborted transactions are left out."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
@@ -101,7 +108,13 @@ class WriteOptions:
     topic: str | None = None
     exactly_once: bool = False
     transactional_id_prefix: str = "odradek-spark"
+    checkpoint: str | None = None  # of a stream
     kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """What is written to, for messages."""
+        return f"writing to {self.topic or 'the topics of column topic'}"
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -173,6 +186,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         topic=options.get("topic"),
         exactly_once=_boolean(options, "exactlyOnce", default=False),
         transactional_id_prefix=options.get("transactionalidprefix", "odradek-spark"),
+        checkpoint=options.get("checkpointlocation"),
         kafka=kafka,
     )
 

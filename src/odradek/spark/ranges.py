@@ -98,8 +98,7 @@ async def _listed(
 ) -> dict[TopicPartition, int]:
     if not wanted:
         return {}
-    found = await cluster.list_offsets(wanted, committed=options.committed)
-    return {name: each.offset for name, each in found.items()}
+    return await cluster.list_offsets(wanted, committed=options.committed)
 
 
 async def latest(

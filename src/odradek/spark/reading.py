@@ -46,7 +46,7 @@ def read_piece(
     layout = Layout(columns, timestamp_unit="us")
     settings = fetch_settings(options)
     ranges = {piece.partition: Range(piece.start, piece.end)}
-    cluster = CONNECTIONS.cluster(options.kafka)
+    cluster = CONNECTIONS.cluster(options.kafka, f"reading {piece.partition}")
     check = options.kafka.get("check.crcs", "true").strip().lower() != "false"
     batches = stream(CONNECTIONS.thread, cluster, ranges, layout, settings, check_crc=check)
     first = True

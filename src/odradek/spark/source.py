@@ -10,10 +10,10 @@ data sources. What each PySpark can do:
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
-from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from odradek.model.errors import OdradekError
 from odradek.spark.options import OptionError, read_options, write_options
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ TYPES: Final = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 _ALWAYS: Final = tuple(name for name in TYPES if name != "headers")
+
+
+class StreamsMissingError(OdradekError):
+    """PySpark is too old for streams. An error of ours: its NotImplementedError it would catch."""
 
 
 class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
@@ -129,11 +133,8 @@ def _plain(options: Any) -> dict[str, str]:
 def _need_streams(what: str) -> None:
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < STREAMS_FROM:
-        raise PySparkNotImplementedError(
-            errorClass="NOT_IMPLEMENTED",
-            messageParameters={
-                "feature": f"{what}.format('odradek') with PySpark {pyspark.__version__}: streams "
-                "need PySpark 4.2 or newer, whose Python sources can limit what a trigger takes; "
-                "spark.read and df.write work"
-            },
+        raise StreamsMissingError(
+            f"{what}.format('odradek') with PySpark {pyspark.__version__}: streams need PySpark "
+            "4.2 or newer, whose Python sources can limit what a trigger takes; spark.read and "
+            "df.write work"
         )

@@ -186,4 +186,4 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """The query ends; the process with it."""
 
     def _cluster(self) -> ArrowCluster:
-        return CONNECTIONS.cluster(self._options.kafka)
+        return CONNECTIONS.cluster(self._options.kafka, self._options.subject)

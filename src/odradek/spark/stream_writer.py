@@ -1,12 +1,22 @@
-"""Streaming writes: `df.writeStream.format("odradek")`. What is written how: `writer`."""
+"""Streaming writes: `df.writeStream.format("odradek")`. What is written how: `writer`.
 
-from collections.abc import Iterator
+A batch that fails for good is cleaned up behind: the driver takes over the transactional ids of
+its tasks, which aborts what they left open, so that readers of what is committed need not wait for
+`transaction.timeout.ms`. Its part of PySpark is not told the query; so that is known from tasks
+that did finish, or from the checkpoint.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.fs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.options import WriteOptions
@@ -15,13 +25,17 @@ from odradek.spark.writer import (
     WriteError,
     chain,
     check_schema,
+    commit_all,
     first_rows,
+    left_open,
     open_transactional,
     producer_settings,
     send_in_transaction,
     topic_of_first,
     write_plainly,
 )
+
+_log = logging.getLogger("odradek.spark")
 
 
 class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
@@ -41,27 +55,70 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise WriteError("exactlyOnce: this PySpark does not tell a task its query and batch")
-        name = f"{self._options.transactional_id_prefix}-{query}-{context.partitionId()}"
-        return TaskDone(self._write_once(iterator, name, int(batch)))
+        name = self._name(query, context.partitionId())
+        done = self._write_once(iterator, name, int(batch))
+        done.query = query
+        return done
 
-    def _write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> int:
+    def _write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> TaskDone:
         first = first_rows(iterator)
         if first is None:
-            return 0
+            return TaskDone(0)
         # An offset belongs to a partition that exists: the first of the topic written to. Repeated,
         # a batch has the same first row.
         mark = TopicPartition(topic_of_first(first, self._options), 0)
         producer = open_transactional(self._options, self._settings, name)
         done = CONNECTIONS.run(producer.committed_offset(name, mark))
         if done >= batch:
-            return 0
+            return TaskDone(0)
         rows = send_in_transaction(self._options, producer, chain(first, iterator))
         CONNECTIONS.run(producer.send_offsets(name, {mark: (batch, None)}))
-        CONNECTIONS.run(producer.commit())
-        return rows
+        return left_open(rows, producer, name)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Every task has written, and committed by itself."""
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """Every task is done: their transactions count, each with the batch's number in it."""
+        commit_all(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task failed; what it left open is aborted by who repeats it, or by the broker."""
+        """The batch failed: what tasks left open is aborted, if it can be.
+
+        Spark has given the batch up already. So what goes wrong here is logged, and hides no
+        cause; who takes the query up again, or the broker in time, aborts it then.
+        """
+        if not self._options.exactly_once:
+            return
+        query = _query_of(messages) or query_of_checkpoint(self._options.checkpoint)
+        if query is None:
+            _log.warning("batch %d failed; transactions that its tasks left open end by time-out: "
+                         "the checkpoint does not tell the query", batchId)  # fmt: skip
+            return
+        for task in range(len(messages)):
+            try:
+                open_transactional(self._options, self._settings, self._name(query, task))
+            except (OdradekError, ConnectionError) as error:
+                _log.warning("batch %d, task %d: not aborted: %s", batchId, task, error)
+
+    def _name(self, query: str, task: int) -> str:
+        return f"{self._options.transactional_id_prefix}-{query}-{task}"
+
+
+def _query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    done = (message for message in messages if isinstance(message, TaskDone))
+    return next((message.query for message in done if message.query), None)
+
+
+def query_of_checkpoint(checkpoint: str | None) -> str | None:
+    """The id of the query that has this checkpoint; None if it cannot be read from here."""
+    if checkpoint is None:
+        return None
+    place = f"{checkpoint.rstrip('/')}/metadata"
+    try:
+        if ":" in place:
+            files, path = pyarrow.fs.FileSystem.from_uri(place)
+        else:
+            files, path = pyarrow.fs.LocalFileSystem(), place
+        with files.open_input_stream(path) as stream:
+            return str(json.loads(stream.read())["id"])
+    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        _log.warning("checkpoint %s: %s", checkpoint, error)
+        return None

@@ -6,20 +6,25 @@ Columns as the connector takes them: `value` (string or binary), and if there ar
 Without `exactlyOnce` a task that is repeated writes its rows again, as with the connector. With it
 every task writes in a transaction:
 
-    streaming   transactional id PREFIX-QUERY-TASK. The batch's number is committed in the same
-                transaction as an offset of group PREFIX-QUERY-TASK. A task that is repeated, in
-                the same run or after a restart, finds the number there and writes nothing; one
-                that died half way is fenced, and what it wrote is aborted.
     batch       tasks leave their transactions open, and the driver commits them when all are
                 done. A job that fails leaves nothing that read_committed would see.
+    streaming   the same for each batch, with transactional id PREFIX-QUERY-TASK. The batch's
+                number is an offset of group PREFIX-QUERY-TASK, in the same transaction. A task
+                that is repeated after its commit finds the number there and writes nothing; one
+                that was not committed is fenced, and what it wrote is aborted.
+
+A task must not commit by itself: when what feeds it dies, its rows just seem to end, and only the
+driver knows better.
 
 So the rows of a batch must go to the same tasks when it is repeated: Spark does that, as long as
 nothing in the query is random.
 """
 
+import asyncio
+import logging
 import uuid
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +43,8 @@ from odradek.spark.options import OptionError, WriteOptions, number
 
 # Rows are sent while the next ones are awaited from Spark; so much at once.
 _SEND_BYTES: Final = 8 << 20
+# So many transactions are committed at a time.
+_COMMITS_MAX: Final = 16
 # A task may take as long as brokers allow a transaction to be open.
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -50,16 +57,20 @@ _TAKEN: Final = {
 }
 
 
+_log = logging.getLogger("odradek.spark")
+
+
 class WriteError(OdradekError):
     """Rows that cannot be written."""
 
 
 @dataclass
 class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed for us
-    """What a task tells the driver: how many rows, and the transaction that it left open."""
+    """What a task tells the driver: how many rows, the transaction it left open, its query."""
 
     rows: int
     transaction: tuple[str, int, int] | None = None  # its id, producer id, producer epoch
+    query: str | None = None  # of a stream
 
 
 class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
@@ -75,20 +86,17 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         """One task's rows."""
         if not self._options.exactly_once:
             return TaskDone(write_plainly(self._options, self._settings, iterator))
-        name = self._name(TaskContext.get().partitionId())
-        rows, producer = _write_in_transaction(self._options, self._settings, name, iterator)
-        if producer is None:
+        first = first_rows(iterator)
+        if first is None:
             return TaskDone(0)
-        return TaskDone(rows, (name, producer.producer_id, producer.producer_epoch))
+        name = self._name(TaskContext.get().partitionId())
+        producer = open_transactional(self._options, self._settings, name)
+        rows = send_in_transaction(self._options, producer, chain(first, iterator))
+        return left_open(rows, producer, name)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: their transactions count."""
-        for message in messages:
-            if isinstance(message, TaskDone) and message.transaction is not None:
-                name, producer_id, producer_epoch = message.transaction
-                cluster = CONNECTIONS.cluster(self._options.kafka)
-                producer = producer_id, producer_epoch
-                CONNECTIONS.run(end_transaction(cluster, name, producer, committed=True))
+        commit_all(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The job failed: nothing counts, also of tasks that died and could not say so.
@@ -169,29 +177,46 @@ def write_plainly(
     first = first_rows(iterator)
     if first is None:
         return 0
-    cluster = CONNECTIONS.cluster(options.kafka)
+    cluster = CONNECTIONS.cluster(options.kafka, options.subject)
     producer = CONNECTIONS.run(ArrowProducer.open(cluster, settings))
     return _send(options, producer, chain(first, iterator))
 
 
-def _write_in_transaction(
-    options: WriteOptions,
-    settings: ProducerSettings,
-    name: str,
-    iterator: Iterator[pa.RecordBatch],
-) -> tuple[int, ArrowProducer | None]:
-    first = first_rows(iterator)
-    if first is None:
-        return 0, None
-    producer = open_transactional(options, settings, name)
-    return send_in_transaction(options, producer, chain(first, iterator)), producer
+def left_open(rows: int, producer: ArrowProducer, name: str) -> TaskDone:
+    """What a task says that leaves its transaction to the driver."""
+    return TaskDone(rows, (name, producer.producer_id, producer.producer_epoch))
+
+
+def commit_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Commit the transactions that tasks left open, some at a time.
+
+    Raises:
+        ApiError, ConnectionError: one cannot be committed; others may be.
+    """
+    done = [message for message in messages if isinstance(message, TaskDone)]
+    transactions = [each.transaction for each in done if each.transaction is not None]
+    if not transactions:
+        return
+    cluster = CONNECTIONS.cluster(options.kafka, options.subject)
+
+    async def commit() -> None:
+        room = asyncio.Semaphore(_COMMITS_MAX)
+
+        async def one(name: str, producer_id: int, producer_epoch: int) -> None:
+            async with room:
+                producer = producer_id, producer_epoch
+                await end_transaction(cluster, name, producer, committed=True)
+
+        await asyncio.gather(*(one(*transaction) for transaction in transactions))
+
+    CONNECTIONS.run(commit())
 
 
 def open_transactional(
     options: WriteOptions, settings: ProducerSettings, name: str
 ) -> ArrowProducer:
     """A producer of this transactional id; whoever had it before is fenced."""
-    cluster = CONNECTIONS.cluster(options.kafka)
+    cluster = CONNECTIONS.cluster(options.kafka, options.subject)
     return CONNECTIONS.run(ArrowProducer.open(cluster, settings.with_transaction(name)))
 
 
@@ -203,7 +228,10 @@ def send_in_transaction(
     try:
         return _send(options, producer, batches)
     except BaseException:
-        CONNECTIONS.run(producer.abort())
+        try:
+            CONNECTIONS.run(producer.abort())
+        except (OdradekError, ConnectionError) as error:
+            _log.warning("%s: not aborted: %s", options.subject, error)
         raise
 
 
@@ -211,11 +239,16 @@ def _send(options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.R
     """Send piece after piece, one under way while the next is gathered."""
     rows = 0
     under_way: Future[None] | None = None
-    for piece in _pieces(batches):
-        rows += piece.num_rows
+    try:
+        for piece in _pieces(batches):
+            rows += piece.num_rows
+            if under_way is not None:
+                under_way.result()
+            under_way = CONNECTIONS.thread.submit(_send_piece(options, producer, piece))
+    finally:
+        # Also if the rows end in an error: nothing may be under way when it is aborted.
         if under_way is not None:
-            under_way.result()
-        under_way = CONNECTIONS.thread.submit(_send_piece(options, producer, piece))
+            wait([under_way])
     if under_way is not None:
         under_way.result()
     return rows
