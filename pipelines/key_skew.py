@@ -1,13 +1,19 @@
-"""How keys are spread over the partitions of a topic, and how they would be over more.
+r"""How keys are spread over the partitions of a topic, and how they would be over more.
 
-    python pipelines/key_skew.py --bootstrap-server HOST:PORT --topic orders [--partitions 12]
+    python pipelines/key_skew.py --bootstrap-server HOST:PORT --topic orders \
+        [--partitions 12] [--keys-out keys.txt]
 
 Prints a row for each partition (records, bytes, keys), the hottest keys, and for the number of
 partitions given how uneven they would be: each real key is hashed as Kafka's producers do it. The
-last line is what sizing begins with: the bytes a second of the busiest minute.
+bytes a second of the busiest minute are what sizing begins with.
+
+With `--keys-out` a sample of the keys goes into a file, one a line, and the last line printed is
+the command that plans with all of it: `odradek plan partitions --target ... --keys keys.txt`.
 """
 
 import argparse
+import pathlib
+import shlex
 from typing import Any
 
 import pyarrow as pa
@@ -83,12 +89,37 @@ def busiest_minute(frame: DataFrame) -> int:
     return int(rate.collect()[0][0] or 0)
 
 
+def sample_keys(frame: DataFrame, count: int) -> list[bytes]:
+    """The keys of about so many records, as they come: frequent ones are often in it.
+
+    Keys with a line break cannot stand in a file of lines, and are left out.
+    """
+    keyed = frame.where("key IS NOT NULL").select("key")
+    share = min(1.0, count / max(1, keyed.count()))
+    rows = keyed.sample(share, seed=7) if share < 1 else keyed
+    keys = (bytes(row.key) for row in rows.toLocalIterator())
+    return [key for key in keys if b"\n" not in key and not key.endswith(b"\r")]
+
+
+def plan_command(
+    servers: str, frame: DataFrame, keys: pathlib.Path, candidates: int | None
+) -> list[str]:
+    """The command that plans partitions with what was found."""
+    present = frame.agg(F.max("partition")).collect()[0][0]
+    command = ["odradek", "plan", "partitions", "--bootstrap-server", servers]
+    command += ["--target", str(max(1, busiest_minute(frame))), "--keys", str(keys)]
+    command += ["--present", str(present + 1)]
+    return command + (["--candidates", str(candidates)] if candidates else [])
+
+
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int)
+    parser.add_argument("--keys-out", type=pathlib.Path)
+    parser.add_argument("--sample", type=int, default=100_000, help="so many records' keys")
     given = parser.parse_args()
     prepare()
     spark = SparkSession.builder.master("local[*]").appName("key skew").getOrCreate()
@@ -102,6 +133,11 @@ def main() -> None:
         print(f"over {given.partitions} partitions: the fullest has {max(spread) / mean:.2f} "
               "times the mean")  # fmt: skip
     print(f"busiest minute: {busiest_minute(frame):,} bytes a second")
+    if given.keys_out:
+        keys = sample_keys(frame, given.sample)
+        given.keys_out.write_bytes(b"".join(key + b"\n" for key in keys))
+        servers = given.bootstrap_server
+        print(shlex.join(plan_command(servers, frame, given.keys_out, given.partitions)))
     spark.stop()
 
 

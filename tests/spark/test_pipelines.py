@@ -1,11 +1,13 @@
 """The worked examples of pipelines/, on topics of ours."""
 
 import importlib.util
+import json
 import pathlib
 
 import pyarrow as pa
 import pytest
 
+from odradek.cli.main import run
 from odradek.client import arrow
 
 FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
@@ -29,6 +31,13 @@ def fill(servers, topic):
         ),
     }
     arrow.write_topic(servers, topic, pa.table(rows))
+
+
+def fill_skewed(servers, topic):
+    """One key has half of the records."""
+    keys = [b"hot" if n % 2 else b"k%d" % n for n in range(200)]
+    arrow.write_topic(servers, topic, pa.table({"key": keys, "value": [b"v" * 100] * 200}))
+    return topic
 
 
 def by_partition(servers, topic):
@@ -66,6 +75,25 @@ def test_skew_is_counted_and_foretold(spark, servers, create):
     foretold = {row.target: row.bytes for row in skew.spread_over(frame, 5).collect()}
     seen = skew.by_partition(skew.records(spark, servers, more)).collect()
     assert foretold == {row.partition: row.bytes for row in seen}
+
+
+def test_what_was_found_of_keys_feeds_the_plan(spark, servers, create, tmp_path, capsys):
+    skew = example("key_skew")
+    frame = skew.records(spark, servers, fill_skewed(servers, create("planned", 3)))
+    file = tmp_path / "keys"
+    file.write_bytes(b"".join(key + b"\n" for key in skew.sample_keys(frame, 1000)))
+    command = skew.plan_command(servers, frame, file, 5)
+    rates = ["--producer-rate", "10MB", "--consumer-rate", "20MB", "--json"]
+
+    assert command[0] == "odradek"
+    assert run([*command[1:], *rates]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    spreads = {each["partitions"]: each for each in told["spreads"]}
+    seen = [row.records for row in skew.by_partition(frame).collect()]
+    assert spreads[3]["largest_share"] == max(seen) / sum(seen)
+    assert (spreads[3]["moved"], set(spreads)) == (0, {1, 3, 5})
+    assert told["target"] == skew.busiest_minute(frame)
 
 
 @pytest.fixture(scope="module")
