@@ -261,8 +261,7 @@ async def _offsets(
         else:
             offsets[name] = place
     if asked:
-        found = await cluster.list_offsets(asked, committed=committed)
-        offsets.update((name, each.offset) for name, each in found.items())
+        offsets.update(await cluster.list_offsets(asked, committed=committed))
     return offsets
 
 

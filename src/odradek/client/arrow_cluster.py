@@ -6,9 +6,9 @@ until nothing has got better for `api_timeout_ms`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from odradek.client.cluster import (
     GROUP_COORDINATOR,
@@ -18,30 +18,19 @@ from odradek.client.cluster import (
     UnresolvableError,
 )
 from odradek.client.connection import Connection
+from odradek.client.errors import ClientTimeoutError
+from odradek.client.list_offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
-from odradek.model.partition import NO_LEADER, TopicPartition
-from odradek.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from odradek.model.partition import TopicPartition
 from odradek.wire.messages.metadata import MetadataResponse
-from odradek.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
-EARLIEST: Final = -2
-LATEST: Final = -1
+__all__ = ["EARLIEST", "LATEST", "ArrowCluster", "Patience", "UnknownTopicError", "may_pass"]
 
 _ONE_GROUP_VERSION: Final = 7  # of OffsetFetch
 # A topic that brokers make when it is first written to is there within a moment.
@@ -56,13 +45,6 @@ T = TypeVar("T")
 
 class UnknownTopicError(OdradekError):
     """A topic or partition was named that the cluster does not have."""
-
-
-class Found(NamedTuple):
-    """An offset that was asked for by a timestamp; -1 where there is none."""
-
-    offset: int
-    timestamp: int
 
 
 class ArrowCluster:
@@ -166,71 +148,20 @@ class ArrowCluster:
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
-    ) -> dict[TopicPartition, Found]:
-        """The first offset at or after each timestamp; or of EARLIEST or LATEST.
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after each timestamp, -1 for none; or of EARLIEST or LATEST.
 
         `committed` asks for the last stable offset instead of the high watermark.
 
         Raises:
             ApiError: a broker refuses for a reason that does not pass, or does not in time.
         """
-        found: dict[TopicPartition, Found] = {}
-
-        async def ask() -> None:
-            left = {partition: at for partition, at in wanted.items() if partition not in found}
-            by_leader = await self._by_leader(left)
-            requests = [
-                self._ask_offsets(broker, [(p, left[p]) for p in partitions], committed, found)
-                for broker, partitions in by_leader.items()
-            ]
-            await asyncio.gather(*requests)
-
-        await self.retried("offsets", ask)
-        return found
-
-    async def _by_leader(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[int, list[TopicPartition]]:
-        asked = list(partitions)
-        if any(self.leader_of(partition) == NO_LEADER for partition in asked):
-            await self.refresh({partition.topic for partition in asked})
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in asked:
-            leader = self.leader_of(partition)
-            if leader == NO_LEADER:
-                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
-            by_leader.setdefault(leader, []).append(partition)
-        return by_leader
-
-    async def _ask_offsets(
-        self,
-        broker: int,
-        wanted: list[tuple[TopicPartition, int]],
-        committed: bool,
-        found: dict[TopicPartition, Found],
-    ) -> None:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for partition, at in wanted:
-            topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
-            topic.partitions.append(
-                ListOffsetsPartition(partition_index=partition.partition, timestamp=at)
-            )
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=int(committed), topics=list(topics.values())
-        )
-        connection = await self.broker(broker)
-        answer = await connection.request(request, ListOffsetsResponse)
-        failure: ApiError | None = None
-        for told in answer.topics:
-            for each in told.partitions:
-                name = TopicPartition(told.name, each.partition_index)
-                if each.error_code:
-                    failure = ApiError(ErrorCode(each.error_code), f"offsets of {name}")
-                else:
-                    found[name] = Found(each.offset, each.timestamp)
-        if failure is not None:
-            await self.refresh({partition.topic for partition, _ in wanted})
-            raise failure
+        try:
+            found = await list_offsets(self._cluster, wanted, reads_committed=committed)
+        except ClientTimeoutError as error:
+            servers = ",".join(self.settings.bootstrap_servers)
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{servers}: {error}") from None
+        return {partition: each.offset for partition, each in found.items()}
 
     # --------------------------------------------------------------------- coordinators
 
@@ -248,30 +179,12 @@ class ArrowCluster:
         Raises:
             ApiError: refused; with members in the group it always is.
         """
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for partition, offset in offsets.items():
-            topic = topics.setdefault(
-                partition.topic, OffsetCommitRequestTopic(name=partition.topic)
-            )
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=partition.partition,
-                    committed_offset=offset,
-                    committed_metadata="",
-                )
-            )
-        request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+        from odradek.client import admin_groups  # noqa: PLC0415  few need it
 
-        async def commit(connection: Connection) -> None:
-            answer = await connection.request(request, OffsetCommitResponse)
-            for told in answer.topics:
-                for each in told.partitions:
-                    if each.error_code:
-                        raise ApiError(
-                            ErrorCode(each.error_code), f"{told.name}-{each.partition_index}"
-                        )
-
-        await self.coordinated(GROUP_COORDINATOR, group, commit)
+        outcomes = await admin_groups.commit_offsets(self._cluster, group, offsets)
+        for partition, failure in outcomes.items():
+            if failure is not None:
+                raise ApiError(failure.code, f"{partition}: {failure.message or failure.code.name}")
 
     async def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]

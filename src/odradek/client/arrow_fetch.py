@@ -262,7 +262,7 @@ class Fetcher:
         asked = self._positions[partition]
         earliest = await self._cluster.list_offsets({partition: EARLIEST})
         latest = await self._cluster.list_offsets({partition: LATEST})
-        first, end = earliest[partition].offset, latest[partition].offset
+        first, end = earliest[partition], latest[partition]
         wanted_end = self._ends[partition]
         said = (
             f"{partition}: offset {asked} is out of range; "
