@@ -154,7 +154,9 @@ class Reader:
             return
         if self._session is not None:
             self._session.id = answer.session_id
-            self._session.epoch = self._session.epoch + 1 if answer.session_id else 0
+            self._session.epoch += 1
+            if not answer.session_id:  # there is no room for it: all has to be named again
+                self._session.begin_anew(positions)
         again = False
         for topic in answer.responses:
             for data in topic.partitions:
