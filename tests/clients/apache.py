@@ -111,8 +111,10 @@ class Broker(Daemon):
         brokers: int = 1,
         properties: Mapping[str, str] = {},
         listeners: Sequence[str] = (),
+        port: int | None = None,
+        heap: str = BROKER_HEAP,
     ) -> None:
-        self.port = free_port()
+        self.port = port or free_port()
         options = {
             "broker.id": str(broker_id),
             "listeners": ",".join([f"PLAINTEXT://{HOST}:{self.port}", *listeners]),
@@ -133,8 +135,8 @@ class Broker(Daemon):
         home.mkdir(parents=True, exist_ok=True)
         file = home / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-        command = fetch.java(LINE, "kafka.Kafka", str(file), heap=BROKER_HEAP, level="INFO")
-        command.insert(1, f"-Xms{BROKER_HEAP}")
+        command = fetch.java(LINE, "kafka.Kafka", str(file), heap=heap, level="INFO")
+        command.insert(1, f"-Xms{heap}")
         super().__init__(f"broker-{broker_id}", command, home)
 
     @property

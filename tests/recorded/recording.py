@@ -28,9 +28,14 @@ class Recording(NamedTuple):
 
 def read(name: str) -> Recording:
     """The recording of this name."""
+    return parse(name, (CALLS / f"{name}.txt").read_text())
+
+
+def parse(name: str, text: str) -> Recording:
+    """A recording as it stands in a file: see `Recording`."""
     sections: dict[str, list[str]] = {}
     section = "command"
-    for line in (CALLS / f"{name}.txt").read_text().splitlines():
+    for line in text.split("\n"):
         marker = re.fullmatch(r"\[(stdout|stderr|stdin|exit (\w+)|file ([^\]]+))\]", line)
         if marker is None:
             sections.setdefault(section, []).append(line)
@@ -42,13 +47,50 @@ def read(name: str) -> Recording:
     (code,) = [s.removeprefix("exit ") for s in sections if s.startswith("exit ")]
     files = {s.removeprefix("file "): "\n".join(t) for s, t in sections.items() if "file " in s}
 
-    def text(section: str) -> str:
-        lines = sections.get(section, [])
-        return "".join(f"{line}\n" for line in lines)
+    def lines_of(section: str) -> str:
+        return "".join(f"{line}\n" for line in sections.get(section, []))
 
-    return Recording(
-        name, tool, arguments, files, text("stdin"), code, text("stdout"), text("stderr")
-    )
+    streams = (lines_of(section) for section in ("stdin", "stdout", "stderr"))
+    stdin, out, err = streams
+    return Recording(name, tool, arguments, files, stdin, code, out, err)
+
+
+class Difference(NamedTuple):
+    """What is not compared, and why: some of `out`, `err`, `code`; lines that match a pattern."""
+
+    why: str
+    parts: tuple[str, ...] = ()
+    without: str | None = None
+
+
+SAME = Difference("")
+# What these print are measurements.
+_MEASURES = ("producer-perf-test", "consumer-perf-test", "e2e-latency")
+
+
+def differences(
+    recorded: Recording, code: int | str, out: str, err: str, allowed: Difference = SAME
+) -> list[str]:
+    """What differs between a recorded call and what came of it now."""
+    found = []
+    if str(code) != recorded.code and "code" not in allowed.parts:
+        found.append(f"exit code {code}, recorded {recorded.code}")
+    for part, ours, theirs in (("out", out, recorded.out), ("err", err, recorded.err)):
+        mine, wanted = (normal(text, without=allowed.without) for text in (ours, theirs))
+        if recorded.tool in _MEASURES:
+            mine, wanted = ([_NUMBER.sub("N", line) for line in lines] for lines in (mine, wanted))
+        if recorded.tool == "acls" or any("MEMBER" in line for line in wanted):
+            # Java prints sets of enumerations, whose order is another each time; and which
+            # member has which partitions, their ids say.
+            mine, wanted = (sorted(line.strip() for line in lines) for lines in (mine, wanted))
+        if wanted and wanted[-1].startswith("... ["):  # the recording was cut there
+            mine, wanted = mine[: len(wanted) - 2], wanted[:-2]
+        if mine != wanted and part not in allowed.parts:
+            found.append(f"{part}:\n  ours     {mine}\n  recorded {wanted}")
+    return found
+
+
+_NUMBER = re.compile(r"\d+(\.\d+)?(E-?\d+)?|\bNaN\b")
 
 
 # Java's exceptions: lines of a stack trace, and the name where a message follows.
@@ -56,12 +98,50 @@ _TRACE = re.compile(
     r"\s*(Caused by:|Suppressed:|at |\.\.\. \d+ more)"
     r"|(java|org|joptsimple|kafka|scala|com)\.[\w.$]*(Exception|Error)(:|$)"
 )
+# Kafka 3.9 prints these tables in one line; ours prints rows.
+_TABLES = (
+    (
+        re.compile(r"^GROUP +TOPIC +PARTITION +NEW-OFFSET +\S.*$", re.MULTILINE),
+        re.compile(r".{88}"),
+    ),
+    (
+        re.compile(r"^TOPIC +PARTITION +STATUS +\S.*$", re.MULTILINE),
+        re.compile(
+            r"TOPIC +PARTITION +STATUS +"
+            r"|[\w-]+ +(?:\d+|Not Provided) +"
+            r"(?:Successful +|Error: :.*?\.(?=[\w-]+ +(?:\d|Not )|\s*$))"
+        ),
+    ),
+)
+
+
+def _rows(text: str) -> str:
+    for table, row in _TABLES:
+        text = table.sub(lambda found, row=row: "\n".join(row.findall(found[0] + " " * 88)), text)
+    return text
+
+
+# What Java's client logs beside what its tool prints.
+_LOGGED = re.compile(r"\[TIME\] ERROR \[AdminClient [^]]*\] Received ")
+_AGAIN = re.compile(r"\[TIME\] WARN |TIME: max lag is ")
+_ERROR_AFTER_USAGE = re.compile(r"[\w.-]+: error: ")
 _REPLACED = [
     (r"^\[\d{4}-\d\d-\d\d [^\]]*\] ", "[TIME] "),
-    (r" \((org\.apache\.kafka|kafka)\.[\w.$]+\)$", ""),
+    (r" \((org\.apache\.kafka|kafka|odradek)\.[\w.$]+\)$", ""),
     (r"TopicId: \S+", "TopicId: ID"),
     (r"Cluster ID: \S+", "Cluster ID: ID"),
+    (r"\b(salt|stored_key|server_key)=[\w+/=]+", r"\1=KEY"),
     (r"127\.0\.0\.1:\d+", "HOST:PORT"),
+    (r"CreateTime:\d+", "CreateTime:N"),
+    (r'"timestamp":\d+', '"timestamp":N'),
+    (r" with correlation id \d+", ""),
+    (r"(recoverable issue) :", r"\1:"),
+    (r"adminclient-\d+", "adminclient-N"),
+    (r"\(\w*/HOST:PORT\) (could not be established\. Node may not be available\.).*", r"\1"),
+    (r"retrying \(\d+ attempts left\)", "retrying (N attempts left)"),
+    (r"console-consumer-\d+\b(?!-)", "console-consumer-N"),
+    (r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}:", "TIME:"),
+    (r"\bu1-\d\b", "u1-N"),
     (r"HOST:PORT  \(\d+\)", "HOST:PORT  (N)"),
     (r'"size":\d+', '"size":N'),
     (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
@@ -69,24 +149,32 @@ _REPLACED = [
     (r"Leader: \d+", "Leader: N"),
     (r"(Replicas|Isr): ([\d,]+)", lambda found: f"{found[1]}: " + re.sub(r"\d+", "N", found[2])),
     (r"\(id: \d+ ", "(id: N "),
-    (r"console-consumer-[0-9a-f-]{36}", "MEMBER"),
+    (r"\b[\w-]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "MEMBER"),
 ]
 
 
 def normal(text: str, *, without: str | None = None) -> list[str]:
     """Lines without what differs from run to run, nor (by a pattern) what is left out."""
     lines: list[str] = []
-    for line in text.splitlines():
+    is_help = False
+    for line in _rows(text).split("\n"):
         if lines and lines[-1] == "Proposed partition reassignment configuration":
             # It begins at a random broker.
             line = re.sub(r'"replicas":\[[\d,]+\]', "REPLICAS", line)  # noqa: PLW2901
         if line.startswith((_HELP, "Option  ", "usage:")):
-            break
+            is_help = True
+        if is_help and not _ERROR_AFTER_USAGE.match(line):
+            continue
         if _TRACE.match(line) or (without and re.search(without, line)):
             continue
         for pattern, replacement in _REPLACED:
             line = re.sub(pattern, replacement, line)  # noqa: PLW2901 - one after the other
-        lines.append(line.rstrip())
+        line = line.rstrip()  # noqa: PLW2901
+        if _LOGGED.match(line):
+            continue
+        if lines and line == lines[-1] and _AGAIN.match(line):
+            continue  # how often something was tried again in the time that there was
+        lines.append(line)
     while lines and not lines[-1]:
         lines.pop()
     return lines

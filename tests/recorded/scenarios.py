@@ -8,6 +8,8 @@ A step that is no recording is a command of ours (without --bootstrap-server), o
     reassigned              the same as settle
     fill TOPIC COUNT        so many records
     settle                  wait until every replica is in sync again
+    join GROUP TOPIC ...    one more member of a group, which stays and has read all
+    leave GROUP             its members go
 """
 
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ from typing import NamedTuple
 
 _T3 = "--config min.insync.replicas=2 --config retention.ms=3600000"
 _U1 = "--config min.insync.replicas=3"
+_STATIC = "--consumer-property client.id=cid --consumer-property group.instance.id=inst-1"
 _BOB = "--allow-principal User:bob"
 _AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
@@ -105,7 +108,8 @@ SCENARIOS = (
                 "47-quota-ip-add 49-quota-user-describe 50-quota-user-client-describe "
                 "52-quota-ip-describe 53-quota-bad-key 56-scram-add 57-scram-describe "
                 "58-scram-delete 59-scram-delete-missing 61-groups-entity 62-bad-entity-type "
-                "63-alter-no-entity-name 64-alter-nothing 65-no-entity-type 67-zookeeper-topics",
+                "63-alter-no-entity-name 64-alter-nothing 65-no-entity-type "
+                "66-zookeeper-broker-describe 67-zookeeper-topics",
             ),
         ],
     ),
@@ -155,7 +159,6 @@ SCENARIOS = (
             ),
             *_all(
                 "reassign",
-                "26-configs-brokers-after-cancel 27-configs-topic-after-cancel "
                 "35-execute-increase-rf",
             ),
             "settle",
@@ -181,6 +184,20 @@ SCENARIOS = (
             ),
         ],
         options={"zookeeper.session.timeout.ms": 120_000},
+    ),
+    Scenario(
+        "a throttled reassignment, cancelled",
+        [
+            "topics --create --topic r1 --replica-assignment 1:2,2:3,3:1",
+            "fill r1 6000",
+            "reassign all4 --throttle 1000",
+            *_all(
+                "reassign",
+                "15-configs-brokers-throttled 16-configs-topic-throttled 17-urp-during-reassign "
+                "18-execute-while-in-progress 19-execute-additional 22-cancel "
+                "26-configs-brokers-after-cancel 27-configs-topic-after-cancel",
+            ),
+        ],
     ),
     Scenario(
         "reassignments that end",
@@ -280,6 +297,31 @@ SCENARIOS = (
         ],
     ),
     Scenario(
+        "groups with members",
+        [
+            "topics --create --topic g1 --partitions 3",
+            "topics --create --topic g2",
+            "fill g1:0 300",
+            "fill g2:0 300",
+            "join grp g1",
+            "join grp g1",
+            f"join grp2 g2 {_STATIC}",
+            *_all(
+                "groups",
+                "13-describe-offsets 14-describe-offsets-verbose 16-describe-members-verbose "
+                "17-describe-state 18-describe-state-verbose 19-describe-all-groups "
+                "21-describe-all-groups-state 24-delete-active 25-delete-offsets-active",
+            ),
+            "leave grp",
+            "leave grp2",  # a static member stays until its session is over
+            "groups.29-describe-static-left",
+            "consumer-groups --reset-offsets --group grp --topic g1 --to-earliest --execute",
+            "groups.51-reset-export-all-groups",
+            "consumer-groups --delete --group grp",
+            "groups.64-delete-all",
+        ],
+    ),
+    Scenario(
         "offsets",
         [
             "topics --create --topic o1 --partitions 2",
@@ -318,6 +360,30 @@ SCENARIOS = (
             ),
         ],
         options={"zookeeper.session.timeout.ms": 6000, "replica.lag.time.max.ms": 5000},
+    ),
+    Scenario(
+        "too few in sync",
+        [
+            f"topics --create --topic u1 --replica-assignment 4:1:2,4:1:2,4:1:2 {_U1}",
+            "kill 4",
+            "urp.10-produce-not-enough-replicas",
+        ],
+        options={"zookeeper.session.timeout.ms": 6000},
+    ),
+    Scenario(
+        "producers and consumers",
+        [
+            "topics --create --topic m1 --replica-assignment 1:2",
+            *_all(
+                "misc",
+                "01-console-producer 02-console-producer-no-separator "
+                "03-console-producer-headers 04-console-consumer 05-console-consumer-props "
+                "06-console-consumer-partition-offset 07-console-consumer-unknown-topic "
+                "19-replica-verification 27-producer-perf-print-metrics 28-consumer-perf "
+                "29-consumer-perf-detailed 30-consumer-perf-too-few 31-e2e "
+                "33-verifiable-consumer",
+            ),
+        ],
     ),
     Scenario(
         "others",

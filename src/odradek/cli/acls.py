@@ -80,7 +80,7 @@ Wanted = dict[Pattern, list[Entry]]
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
@@ -99,7 +99,8 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool helps to manage acls on kafka.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")

@@ -30,10 +30,7 @@ _OTHERS: Final = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = Parser("This tool helps to retrieve broker version information.")
-    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
-    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
-    parser.common()
+    parser = command_line()
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
@@ -48,6 +45,15 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
         return 1
+
+
+def command_line() -> Parser:
+    """The options."""
+    parser = Parser("This tool helps to retrieve broker version information.")
+    parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
+    parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.common()
+    return parser
 
 
 async def _run(cluster: Cluster) -> int:

@@ -1,6 +1,7 @@
 """What the tools that produce and consume share: properties on the command line, and failures."""
 
 import contextlib
+import logging
 import pathlib
 import re
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import ToolError, java_text
+from odradek.cli.failures import NoSuchFileError, ToolError, java_text, log_line
 from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.client import errors
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
@@ -30,12 +31,6 @@ _EXCEPTIONS: Final[Mapping[type[Exception], str]] = {
     # Last, for the two above are of this kind: nobody has answered in the time that there was.
     BootstrapError: f"{_ERRORS}.TimeoutException",
 }
-
-
-class NoSuchFileError(ToolError):
-    """A file that is not there."""
-
-    exception = "java.nio.file.NoSuchFileException"
 
 
 _HOST_AND_PORT: Final = re.compile(r"(?:[^:\[\]]+|\[[0-9a-fA-F:.%]+\]|[0-9a-fA-F:]+):[0-9]+")
@@ -110,6 +105,22 @@ def write_bytes(data: bytes) -> None:
         sys.stdout.write(data.decode("utf-8", "replace"))
     else:
         buffer.write(data)
+
+
+class _Log(logging.Handler):
+    """What our client tells, as Kafka's tools log what theirs tells."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        print(log_line(level, record.getMessage(), record.name), file=sys.stderr)
+
+
+def show_log() -> None:
+    """Show warnings of the client on stderr."""
+    log = logging.getLogger("odradek.client")
+    if not any(isinstance(handler, _Log) for handler in log.handlers):
+        log.addHandler(_Log())
+        log.propagate = False
 
 
 def fail(error: BaseException) -> int:

@@ -16,7 +16,7 @@ from odradek.model.errors import ApiError, OdradekError
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _command_line()
+    parser = command_line()
     options = parse(parser, arguments)
     if isinstance(options, int):
         return options
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _command_line() -> CommandLine:
+def command_line() -> CommandLine:
+    """The options."""
     parser = CommandLine("kafka-cluster", description="The Kafka cluster tool.")
     verbs = parser.add_subparsers(dest="verb", metavar="verb")
     texts = {

@@ -50,7 +50,7 @@ _RESOURCES: Final = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     if not arguments:
         parser.fail(parser.description)
     try:
@@ -77,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser(
         "This tool helps to manipulate and describe entity config for a topic, client, user, "
         "broker, ip or client-metrics"

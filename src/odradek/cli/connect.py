@@ -13,12 +13,23 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from odradek.cli.failures import FileError, ToolError, log_line
-from odradek.client.cluster import Cluster, InvalidAddressError, UnresolvableError
-from odradek.client.settings import ClientSettings
+from odradek.cli.failures import FileError, NoSuchFileError, ToolError, log_line
+from odradek.client.cluster import (
+    BootstrapError,
+    Cluster,
+    InvalidAddressError,
+    UnresolvableError,
+)
+from odradek.client.settings import ClientSettings, SettingsError
+from odradek.config.option import InvalidConfigError
 
 _CLIENT_UTILS: Final = "org.apache.kafka.clients.ClientUtils"
+_NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
 _CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException"
+_TIMEOUTS: Final = (
+    "The specified value of default.api.timeout.ms must be no smaller than the value of "
+    "request.timeout.ms."
+)
 
 
 class ClientError(ToolError):
@@ -27,20 +38,36 @@ class ClientError(ToolError):
     exception = "org.apache.kafka.common.KafkaException"
 
 
+class NobodyError(ToolError):
+    """No broker has answered."""
+
+    exception = "org.apache.kafka.common.errors.TimeoutException"
+
+    def __init__(self, call: str) -> None:
+        super().__init__(f"Timed out waiting for a node assignment. Call: {call}")
+
+
+class BadPropertyError(ClientError):
+    """A property has a value that it cannot have."""
+
+    exception = _CONFIG_EXCEPTION
+
+
 def properties_of(file: str | None) -> dict[str, str]:
     """The properties in a file, as `--command-config` names it; none for None.
 
     Raises:
-        FileError: it cannot be read.
+        FileError: it cannot be read; NoSuchFileError: it is not there.
         InvalidConfigError: it is no properties file; names the file and the line.
     """
     if file is None:
         return {}
-    from odradek.config.option import InvalidConfigError  # noqa: PLC0415 - few calls have one
     from odradek.config.properties import parse  # noqa: PLC0415
 
     try:
         return parse(pathlib.Path(file).read_text())
+    except FileNotFoundError:
+        raise NoSuchFileError(file) from None
     except OSError as error:
         raise FileError(f"{file}: {error.strerror}") from None
     except InvalidConfigError as error:
@@ -53,22 +80,33 @@ def with_cluster(
     work: Callable[[Cluster], Awaitable[int]],
     *,
     client_id: str = "adminclient-1",
+    call: str = "fetchMetadata",
 ) -> int:
     """Connect, work, hang up. Returns the exit code of the work.
 
+    `call` is what Kafka's tool would ask for first, for its message when nobody answers.
+
     Raises:
         ClientError: no client can be made, for no address is one, or none can be resolved.
-        BootstrapError: no broker answers; names each address and why.
+        NobodyError: no broker answers; each address and why is told on stderr.
         OdradekError: whatever the work raises.
     """
     merged = {**properties, "bootstrap.servers": servers}
-    return asyncio.run(_connected(merged, work, client_id))
+    try:
+        return asyncio.run(_connected(merged, work, client_id))
+    except BootstrapError:
+        raise NobodyError(call) from None
 
 
 async def _connected(
     properties: Mapping[str, str], work: Callable[[Cluster], Awaitable[int]], client_id: str
 ) -> int:
-    settings = ClientSettings.from_properties(properties, client_id=client_id)
+    try:
+        settings = ClientSettings.from_properties(properties, client_id=client_id)
+    except (InvalidConfigError, SettingsError) as error:
+        raise BadPropertyError(f"{error}\n{_CONFIG_EXCEPTION}: {error}") from None
+    if settings.request_timeout_ms > settings.api_timeout_ms:
+        raise no_client(_TIMEOUTS)
     try:
         cluster = await Cluster.connect(settings)
     except UnresolvableError as error:
@@ -77,8 +115,24 @@ async def _connected(
         raise no_client("No resolvable bootstrap urls given in bootstrap.servers") from None
     except InvalidAddressError as error:
         raise no_client(str(error)) from None
+    except BootstrapError as error:
+        for reason in error.reasons:
+            _warn(client_id, reason)
+        raise
     async with cluster:
+        for reason in cluster.unresolved:
+            print(log_line("WARN", _unresolved(reason), _CLIENT_UTILS), file=sys.stderr)
         return await work(cluster)
+
+
+def _warn(client_id: str, reason: str) -> None:
+    """As Kafka's client logs that nobody is there: `reason` is `host:port: why`."""
+    server, _, why = reason.partition(": ")
+    text = (
+        f"[AdminClient clientId={client_id}] Connection to node -1 (/{server}) could not be "
+        f"established. Node may not be available. ({why})"
+    )
+    print(log_line("WARN", text, _NETWORK_CLIENT), file=sys.stderr)
 
 
 def no_client(why: str) -> ClientError:

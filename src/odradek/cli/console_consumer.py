@@ -17,6 +17,7 @@ from odradek.cli.client_flags import (
     in_java_words,
     pairs,
     properties_from,
+    show_log,
     write_bytes,
 )
 from odradek.cli.connect import ClientError, properties_of
@@ -77,7 +78,8 @@ class Plan(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     flags = parser.parse(arguments)
     if not arguments:
         parser.fail("This tool helps to read data from Kafka topics and outputs it to stdout.")
@@ -110,7 +112,8 @@ def _no_consumer(error: OdradekError) -> ClientError:
     return ClientError(f"Failed to construct kafka consumer\nCaused by: {why}")
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool reads records of topics and shows them on standard output.")
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")

@@ -17,6 +17,7 @@ from odradek.cli.client_flags import (
     merge,
     pairs,
     properties_from,
+    show_log,
     usage_for_bad_flags,
 )
 from odradek.cli.connect import properties_of
@@ -50,7 +51,8 @@ class ExecutionError(ToolError):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     with usage_for_bad_flags(parser):
         flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
@@ -72,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
         return fail(error)
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool reads lines from standard input and publishes them to a topic.")
     parser.common()
     parser.value("topic", metavar="topic", help="The topic to write to. Required.")

@@ -6,13 +6,19 @@ were reset or deleted stand in one long line there, and in rows here. What is de
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import IllegalArgumentError, java_text
+from odradek.cli.connect import NobodyError, properties_of, with_cluster
+from odradek.cli.failures import FileError, IllegalArgumentError, ParseError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
-from odradek.cli.group_reset import SCENARIOS, parse_topics, print_reset, reset_offsets, to_csv
+from odradek.cli.group_reset import (
+    SCENARIOS,
+    partitions_of,
+    print_reset,
+    reset_offsets,
+    to_csv,
+)
 from odradek.cli.group_tables import describe
 from odradek.cli.java import hash_order, string_hash
 from odradek.client import admin_groups
@@ -38,30 +44,69 @@ _SCOPES: Final = ("all-groups", "group")
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     try:
         flags = parser.parse(arguments)
+    except FlagError as error:
+        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+        return 1
+    try:
         done = parser.help_or_version(flags)
         if done is not None:
             return done
         _check(parser, flags)
-        properties = properties_of(flags.value("command-config"))
-        return with_cluster(
-            flags.text("bootstrap-server"), properties, lambda cluster: _run(cluster, parser, flags)
-        )
     except FlagError as error:
         parser.fail(str(error))
+    try:
+        flags.integer("timeout", bits=64)
+        properties = properties_of(flags.value("command-config"))
+        return with_cluster(
+            flags.text("bootstrap-server"),
+            properties,
+            lambda cluster: _run(cluster, parser, flags),
+            call=_CALLS["delete" if flags.has("delete") else "describe"],
+        )
     except IllegalArgumentError as error:
         parser.fail(str(error))
-    except (UsageError, ClientError):
+    except UsageError:
         raise
+    except NobodyError as error:
+        _print_nobody(flags, error)
+        return 0
     except (OdradekError, OSError) as error:
-        why = _execution(error) if isinstance(error, ApiError) else error
-        print(f"\nError: Executing consumer group command failed due to {why}", flush=True)
-        print(java_text(error), file=sys.stderr)
-        # What brokers refuse is told, and the exit code is 0: so it is in Kafka 3.9.
-        return 0 if isinstance(error, ApiError) else 1
-    return 1
+        told, _, more = _told(error).partition("\n")
+        print(f"\nError: Executing consumer group command failed due to {told}", flush=True)
+        print(more or java_text(error), file=sys.stderr)
+        # It is told, and the exit code is 0: so it is in Kafka 3.9.
+        return 0
+
+
+_CALLS: Final = {
+    "describe": "describeConsumerGroups(api=FIND_COORDINATOR)",
+    "delete": "deleteConsumerGroups(api=FIND_COORDINATOR)",
+}
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return _execution(error)
+    # These, Java has wrapped into another, which tells of them with their names.
+    return java_text(error) if isinstance(error, FileError | ParseError) else str(error)
+
+
+def _print_nobody(flags: Flags, error: NobodyError) -> None:
+    """No broker has answered; which of Kafka's calls found that out, differs."""
+    if flags.has("delete") and flags.has("group"):
+        failed = dict.fromkeys(flags.values("group"), error)
+        _print_deletions(dict(failed))
+        return
+    why = java_text(error)
+    if flags.has("list") or flags.has("all-groups"):
+        why = (
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.KafkaException: "
+            "Failed to find brokers to send ListGroups"
+        )
+    print(f"\nError: Executing consumer group command failed due to {why}", flush=True)
 
 
 def _execution(error: Exception) -> str:
@@ -69,7 +114,8 @@ def _execution(error: Exception) -> str:
     return f"java.util.concurrent.ExecutionException: {java_text(error)}"
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser(
         "This tool helps to list all consumer groups, describe a consumer group, delete consumer "
         "group info, or reset consumer group offsets."
@@ -86,11 +132,18 @@ def _parser() -> Parser:
     parser.value("topic", metavar="name[:0,1]", help="A topic, or some partitions of one.")
     parser.flag("all-topics", help="With --reset-offsets: all topics with offsets of the group.")
     parser.value("timeout", metavar="ms", help="How long to try.")
-    parser.flag("members", help="With --describe: the members.")
-    parser.flag("offsets", help="With --describe: offsets and lag; as without it.")
-    parser.flag("verbose", help="With --describe: more.")
-    parser.optional("state", metavar="states", help="With --describe: the state. With --list: ... ")
-    parser.optional("type", metavar="types", help="With --list: tell types, or those of one type.")
+    described = ("describe",)
+    parser.flag("members", help="With --describe: the members.", only_with=described)
+    parser.flag("offsets", help="With --describe: offsets, lag; as without.", only_with=described)
+    parser.flag("verbose", help="With --describe: more.", only_with=described)
+    parser.optional(
+        "state", metavar="states", only_with=("describe", "list"),
+        help="With --describe: the state. With --list: tell states, or those in some.",
+    )  # fmt: skip
+    parser.optional(
+        "type", metavar="types", only_with=("list",),
+        help="With --list: tell types, or those of one type.",
+    )  # fmt: skip
     parser.flag("dry-run", help="Tell what --reset-offsets would do.")
     parser.flag("execute", help="Do it.")
     parser.flag("export", help="Print the offsets as CSV.")
@@ -114,7 +167,11 @@ def _check(parser: Parser, flags: Flags) -> None:
     has_group = flags.has("group") or flags.has("all-groups")
     if flags.has("describe"):
         if not has_group:
-            parser.fail("Option [describe] takes one of these options: [all-groups], [group]")
+            # Kafka names the actions here; whoever looks for this message looks for it so.
+            parser.fail(
+                "Option [describe] takes one of these options: "
+                "[reset-offsets], [describe], [delete], [list]"
+            )
         if sum(map(flags.has, ("members", "offsets", "state"))) > 1:
             parser.fail(
                 "Option [describe] takes at most one of these options: "
@@ -143,7 +200,7 @@ def _check_delete(parser: Parser, flags: Flags, *, has_group: bool) -> None:
             parser.fail("The consumer does not support topic-specific offset deletion from a "
                         "consumer group.")  # fmt: skip
     if flags.has("delete-offsets") and not (flags.has("group") and flags.has("topic")):
-        parser.fail("Option [delete-offsets] takes the following options: [group], [topic]")
+        parser.fail("Option [delete-offsets] takes the following options: [all-groups], [group]")
 
 
 def _check_reset(parser: Parser, flags: Flags, *, has_group: bool) -> None:
@@ -244,6 +301,10 @@ async def _delete(cluster: Cluster, flags: Flags) -> None:
             outcomes[group_id] = await admin_groups.delete_group(cluster, group_id)
         except (ApiError, ConnectionError) as error:
             outcomes[group_id] = error
+    _print_deletions(outcomes)
+
+
+def _print_deletions(outcomes: Mapping[str, Exception | None]) -> None:
     names = hash_order(outcomes, string_hash)
     deleted = [name for name in names if outcomes[name] is None]
     quoted = "', '".join(deleted)
@@ -256,7 +317,9 @@ async def _delete(cluster: Cluster, flags: Flags) -> None:
         if failed is not None:
             print(f"* Group '{name}' could not be deleted due to: {_execution(failed)}")
     if deleted:
-        print(f"\nThese consumer groups were deleted successfully: '{quoted}'")
+        # The quotes stand as Kafka's tool sets them.
+        names_of = "'".join(deleted)
+        print(f"\nThese consumer groups were deleted successfully: '{names_of}', '")
 
 
 _WHOLE: Final = {
@@ -271,8 +334,14 @@ _WHOLE: Final = {
 
 async def _delete_offsets(cluster: Cluster, flags: Flags) -> None:
     group_id, topics = flags.text("group"), flags.values("topic")
-    partitions = await parse_topics(cluster, topics)
-    outcomes: dict[TopicPartition, ApiError | None]
+    outcomes: dict[TopicPartition, ApiError | None] = {}
+    partitions: list[TopicPartition] = []
+    for text in topics:
+        try:
+            partitions += await partitions_of(cluster, text)
+        except ApiError as error:
+            outcomes[TopicPartition(text, -1)] = error
+    unknown_topics = dict(outcomes)
     try:
         outcomes = await admin_groups.delete_offsets(cluster, group_id, partitions)
     except ApiError as error:
@@ -287,11 +356,13 @@ async def _delete_offsets(cluster: Cluster, flags: Flags) -> None:
                 f"Request succeed for deleting offsets with topic {', '.join(topics)} "
                 f"group {group_id}"
             )
+    outcomes |= unknown_topics
     print(f"\n{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}")
-    for partition in sorted(outcomes):
+    for partition in sorted(outcomes, key=lambda p: f"{p.topic}{p.partition}"):
         error_of = outcomes[partition]
+        number = partition.partition if partition.partition >= 0 else "Not Provided"
         status = "Successful" if error_of is None else f"Error: :{java_text(error_of)}"
-        print(f"{partition.topic:<30} {partition.partition:<15} {status:<15}")
+        print(f"{partition.topic:<30} {number:<15} {status:<15}")
 
 
 def _print_error(message: str) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from odradek.cli.client_flags import in_java_words, merge, usage_for_bad_flags
+from odradek.cli.client_flags import in_java_words, merge, show_log, usage_for_bad_flags
 from odradek.cli.connect import properties_of
 from odradek.cli.dates import java_date
 from odradek.cli.failures import IllegalArgumentError
@@ -28,7 +28,8 @@ _FETCH_HEADER: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     with usage_for_bad_flags(parser):
         flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool measures a consumer against a topic.")
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")

@@ -20,7 +20,7 @@ from odradek.model.partition import TopicPartition
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser(
         "This tool helps to delete records of the given partitions down to the specified offset."
     )
@@ -99,12 +100,12 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         raise OperationError(f"Not supported version field value {version}")
     if "partitions" not in document:
         raise OperationError("Missing partitions field")
-    entries = list(objects(document, "partitions", path))
-    partitions = [topic_partition(entry, path) for entry in entries]
+    entries = list(objects(document, "partitions"))
+    partitions = [topic_partition(entry) for entry in entries]
     twice = [str(p) for p, times in Counter(partitions).items() if times > 1]
     if twice:
         raise CommandFailedError(
             f"Offset json file contains duplicate topic partitions: {','.join(twice)}"
         )
-    offsets = [field(entry, "offset", int, path) for entry in entries]
+    offsets = [field(entry, "offset", int) for entry in entries]
     return dict(zip(partitions, offsets, strict=True))

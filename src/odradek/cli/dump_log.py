@@ -82,7 +82,7 @@ def _tell(found: Mapping[str, Sequence[tuple[int, int]]], head: str, line: str) 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     flags = parser.parse(arguments)
     if not arguments:
         parser.fail(parser.description)
@@ -100,7 +100,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser(
         "This tool shows what is in a broker's files: batches, records, indexes, snapshots."
     )

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.client_flags import NoSuchFileError, in_java_words
+from odradek.cli.client_flags import in_java_words, show_log
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import FileError, IllegalArgumentError, ToolError, to_int
+from odradek.cli.failures import FileError, IllegalArgumentError, NoSuchFileError, ToolError, to_int
 from odradek.client.admin import NewTopic, create_topics
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
@@ -37,6 +37,7 @@ class RunError(ToolError):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
+    show_log()
     if len(arguments) not in (5, 6):
         print(_USAGE, file=sys.stderr)
         return 1

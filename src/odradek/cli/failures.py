@@ -59,6 +59,30 @@ class FileError(ToolError):
     exception = "java.io.IOException"
 
 
+class NoSuchFileError(FileError):
+    """A file that is not there; the message is its name, as Java has it."""
+
+    exception = "java.nio.file.NoSuchFileException"
+
+
+class ParseError(ToolError):
+    """A moment that is none."""
+
+    exception = "java.text.ParseException"
+
+
+class DurationError(ToolError):
+    """A duration that is none."""
+
+    exception = "java.time.format.DateTimeParseException"
+
+
+class ConfigError(ToolError):
+    """A value that an option does not take."""
+
+    exception = "org.apache.kafka.common.config.ConfigException"
+
+
 def message_of(error: Exception) -> str:
     """What is wrong."""
     if isinstance(error, ApiError):

@@ -36,11 +36,11 @@ _LEVELS: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    options = parse(_command_line(), arguments)
+    options = parse(command_line(), arguments)
     if isinstance(options, int):
         return options
     if options.verb is None:
-        _command_line().print_usage(sys.stderr)
+        command_line().print_usage(sys.stderr)
         return 1
     try:
         updates = [] if options.verb == "describe" else _updates(options)
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _command_line() -> CommandLine:
+def command_line() -> CommandLine:
+    """The options."""
     parser = CommandLine("kafka-features", description="Describe and change features.")
     connection_options(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="verb")

@@ -51,6 +51,7 @@ class Option(NamedTuple):
     help: str
     separator: str | None  # one value is split there into many
     integer: bool
+    only_with: tuple[str, ...] = ()  # it may be there with one of these alone
 
     def __str__(self) -> str:
         return f"[{', '.join(self.names)}]"
@@ -141,9 +142,9 @@ class Parser:
 
     # ----------------------------------------------------------------------- declare
 
-    def flag(self, *names: str, help: str) -> None:  # noqa: A002 - the word for it
+    def flag(self, *names: str, help: str, only_with: tuple[str, ...] = ()) -> None:  # noqa: A002
         """An option without a value."""
-        self._add(Option(names, NONE, "", help, None, integer=False))
+        self._add(Option(names, NONE, "", help, None, integer=False, only_with=only_with))
 
     def value(
         self,
@@ -162,9 +163,10 @@ class Parser:
         metavar: str,
         help: str,  # noqa: A002
         integer: bool = False,
+        only_with: tuple[str, ...] = (),
     ) -> None:
         """An option that may have a value."""
-        self._add(Option(names, OPTIONAL, metavar, help, None, integer))
+        self._add(Option(names, OPTIONAL, metavar, help, None, integer, only_with))
 
     def common(self) -> None:
         """What every tool has."""
@@ -176,6 +178,11 @@ class Parser:
         for name in option.names:
             assert name not in self._options, name
             self._options[name] = option
+
+    @property
+    def options(self) -> Sequence[Option]:
+        """All options, as they were declared."""
+        return self._order
 
     def __getitem__(self, name: str) -> Option:
         return self._options[name]
@@ -199,6 +206,19 @@ class Parser:
                 self._option(flags, word, queue)
             else:
                 flags.others.append(word)
+        unavailable = [
+            str(option)
+            for option in self._order
+            if option.only_with
+            and option in flags.order
+            and not any(map(flags.has, option.only_with))
+        ]
+        if unavailable:
+            raise FlagError(
+                f"Option(s) {', '.join(unavailable)} are unavailable given other options on the "
+                "command line",
+                "UnavailableOptionException",
+            )
         return flags
 
     def _option(self, flags: Flags, word: str, queue: list[str]) -> None:
@@ -208,14 +228,17 @@ class Parser:
             name = next((letter for letter in name if letter not in self._options), name)
         option = self._options.get(name)
         if option is None:
-            raise FlagError(f"{name} is not a recognized option")
+            raise FlagError(f"{name} is not a recognized option", "UnrecognizedOptionException")
         if option.argument == NONE:
             flags.note(option, None)
         elif equals:
             flags.note(option, value)
         elif option.argument == REQUIRED:
             if not queue:
-                raise FlagError(f"Option {_all(option)} requires an argument")
+                raise FlagError(
+                    f"Option {_all(option)} requires an argument",
+                    "OptionMissingRequiredArgumentException",
+                )
             flags.note(option, queue.pop())
         else:
             flags.note(option, queue.pop() if queue and self._is_value(option, queue[-1]) else None)

@@ -29,7 +29,7 @@ _Filter = Callable[[TopicPartition], bool]
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     if not arguments:
         parser.fail("An interactive shell for getting topic-partition offsets.")
     try:
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("An interactive shell for getting topic-partition offsets.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("broker-list", metavar="host:port,...", help="Deprecated: --bootstrap-server.")

@@ -9,9 +9,17 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from odradek.cli.failures import IllegalArgumentError, ToolError, log_line, to_int
+from odradek.cli.failures import (
+    DurationError,
+    IllegalArgumentError,
+    NumberFormatError,
+    ParseError,
+    ToolError,
+    log_line,
+    to_int,
+)
 from odradek.cli.flags import Flags, Parser, to_integer
-from odradek.cli.java import hash_order, partition_hash, string_hash
+from odradek.cli.java import hash_order, partition_hash, split, string_hash
 from odradek.cli.json_files import read_text
 from odradek.client import admin
 from odradek.client.admin_groups import commit_offsets, committed_offsets, describe_group
@@ -89,18 +97,39 @@ async def parse_topics(cluster: Cluster, topics: Iterable[str]) -> list[TopicPar
         ApiError: there is no such topic.
         ToolError: a number that is none.
     """
-    found = []
-    for text in topics:
-        topic, colon, numbers = text.partition(":")
-        if colon:
-            found += [TopicPartition(topic, to_int(number)) for number in numbers.split(",")]
-            continue
-        try:
-            (described,) = await admin.describe_topics(cluster, [topic])
-        except ApiError as error:
-            raise ApiError(error.code) from None  # with the words of the code alone
-        found += [TopicPartition(topic, p.partition_index) for p in described.partitions]
-    return found
+    return [partition for text in topics for partition in await partitions_of(cluster, text)]
+
+
+async def partitions_of(cluster: Cluster, text: str) -> list[TopicPartition]:
+    """The same of one.
+
+    Raises:
+        ApiError: there is no such topic.
+        ArgumentError: it has a colon, and what follows are no numbers.
+    """
+    topic, colon, numbers = text.partition(":")
+    if colon:
+        if not numbers:
+            raise ArgumentError(f"Invalid topic arg '{text}', expected topic name and partitions")
+        return [TopicPartition(topic, _number(number, text)) for number in split(numbers, ",")]
+    try:
+        (described,) = await admin.describe_topics(cluster, [topic])
+    except ApiError as error:
+        raise ApiError(error.code) from None  # with the words of the code alone
+    return [TopicPartition(topic, p.partition_index) for p in described.partitions]
+
+
+class ArgumentError(IllegalArgumentError):
+    """A part of an argument that is none."""
+
+
+def _number(number: str, text: str) -> int:
+    try:
+        return to_int(number)
+    except NumberFormatError:
+        raise ArgumentError(
+            f"Invalid partition '{number}' specified in topic arg '{text}''"
+        ) from None
 
 
 # ------------------------------------------------------------------------------ to where
@@ -188,7 +217,8 @@ async def _shifted(
 
 def _planned(group_id: str, flags: Flags) -> Offsets:
     path = flags.text("from-file")
-    plan = read_csv(path, group=group_id if len(flags.values("group")) == 1 else None)
+    alone = len(flags.values("group")) == 1
+    plan = read_csv(path, group=group_id if alone else None)
     if group_id not in plan:
         print(f"\nError: No reset plan for group {group_id} found")
     return plan.get(group_id, {})
@@ -216,17 +246,22 @@ def _warn(offset: int, how: str, partition: TopicPartition, value: int) -> None:
 
 
 def _datetime_ms(text: str) -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415 - one scenario of eight
+    from datetime import datetime  # noqa: PLC0415 - one scenario of eight
 
+    _, letter, clock = text.partition("T")
+    if not letter:
+        raise ParseError(
+            "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+        )
+    # Without a zone it is UTC.
+    full = text if any(sign in clock for sign in "+-Z") else f"{text}Z"
+    wrong = ParseError(f'Unparseable date: "{full}"')
+    if "." not in clock:
+        raise wrong
     try:
-        moment = datetime.fromisoformat(text)
+        return int(datetime.fromisoformat(full).timestamp() * 1000)
     except ValueError:
-        raise ToolError(
-            f'--to-datetime {text}: must have the form "YYYY-MM-DDThh:mm:ss.sss"'
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)  # as Kafka takes it
-    return int(moment.timestamp() * 1000)
+        raise wrong from None
 
 
 def _ago_ms(text: str) -> int:
@@ -237,7 +272,7 @@ def _ago_ms(text: str) -> int:
         r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE
     )
     if found is None or not any(found.groups()):
-        raise ToolError(f"--by-duration {text}: must have the form PnDTnHnMnS")
+        raise DurationError("Text cannot be parsed to a Duration")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     ago_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return int((time.time() - ago_s) * 1000)
@@ -253,13 +288,16 @@ def read_csv(path: str, *, group: str | None) -> dict[str, Offsets]:
         FileError: it cannot be read.
         IllegalArgumentError: a line that is none; names it.
     """
-    width = 4 if group is None else 3
     plan: dict[str, Offsets] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(read_text(path))), 1):
+    rows = list(csv.reader(io.StringIO(read_text(path))))
+    if rows and len(rows[0]) == 4:
+        group = None
+    width = 4 if group is None else 3
+    for number, row in enumerate(rows, 1):
         if not row:
             continue
         if len(row) != width:
-            raise IllegalArgumentError(
+            raise ToolError(
                 f"{path}: line {number}: {len(row)} fields, must be {width}"
                 f" ({'' if group else 'group,'}topic,partition,offset)"
             )

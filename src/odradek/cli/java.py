@@ -47,6 +47,14 @@ def hash_order(
     return sorted(ordered, key=bucket)  # stable: in a bucket they stay in order
 
 
+def split(text: str, separator: str) -> list[str]:
+    """`String.split`: without empty strings at the end; one empty string is one part."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [] if parts == [""] and text else parts
+
+
 def double(value: float) -> str:
     """`Double.toString`."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN

@@ -1,12 +1,23 @@
-"""JSON files that tools are given: read, and refused with the line and column of what is wrong."""
+"""JSON files that tools are given: read, and refused with the line and column of what is wrong.
+
+What is JSON but not what is wanted is told in the words of Kafka's `JsonValue`.
+"""
 
 import json
 import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from odradek.cli.failures import FileError, OperationError
+from odradek.cli.failures import FileError, OperationError, ToolError
 from odradek.model.partition import TopicPartition
+
+_NAMES: Final = {str: "String", int: "Integer", list: "JSON array", dict: "JSON object"}
+
+
+class JsonError(ToolError):
+    """A value of another kind than is wanted, or none."""
+
+    exception = "com.fasterxml.jackson.databind.JsonMappingException"
 
 
 def read_text(path: str) -> str:
@@ -26,83 +37,67 @@ def read_json(path: str) -> dict[str, Any]:
 
     Raises:
         FileError: it cannot be read.
-        OperationError: it is no JSON, or no object; names the file, the line and the column.
+        OperationError: it is no JSON; names the file, the line and the column.
+        JsonError: it is no object.
     """
+    text = read_text(path)
+    if not text.strip():
+        raise OperationError("The input string shouldn't be empty")
     try:
-        found = json.loads(read_text(path))
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         raise OperationError(
             f"{path}: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except RecursionError:
         raise OperationError(f"{path}: nested too deeply") from None
-    if not isinstance(found, dict):
-        raise OperationError(f"{path}: must be a JSON object, is {_kind(found)}")
-    return found
+    return _checked(found, dict)  # type: ignore[no-any-return]
 
 
-def objects(holder: dict[str, Any], key: str, where: str) -> Iterator[dict[str, Any]]:
-    """The objects in a list.
+def objects(holder: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
+    """The objects in a list; none where there is no list.
 
     Raises:
-        OperationError: it is no list of objects.
+        JsonError: it is something else.
     """
-    for number, item in enumerate(field(holder, key, list, where)):
-        if not isinstance(item, dict):
-            raise OperationError(f"{where}: {key}[{number}] must be an object, is {_kind(item)}")
-        yield item
+    if key in holder:
+        for item in field(holder, key, list):
+            yield _checked(item, dict)
 
 
-def field(holder: dict[str, Any], key: str, kind: type, where: str) -> Any:
+def field(holder: dict[str, Any], key: str, kind: type) -> Any:
     """A field of an object.
 
     Raises:
-        OperationError: it is not there, or of another kind.
+        JsonError: it is not there, or of another kind.
     """
     if key not in holder:
-        raise OperationError(f"{where}: the field {key!r} is missing in {_short(holder)}")
-    value = holder[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise OperationError(
-            f"{where}: {key!r} must be {_NAMES[kind]}, is {_short(value)} in {_short(holder)}"
-        )
-    return value
+        raise JsonError(f"No such field exists: `{key}`")
+    return _checked(holder[key], kind)
 
 
-def list_of(holder: dict[str, Any], key: str, kind: type, where: str) -> list[Any]:
+def list_of(holder: dict[str, Any], key: str, kind: type) -> list[Any]:
     """A list of values of one kind.
 
     Raises:
-        OperationError: it is none.
+        JsonError: it is none.
     """
-    values: list[Any] = field(holder, key, list, where)
-    for value in values:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise OperationError(
-                f"{where}: {key!r} must be a list of {_PLURALS[kind]}, has {_short(value)}"
-            )
-    return values
+    return [_checked(value, kind) for value in field(holder, key, list)]
 
 
-def topic_partition(holder: dict[str, Any], where: str) -> TopicPartition:
+def topic_partition(holder: dict[str, Any]) -> TopicPartition:
     """The fields `topic` and `partition`.
 
     Raises:
-        OperationError: one is not there.
+        JsonError: one is not there, or of another kind.
     """
-    return TopicPartition(
-        field(holder, "topic", str, where), field(holder, "partition", int, where)
-    )
+    return TopicPartition(field(holder, "topic", str), field(holder, "partition", int))
 
 
-_NAMES = {str: "a string", int: "a number", list: "a list", dict: "an object"}
-_PLURALS = {str: "strings", int: "numbers"}
-
-
-def _kind(value: object) -> str:
-    return _NAMES.get(type(value), repr(value))
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _checked(value: Any, kind: type) -> Any:
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if kind in (list, dict):
+        raise JsonError(f"Expected {_NAMES[kind]}, received {text}")
+    raise JsonError(f"Expected `{_NAMES[kind]}` value, received {text}")

@@ -7,10 +7,17 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import CommandFailedError, FileError, OperationError, java_text
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.failures import (
+    CommandFailedError,
+    FileError,
+    NoSuchFileError,
+    OperationError,
+    java_text,
+)
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
 from odradek.cli.java import hash_order, int_list, partition_hash
+from odradek.cli.json_files import JsonError, objects, read_json, topic_partition
 from odradek.client.admin_partitions import PREFERRED, UNCLEAN, elect_leaders
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
@@ -22,7 +29,9 @@ _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
+    if not arguments:
+        parser.fail(parser.description)
     try:
         flags = parser.parse(arguments)
         done = parser.help_or_version(flags)
@@ -36,16 +45,23 @@ def main(arguments: Sequence[str]) -> int:
             {"default.api.timeout.ms": "30000", **properties},
             lambda cluster: _elect(cluster, election, partitions),
         )
+    except NobodyError:
+        print("Timeout waiting for election results", flush=True)
+        print("Timeout waiting for election results", file=sys.stderr)
+        return 1
     except (UsageError, ClientError):
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        named = isinstance(error, ApiError | FileError)
+        if isinstance(error, NoSuchFileError):
+            print(error, file=sys.stderr)
+        named = isinstance(error, ApiError | FileError | JsonError)
         print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser(
         "This tool attempts to elect a new leader for a set of topic partitions. The type of "
         "elections supported are preferred replicas and unclean replicas."
@@ -96,12 +112,10 @@ def _partitions(flags: Flags) -> list[TopicPartition] | None:
     path = flags.value("path-to-json-file")
     if path is None:
         return None
-    from odradek.cli.json_files import objects, read_json, topic_partition  # noqa: PLC0415
-
     document = read_json(path)
     if "partitions" not in document:
         raise OperationError('Replica election data is missing "partitions" field')
-    found = [topic_partition(entry, path) for entry in objects(document, "partitions", path)]
+    found = [topic_partition(entry) for entry in objects(document, "partitions")]
     twice = [p for p in dict.fromkeys(found) if found.count(p) > 1]
     if twice:
         raise OperationError(

@@ -20,7 +20,7 @@ from odradek.model.errors import ApiError, OdradekError
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool helps to query log directory usage on the specified brokers.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")

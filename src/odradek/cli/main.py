@@ -47,6 +47,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "produce": Command("odradek.cli.produce", "produce", "Write the rows of a file to a topic."),
     "consume": Command("odradek.cli.consume", "consume", "Print what stands in a topic."),
+    "completion": Command(
+        "odradek.cli.completion", "completion", "Print what completes names and flags in a shell."
+    ),
     "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
 }
 
@@ -58,9 +61,13 @@ class LazyGroup(click.Group):
         """All names, in the table's order."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one that is asked for."""
         if cmd_name not in COMMANDS:
+            if cmd_name in TOOLS and ctx.resilient_parsing:  # a shell asks what can follow
+                from odradek.cli.completion import completed  # noqa: PLC0415
+
+                return completed(cmd_name)
             return None
         entry = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(entry.module), entry.attribute)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import in_java_words, show_log
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import IllegalArgumentError
 from odradek.cli.throttle import Throttle
@@ -32,7 +32,8 @@ _RECORDS_A_TURN: Final = 64
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     if not arguments:
         parser.print_help()
         return 0
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> ArgumentParser:
+def command_line() -> ArgumentParser:
+    """The options."""
     parser = ArgumentParser(
         prog="producer-performance", description="Measures a producer against a topic."
     )

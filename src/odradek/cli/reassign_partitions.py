@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import (
     CommandFailedError,
     OperationError,
@@ -18,7 +18,7 @@ from odradek.cli.failures import (
     java_text,
     message_of,
 )
-from odradek.cli.flags import Flags, Parser
+from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.cli.reassignment_json import (
     Plan,
     Replica,
@@ -79,13 +79,20 @@ class TerseError(ToolError):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
-    flags = parser.parse(arguments)
+    parser = command_line()
+    if not arguments:
+        parser.fail(parser.description)
+    try:
+        flags = parser.parse(arguments)
+    except FlagError as error:
+        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+        return 1
     done = parser.help_or_version(flags)
     if done is not None:
         return done
     action = _check(parser, flags)
     try:
+        flags.integer("timeout", bits=64)
         servers = flags.value("bootstrap-server") or flags.text("bootstrap-controller")
         properties = properties_of(flags.value("command-config"))
         return with_cluster(
@@ -93,17 +100,23 @@ def main(arguments: Sequence[str]) -> int:
             properties,
             lambda cluster: _run(cluster, action, flags),
             client_id="reassign-partitions-tool",
+            call="listPartitionReassignments" if action != "generate" else "describeTopics",
         )
     except TerseError as error:
         print(error)
-    except (ClientError, ApiError) as error:
+    except (NobodyError, ApiError) as error:
         print(f"Error: {java_text(error)}")
+    except ClientError as error:
+        told, _, more = str(error).partition("\n")
+        print(f"Error: {told}", flush=True)
+        print(more, file=sys.stderr)
     except (OdradekError, ConnectionError) as error:
         print(f"Error: {error}")
     return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool helps to move topic partitions between replicas.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
@@ -347,7 +360,9 @@ async def _begin_moves(cluster: Cluster, directories: Mapping[Replica, str]) -> 
             if error is None:
                 begun.add(replica)
             elif error.code != ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise CommandFailedError(f"Failed to alter dir for {replica}: {message_of(error)}")
+                sys.stdout.flush()
+                print(message_of(error), file=sys.stderr)
+                raise CommandFailedError(f"Failed to alter dir for {replica}")
     return begun
 
 

@@ -43,12 +43,12 @@ def read_plan(path: str) -> Plan:
     document = read_json(path)
     _check_version(document)
     plan = Plan([], {})
-    for entry in objects(document, "partitions", path):
-        partition = topic_partition(entry, path)
-        replicas = list_of(entry, "replicas", int, path)
+    for entry in objects(document, "partitions"):
+        partition = topic_partition(entry)
+        replicas = list_of(entry, "replicas", int)
         directories = [ANY_DIRECTORY] * len(replicas)
         if "log_dirs" in entry:
-            directories = list_of(entry, "log_dirs", str, path)
+            directories = list_of(entry, "log_dirs", str)
         if len(directories) != len(replicas):
             raise CommandFailedError(
                 f"Size of replicas list {int_list(replicas)} is different from size of log dirs "
@@ -96,9 +96,7 @@ def read_topics(path: str) -> list[str]:
     """
     document = read_json(path)
     _check_version(document)
-    topics: list[str] = [
-        field(entry, "topic", str, path) for entry in objects(document, "topics", path)
-    ]
+    topics: list[str] = [field(entry, "topic", str) for entry in objects(document, "topics")]
     twice = _twice(topics)
     if twice:
         raise CommandFailedError(
@@ -135,9 +133,9 @@ def format_assignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> str
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
-def _check_version(document: Mapping[str, Any]) -> None:
-    version = document.get("version", _VERSION)
-    if version != _VERSION or isinstance(version, bool):
+def _check_version(document: dict[str, Any]) -> None:
+    version = field(document, "version", int) if "version" in document else _VERSION
+    if version != _VERSION:
         raise OperationError(f"Not supported version field value {version}")
 
 

@@ -10,7 +10,7 @@ from odradek.cli.java import hash_order, string_hash
 from odradek.client import admin
 from odradek.client.admin_partitions import Reassignment
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -68,8 +68,8 @@ async def throttle_moves(
 def _throttled(moves: Mapping[TopicPartition, Move], side: str) -> dict[str, str]:
     parts: dict[str, set[str]] = {}
     for partition, move in moves.items():
-        for broker in getattr(move, side):
-            parts.setdefault(partition.topic, set()).add(f"{partition.partition}:{broker}")
+        throttled = parts.setdefault(partition.topic, set())
+        throttled |= {f"{partition.partition}:{broker}" for broker in getattr(move, side)}
     return {topic: ",".join(sorted(values)) for topic, values in parts.items()}
 
 
@@ -122,7 +122,12 @@ async def _each(
         try:
             outcomes |= await admin.alter_configs(cluster, {resource: change})
         except ApiError as error:
-            outcomes[resource] = ApiError(error.code, f"{resource[1]}: {error.message}")
+            outcomes[resource] = error
+            if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
+                outcomes[resource] = ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "Timed out waiting for a node assignment. Call: incrementalAlterConfigs",
+                )
     return outcomes
 
 

@@ -57,7 +57,7 @@ class Held(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     _log("WARN", "This tool is deprecated and may be removed in a future major release.")
-    parser = _parser()
+    parser = command_line()
     with usage_for_bad_flags(parser):
         flags = parser.parse(arguments)
     if not arguments:
@@ -89,7 +89,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> Parser:
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("Compares what the replicas of topics hold.")
     parser.common()
     parser.value("broker-list", metavar="host:port,...", help="Brokers to connect to. Required.")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import (
     CommandFailedError,
+    ConfigError,
     IllegalArgumentError,
     OperationError,
     ToolError,
@@ -20,7 +21,7 @@ from odradek.cli.failures import (
     to_int,
 )
 from odradek.cli.flags import Flags, Parser
-from odradek.cli.java import hash_order, int_list, string_hash
+from odradek.cli.java import hash_order, int_list, split, string_hash
 from odradek.client import admin
 from odradek.client.admin_partitions import Reassignment, list_reassignments
 from odradek.client.cluster import Cluster
@@ -41,6 +42,13 @@ _REPORTS: Final = (
 _CONFIGS_TOOL: Final = (
     " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
 )
+_FORMAT: Final = "message.format.version"
+_FORMAT_WARNING: Final = (
+    "WARNING: The configuration message.format.version={} is specified. This configuration will be "
+    "ignored if the version is newer than the inter.broker.protocol.version specified in the "
+    "broker or if the inter.broker.protocol.version is 3.0 or newer. This configuration is "
+    "deprecated and it will be removed in Apache Kafka 4.0."
+)
 _COLLISION: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
     "could collide. To avoid issues it is best to use either, but not both."
@@ -49,7 +57,7 @@ _COLLISION: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    parser = command_line()
     flags = parser.parse(arguments)
     if not arguments:
         parser.fail("Create, delete, describe, or change a topic.")
@@ -60,7 +68,9 @@ def main(arguments: Sequence[str]) -> int:
     servers = flags.text("bootstrap-server")
     properties = properties_of(flags.value("command-config"))
     try:
-        return with_cluster(servers, properties, lambda cluster: _run(cluster, flags))
+        return with_cluster(
+            servers, properties, lambda cluster: _run(cluster, flags), call=_first_call(flags)
+        )
     except ClientError:
         raise
     except (OdradekError, ConnectionError) as error:
@@ -69,7 +79,14 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> Parser:
+def _first_call(flags: Flags) -> str:
+    if flags.has("create"):
+        return "createTopics"
+    return "describeTopics" if flags.has("topic-id") else "listTopics"
+
+
+def command_line() -> Parser:
+    """The options."""
     parser = Parser("This tool helps to create, delete, describe, or change a topic.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
@@ -176,6 +193,8 @@ async def _create(cluster: Cluster, flags: Flags) -> None:
     if "." in topic.name or "_" in topic.name:
         print(_COLLISION)
     _check_counts(flags)
+    if topic.configs.get(_FORMAT) is not None:
+        print(_FORMAT_WARNING.format(topic.configs[_FORMAT]))
     if not topic.name:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -185,6 +204,8 @@ async def _create(cluster: Cluster, flags: Flags) -> None:
     error = outcomes[topic.name]
     if error is None:
         print(f"Created topic {topic.name}.")
+    elif error.code == ErrorCode.INVALID_CONFIG and message_of(error).startswith("Invalid value "):
+        raise ConfigError(message_of(error))  # Java's tool looks at values itself
     elif error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not flags.has("if-not-exists"):
         raise error
 
@@ -234,8 +255,8 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
         ToolError: not a number, a broker twice, or lists of different lengths.
     """
     assignment: dict[int, list[int]] = {}
-    for number, part in enumerate(text.split(",")):
-        brokers = [to_int(broker.strip()) for broker in part.split(":")]
+    for number, part in enumerate(split(text, ",")):
+        brokers = [to_int(broker.strip()) for broker in split(part, ":")]
         twice = [b for b in dict.fromkeys(brokers) if brokers.count(b) > 1]
         if twice:
             raise CommandFailedError(
@@ -331,8 +352,9 @@ def _raise_first(outcomes: Mapping[str, ApiError | None]) -> None:
         return
     name, error = next(iter(failed.items()))
     done = [name for name in outcomes if name not in failed]
-    if len(outcomes) > 1:
-        raise ApiError(error.code, f"{name}: {message_of(error)} (done: {', '.join(done) or '-'})")
+    if done:
+        sys.stdout.flush()
+        print(f"{name} was refused; done all the same: {', '.join(done)}", file=sys.stderr)
     raise error
 
 
@@ -340,10 +362,11 @@ def _raise_first(outcomes: Mapping[str, ApiError | None]) -> None:
 
 
 class _Replicas(NamedTuple):
-    """One partition, and the move it is in."""
+    """One partition, the move it is in, and who else may lead it."""
 
     partition: MetadataResponsePartition
     move: Reassignment | None
+    leaders: admin.EligibleLeaders
 
     @property
     def replication_factor(self) -> int:
@@ -363,15 +386,24 @@ async def _describe(cluster: Cluster, flags: Flags) -> None:
     names = [topic.name or "" for topic in described]
     configs = await admin.describe_configs(cluster, [(admin.TOPIC, name) for name in names])
     moves = await _moves(cluster, described)
+    # By id, Kafka's tool does not ask for them.
+    by_id = flags.has("topic-id") and parse_topic_id(flags.text("topic-id")) != ZERO_UUID
+    leaders = {} if by_id else await admin.eligible_leaders(cluster, names)
     live = set(cluster.picture.nodes)
     for topic in described:
         config = configs[admin.TOPIC, topic.name or ""]
         if isinstance(config, ApiError):
             raise config
-        _print_topic(flags, topic, config, moves, live)
+        partitions = [
+            _Replicas(p, moves.get(partition), leaders.get(partition, _NOT_TOLD))
+            for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+            for partition in (TopicPartition(topic.name or "", p.partition_index),)
+        ]
+        _print_topic(flags, topic, config, partitions, live)
 
 
 async def _described(cluster: Cluster, flags: Flags) -> list[MetadataResponseTopic]:
+    flags.integer("partition-size-limit-per-response")
     text = flags.value("topic-id")
     topic_id = parse_topic_id(text) if text is not None else ZERO_UUID
     if topic_id != ZERO_UUID:
@@ -411,14 +443,10 @@ def _print_topic(
     flags: Flags,
     topic: MetadataResponseTopic,
     config: Sequence[admin.ConfigEntry],
-    moves: Mapping[TopicPartition, Reassignment],
+    partitions: Sequence[_Replicas],
     live: set[int],
 ) -> None:
     name = topic.name or ""
-    partitions = [
-        _Replicas(p, moves.get(TopicPartition(name, p.partition_index)))
-        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
-    ]
     by_name = {entry.name: entry for entry in config}
     if not any(map(flags.has, _REPORTS)):
         own = [
@@ -460,7 +488,7 @@ def _is_wanted(flags: Flags, replicas: _Replicas, min_isr: int, live: set[int]) 
 
 
 def _print_partition(topic: str, replicas: _Replicas) -> None:
-    partition, move = replicas
+    partition, move, leaders = replicas
     parts = [
         "",
         f"Topic: {topic}",
@@ -472,9 +500,17 @@ def _print_partition(topic: str, replicas: _Replicas) -> None:
     if move is not None:
         parts.append(f"Adding Replicas: {_ids(move.adding)}")
         parts.append(f"Removing Replicas: {_ids(move.removing)}")
-    # ZooKeeper's clusters have no eligible leader replicas (KIP-966).
-    parts += ["Elr: N/A", "LastKnownElr: N/A"]
+    parts.append(f"Elr: {_ids_or_none(leaders.eligible)}")
+    parts.append(f"LastKnownElr: {_ids_or_none(leaders.last_known)}")
     print("\t".join(parts))
+
+
+# ZooKeeper's clusters have no eligible leader replicas (KIP-966).
+_NOT_TOLD: Final = admin.EligibleLeaders(None, None)
+
+
+def _ids_or_none(brokers: Sequence[int] | None) -> str:
+    return "N/A" if brokers is None else _ids(brokers)
 
 
 def _ids(brokers: Sequence[int]) -> str:
@@ -500,10 +536,13 @@ def parse_topic_id(text: str) -> bytes:
         raise IllegalArgumentError(
             f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID"
         )
+    for letter in text:
+        if not (letter.isascii() and (letter.isalnum() or letter in "-_=")):
+            raise IllegalArgumentError(f"Illegal base64 character {ord(letter):x}")
     try:
         topic_id = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
-        raise IllegalArgumentError(f"Illegal base64 character in {text}") from None
+        raise IllegalArgumentError("Input byte array has wrong 4-byte ending unit") from None
     if len(topic_id) != 16:
         raise IllegalArgumentError(
             f"Input string `{text}` decoded as {len(topic_id)} bytes, "

@@ -37,7 +37,7 @@ _TIMEOUT_MINUTES_MAX: Final = 15
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _command_line()
+    parser = command_line()
     options = parse(parser, arguments)
     if isinstance(options, int):
         return options
@@ -78,7 +78,8 @@ def _failed(options: argparse.Namespace) -> str:
     return ""
 
 
-def _command_line() -> CommandLine:
+def command_line() -> CommandLine:
+    """The options."""
     parser = CommandLine(
         "kafka-transactions", description="Analyse transactions, and end those that hang."
     )

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import in_java_words, show_log
 from odradek.cli.connect import properties_of
 from odradek.cli.signals import Stopping
 from odradek.cli.verifiable import add_connection, tell, text_of
@@ -26,7 +26,8 @@ _POLL_MS = 60_000
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     if not arguments:
         parser.print_help()
         return 0
@@ -61,7 +62,8 @@ def _properties(chosen: Namespace) -> dict[str, str]:
     return properties
 
 
-def _parser() -> ArgumentParser:
+def command_line() -> ArgumentParser:
+    """The options."""
     parser = ArgumentParser(
         prog="verifiable-consumer",
         description="Reads a topic, and tells as JSON what it was given, has read and committed.",

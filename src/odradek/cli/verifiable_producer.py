@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import in_java_words, show_log
 from odradek.cli.connect import properties_of
 from odradek.cli.signals import Stopping
 from odradek.cli.throttle import Throttle
@@ -24,7 +24,8 @@ from odradek.model.errors import OdradekError
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    parser = _parser()
+    show_log()
+    parser = command_line()
     if not arguments:
         parser.print_help()
         return 0
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def _parser() -> ArgumentParser:
+def command_line() -> ArgumentParser:
+    """The options."""
     parser = ArgumentParser(
         prog="verifiable-producer",
         description="Writes increasing numbers to a topic, and tells as JSON which have arrived.",

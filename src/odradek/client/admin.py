@@ -34,6 +34,7 @@ BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
 
 REQUEST_MS: Final = 30_000
+_DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 Outcome = ApiError | None
 R = TypeVar("R", bound=Message)
@@ -177,8 +178,12 @@ def _missing(
     missing: dict[TopicPartition, ApiError] = {}
     for partition in partitions:
         topic = topics.get(partition.topic)
-        if topic is None:
-            missing[partition] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            missing[partition] = ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Failed to fetch metadata for partition {partition} because metadata for topic "
+                f"`{partition.topic}` could not be found",
+            )
         elif topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
             error = failure(topic.error_code)
             assert error is not None
@@ -243,6 +248,40 @@ async def describe_topic_ids(
     told = await connection.request(request, MetadataResponse)
     missing = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return [_sound(topic) for topic in told.topics if topic.error_code not in missing]
+
+
+class EligibleLeaders(NamedTuple):
+    """Who may lead a partition beside its ISR, and who could when nobody was left (KIP-966)."""
+
+    eligible: Sequence[int] | None
+    last_known: Sequence[int] | None
+
+
+async def eligible_leaders(
+    cluster: Cluster, names: Sequence[str]
+) -> dict[TopicPartition, EligibleLeaders]:
+    """What clusters of KRaft know of this; nothing where brokers do not."""
+    from odradek.wire.messages import describe_topic_partitions as wire  # noqa: PLC0415
+
+    connection = await any_broker(cluster)
+    if _DESCRIBE_TOPIC_PARTITIONS not in connection.versions:
+        return {}
+    found: dict[TopicPartition, EligibleLeaders] = {}
+    cursor: wire.Cursor | None = None
+    while True:
+        # From the cursor's topic on, in the order of names, which is the brokers' own.
+        left = [name for name in sorted(names) if cursor is None or name >= cursor.topic_name]
+        request = wire.DescribeTopicPartitionsRequest(
+            topics=[wire.TopicRequest(name=name) for name in left], cursor=cursor
+        )
+        told = await connection.request(request, wire.DescribeTopicPartitionsResponse)
+        for topic in told.topics:
+            for p in topic.partitions:
+                partition = TopicPartition(topic.name or "", p.partition_index)
+                found[partition] = EligibleLeaders(p.eligible_leader_replicas, p.last_known_elr)
+        cursor = told.next_cursor
+        if cursor is None:
+            return found
 
 
 def _sound(topic: MetadataResponseTopic) -> MetadataResponseTopic:

@@ -78,6 +78,7 @@ class Cluster(Closing):
         self._dialling: dict[tuple[int, str], asyncio.Lock] = {}
         self._tls: ssl.SSLContext | None = None
         self._retired: list[Connection] = []
+        self.unresolved: list[str] = []  # servers of the settings without an address, and why
 
     @classmethod
     async def bootstrap(
@@ -325,16 +326,18 @@ class Cluster(Closing):
         if not addresses:
             raise InvalidAddressError("No bootstrap urls given in bootstrap.servers")
         reasons = []
-        unresolved = 0
+        unresolved: list[str] = []
         for host, port in addresses:
             try:
                 self._seed = await self._open(host, port)
             except ConnectionError as error:
                 reasons.append(str(error))
-                unresolved += isinstance(error, UnresolvedError)
+                if isinstance(error, UnresolvedError):
+                    unresolved.append(str(error))
             else:
+                self.unresolved = unresolved
                 return self._seed
-        if unresolved == len(addresses):
+        if len(unresolved) == len(addresses):
             raise UnresolvableError(
                 "No resolvable bootstrap urls given in bootstrap.servers", reasons
             )
@@ -371,7 +374,7 @@ _COORDINATOR_LATER: Final = (
 
 
 def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
         raise InvalidAddressError(f"Invalid url in bootstrap.servers: {server}")
-    return host.strip("[]"), int(port)
+    return host.strip("[]") or "localhost", int(port)  # as Java takes it

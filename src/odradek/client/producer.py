@@ -11,6 +11,7 @@ is in `odradek.client.batches`, what a transaction is in `odradek.client.transac
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -55,6 +56,8 @@ from odradek.wire.schema import Buffer
 if TYPE_CHECKING:
     from odradek.client.subscription import GroupMetadata, OffsetAndMetadata
     from odradek.client.transactions import Transactions
+
+_log: Final = logging.getLogger("odradek.client")
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -628,6 +631,12 @@ class Producer(Closing):
             self._stale.add(batch.partition.topic)
         error = ApiError(code, outcome.error_message)
         if self._may_repeat(queue, batch, code):
+            client = self._settings.client
+            _log.warning(  # as Kafka's client logs it
+                "[Producer clientId=%s] Got error produce response on topic-partition %s, "
+                "retrying (%d attempts left). Error: %s",
+                client.client_id, batch.partition, client.retries - batch.attempts, code.name,
+            )  # fmt: skip
             self._again(queue, batch)
         else:
             self._give_up(queue, batch, error)

@@ -24,12 +24,13 @@ from odradek.config.option import (
     Option,
     Value,
     at_least,
-    one_of,
+    one_of_any_case,
     table,
 )
 from odradek.model.errors import OdradekError
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# In the order in which Kafka names them.
+PROTOCOLS: Final = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -50,7 +51,7 @@ COMMON: Final = table(
         Option("reconnect.backoff.max.ms", LONG, 1_000, rule=at_least(0)),
         Option("socket.connection.setup.timeout.ms", LONG, 10_000, rule=at_least(0)),
         Option("metadata.max.age.ms", LONG, 300_000, rule=at_least(0)),
-        Option("security.protocol", STRING, "PLAINTEXT", rule=one_of(*PROTOCOLS)),
+        Option("security.protocol", STRING, "PLAINTEXT", rule=one_of_any_case(*PROTOCOLS)),
         Option("sasl.mechanism", STRING, "GSSAPI"),
         Option("sasl.jaas.config", PASSWORD, None),
         Option("ssl.truststore.type", STRING, "JKS"),
@@ -165,7 +166,7 @@ def read(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[s
 
 
 def _security(values: Mapping[str, Any]) -> Security:
-    protocol: str = values["security.protocol"]
+    protocol: str = values["security.protocol"].upper()
     mechanism: str = values["sasl.mechanism"]
     if protocol.startswith("SASL_") and mechanism not in MECHANISMS:
         raise SettingsError(f"sasl.mechanism={mechanism}: this client has {', '.join(MECHANISMS)}")

@@ -116,6 +116,18 @@ def one_of(*names: str) -> Rule:
     return Rule(f"of {', '.join(names)}", check)
 
 
+def one_of_any_case(*names: str) -> Rule:
+    """One of these words, in whatever case."""
+    known = {name.lower() for name in names}
+
+    def check(value: Value) -> tuple[object, str] | None:
+        if str(value).lower() in known:
+            return None
+        return value, f"String must be one of (case insensitive): {', '.join(names)}"
+
+    return Rule(f"of {', '.join(names)}, in any case", check)
+
+
 NOT_EMPTY: Final = Rule(
     "not empty", lambda value: (value, "String must be non-empty") if value == "" else None
 )

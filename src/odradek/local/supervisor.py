@@ -158,6 +158,7 @@ class Supervisor:
                     else None,
                     "state": looks[broker_id].value,
                     "listeners": record.listeners,
+                    "http": record.http if looks[broker_id].is_alive else None,
                     "log_dirs": read_log_dirs(self._directory, broker_id),
                 }
                 for broker_id, record in records

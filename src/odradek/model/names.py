@@ -16,7 +16,7 @@ def topic_name_problem(name: str) -> str | None:
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:
-        return "'.' or '..' is not allowed"
+        return f"'{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
         return f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     if not _LEGAL.match(name):

@@ -228,6 +228,28 @@ APIS: Final[dict[int, Api]] = {
 }
 
 
+class ForeignApi(NamedTuple):
+    """An API that brokers in ZooKeeper mode do not have, and our client asks those of KRaft for."""
+
+    name: str
+    decodable: Versions
+    flexible_from: int
+
+
+FOREIGN_APIS: Final[dict[int, ForeignApi]] = {
+    75: ForeignApi("DescribeTopicPartitions", Versions(0, 0), 0),
+}
+
+
+def asked_api(key: int) -> Api | ForeignApi:
+    """An API as our client sees it.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return APIS.get(key) or FOREIGN_APIS[key]
+
+
 def api(key: int) -> Api:
     """The API of a key.
 

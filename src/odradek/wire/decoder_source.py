@@ -93,6 +93,8 @@ class DecoderSource:
             self._fixed(FIXED[field.kind], target)
         elif field.kind in ("string", "bytes"):
             self._bytes(target, field.kind, nullable=self._version in field.nullable)
+        elif isinstance(field.part, MessageType) and field.kind == "struct":
+            self._struct(target, field.part)
         else:
             assert field.kind == "array", field.kind
             self._array(target, field)
@@ -158,6 +160,19 @@ class DecoderSource:
             f"{target} = " + ("view[p:q].tobytes().decode()" if kind == "string" else "view[p:q]")
         )
         source.line("p = q")
+
+    def _struct(self, target: str, part: MessageType) -> None:
+        """A part that may be null: a byte says whether it is there."""
+        source = self._source
+        sign, made = source.local("n"), source.local("e")
+        self._fixed("b", sign)
+        self._flush()
+        with source.block(f"if {sign} < 0:"):
+            source.line(f"{target} = None")
+        with source.block("else:"):
+            self._part(made, part)
+            self._flush()
+            source.line(f"{target} = {made}")
 
     # ----------------------------------------------------------------------------- arrays
 

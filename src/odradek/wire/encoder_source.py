@@ -98,6 +98,8 @@ class EncoderSource:
             self._fixed(FIXED[field.kind], value)
         elif field.kind in ("string", "bytes"):
             self._bytes(value, field.kind, nullable=nullable)
+        elif isinstance(field.part, MessageType) and field.kind == "struct":
+            self._struct(value, field.part)
         else:
             assert field.kind == "array", field.kind
             self._array(value, field, nullable=nullable)
@@ -164,6 +166,18 @@ class EncoderSource:
             source.line(f"{length} = len({data}){more}")
         self._length("h" if kind == "string" else "i", length)
         source.line(f"{self._put}({data})")
+
+    def _struct(self, value: str, part: MessageType) -> None:
+        """A part that may be null: a byte says whether it is there."""
+        source = self._source
+        self._flush()
+        with source.block(f"if {value} is None:"):
+            self._fixed("b", "-1")
+            self._flush()
+        with source.block("else:"):
+            self._fixed("b", "1")
+            self._part(value, part)
+            self._flush()
 
     # ----------------------------------------------------------------------------- arrays
 

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.model.errors import MalformedRequestError
-from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.api_keys import APIS, FOREIGN_APIS, ApiKey
 from odradek.wire.primitives import skip_tags
 
 _KEY_TO_CLIENT_ID: Final = Struct(">hhih").unpack_from
@@ -31,6 +31,11 @@ _NEVER: Final = 1 << 15
 _FLEXIBLE_FROM: Final = {
     int(key): _NEVER if api.flexible_from is None else api.flexible_from
     for key, api in APIS.items()
+}
+# A broker knows the former alone.
+_ASKED_FLEXIBLE_FROM: Final = {
+    **_FLEXIBLE_FROM,
+    **{key: api.flexible_from for key, api in FOREIGN_APIS.items()},
 }
 
 
@@ -101,7 +106,7 @@ def encode_request_header(
         return _KEY_TO_CORRELATION.pack(api_key, api_version, correlation_id)
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
-    tags = b"\0" if api_version >= _FLEXIBLE_FROM[api_key] else b""
+    tags = b"\0" if api_version >= _ASKED_FLEXIBLE_FROM[api_key] else b""
     return _PACK_TO_CLIENT_ID(api_key, api_version, correlation_id, length) + name + tags
 
 
@@ -130,4 +135,4 @@ def decode_response_header(
 
 
 def _response_has_tags(api_key: int, api_version: int) -> bool:
-    return api_version >= _FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS
+    return api_version >= _ASKED_FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS

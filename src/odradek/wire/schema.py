@@ -377,7 +377,7 @@ def string_array(
     return made
 
 
-def struct(item: type[M], versions: str, *, tag: int) -> M | None:
-    """One part, in the tagged section; None stands for one whose fields are all default."""
+def struct(item: type[M], versions: str = "0+", *, tag: int | None = None) -> M | None:
+    """One part, that may be null; or, with a tag, None stands for one whose fields are default."""
     made: M | None = _field("struct", versions, None, ignorable=True, tag=tag, part=item)
     return made

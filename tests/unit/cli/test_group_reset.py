@@ -47,10 +47,10 @@ def test_times_are_read_as_kafka_reads_them():
     now_ms, ago_ms = group_reset._ago_ms("PT0S"), group_reset._ago_ms("P1DT1H")
     assert now_ms - ago_ms == pytest.approx(25 * 3_600_000, abs=10_000)
     for garbage in ("yesterday", "2020-13-01T00:00:00"):
-        with pytest.raises(ToolError, match="--to-datetime"):
+        with pytest.raises(ToolError, match="Error parsing timestamp|Unparseable date"):
             group_reset._datetime_ms(garbage)
     for garbage in ("1H", "P", "PT"):
-        with pytest.raises(ToolError, match="--by-duration"):
+        with pytest.raises(ToolError, match="cannot be parsed to a Duration"):
             group_reset._ago_ms(garbage)
 
 

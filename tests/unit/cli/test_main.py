@@ -104,6 +104,7 @@ def test_status_for_machines_has_the_agreed_form(stopped, capsys):
                 "pid": None,
                 "state": "stopped",
                 "listeners": ["PLAINTEXT://127.0.0.1:9092"],
+                "http": None,
                 "log_dirs": [f"{home}/broker-0/data"],
             },
             {
@@ -111,6 +112,7 @@ def test_status_for_machines_has_the_agreed_form(stopped, capsys):
                 "pid": None,
                 "state": "stopped",
                 "listeners": [],
+                "http": None,
                 "log_dirs": [f"{home}/broker-1/data"],
             },
         ],

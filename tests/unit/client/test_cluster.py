@@ -150,7 +150,7 @@ def test_the_first_that_answers_will_do():
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("servers", ["", "localhost", "a:b", "127.0.0.1:1,:9092"])
+@pytest.mark.parametrize("servers", ["", "localhost", "a:b", "127.0.0.1:1,9092"])
 def test_what_is_no_address_is_named(servers):
     with pytest.raises(InvalidAddressError, match="Invalid url in bootstrap.servers: "):
         asyncio.run(Cluster.bootstrap(servers))

@@ -68,7 +68,7 @@ def test_no_secret_is_shown():
     [
         ("request.timeout.ms", "abc", "Invalid value abc .* request.timeout.ms: Not a number"),
         ("retries", "-1", "Invalid value -1 for configuration retries: Value must be at least 0"),
-        ("security.protocol", "TLS", "String must be one of: PLAINTEXT, SSL"),
+        ("security.protocol", "TLS", r"one of \(case insensitive\): SASL_SSL, PLAINTEXT"),
     ],
 )
 def test_a_value_that_its_option_does_not_take_is_refused_in_kafkas_words(name, value, complaint):

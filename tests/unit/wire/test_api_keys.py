@@ -12,8 +12,8 @@ from odradek.wire.api_keys import APIS, ApiKey, api, request_class, response_cla
 
 MODULES = {path.stem for path in pathlib.Path(odradek.wire.messages.__file__).parent.glob("*.py")}
 NOT_APIS = {
-    "__init__", "consumer_offsets", "consumer_protocol", "transaction_state",
-    "transaction_version_2",
+    "__init__", "consumer_offsets", "consumer_protocol", "describe_topic_partitions",
+    "transaction_state", "transaction_version_2",
 }  # fmt: skip
 
 

@@ -358,12 +358,14 @@ class FetchCall(Waiting):
 
     @property
     def _may_leave_leader(self) -> bool:
-        """Whether this is a consumer that knows of reading elsewhere, where that is wanted."""
-        return (
-            self._api.nearest is not None
-            and self.fetcher.follower_id < 0
-            and self.header.api_version >= RACK_SINCE
-        )
+        """Whether this is a consumer that knows of reading elsewhere, where that is wanted.
+
+        One who compares replicas always does (Kafka's `DEBUGGING_CONSUMER_ID`).
+        """
+        if self.header.api_version < RACK_SINCE:
+            return False
+        follower_id = self.fetcher.follower_id
+        return follower_id == _DEBUGGER or (self._api.nearest is not None and follower_id < 0)
 
     def _nearest(self) -> Nearest | None:
         nearest, rack = self._api.nearest, self.request.rack_id
@@ -441,6 +443,9 @@ def _has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:
         return divergence(log, wanted) is None
     except OffsetOutOfRangeError:
         return False
+
+
+_DEBUGGER: Final = -2
 
 
 def follower_of(request: FetchRequest) -> int:

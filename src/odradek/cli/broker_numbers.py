@@ -1,0 +1,132 @@
+"""What the live screen of `odradek up` shows of each broker, read from what brokers serve by HTTP.
+
+Of `/metrics` only the beginning is read, up to the numbers of single partitions, of which there
+may be many; and who answers slowly is asked less often.
+"""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+TIMEOUT_S: Final = 0.5
+EVERY_S: Final = 1.0
+_SHARE: Final = 20  # at most one part in so many of a broker's time
+_CAUSES: Final = 5
+_END: Final = b"kafka_log_log_size"
+_PREFIX: Final = "kafka_server_"
+_NAMES: Final = {
+    "replicamanager_partitioncount": "replicas",
+    "replicamanager_leadercount": "leaders",
+    "replicamanager_underreplicatedpartitions": "under_replicated",
+    "replicamanager_offlinereplicacount": "offline",
+    "brokertopicmetrics_bytesin_total": "bytes_in",
+    "brokertopicmetrics_bytesout_total": "bytes_out",
+}
+
+Fetch = Callable[[str], Iterable[bytes]]
+
+
+class Numbers(NamedTuple):
+    """Of one broker; rates in bytes a second, None before two looks."""
+
+    replicas: int
+    leaders: int
+    under_replicated: int
+    offline: int
+    in_rate: float | None = None
+    out_rate: float | None = None
+    controller: bool = False
+
+
+class Counted(NamedTuple):
+    """What `/metrics` says at a moment."""
+
+    at_s: float
+    values: Mapping[str, float]
+
+
+def read_metrics(lines: Iterable[bytes]) -> dict[str, float]:
+    """The numbers of `_NAMES`, and `controller`, of the text that Prometheus reads."""
+    found: dict[str, float] = {}
+    for raw in lines:
+        if raw.startswith(_END):
+            break
+        name, _, value = raw.decode("utf-8", "replace").rstrip().rpartition(" ")
+        short = _NAMES.get(name.removeprefix(_PREFIX))
+        if short is not None:
+            found[short] = float(value)
+        elif name == "kafka_controller_kafkacontroller_activecontrollercount":
+            found["controller"] = float(value)
+    return found
+
+
+def numbers(now: Counted, before: Counted | None) -> Numbers:
+    """What is shown, by two looks."""
+
+    def rate(name: str) -> float | None:
+        if before is None or now.at_s <= before.at_s:
+            return None
+        grown = now.values.get(name, 0.0) - before.values.get(name, 0.0)
+        return max(0.0, grown) / (now.at_s - before.at_s)  # a broker that was restarted begins anew
+
+    count = {name: int(now.values.get(name, 0)) for name in Numbers._fields[:4]}
+    return Numbers(
+        **count,
+        in_rate=rate("bytes_in"),
+        out_rate=rate("bytes_out"),
+        controller=bool(now.values.get("controller")),
+    )
+
+
+class Watcher:
+    """Asks brokers for their numbers, each once a second at most."""
+
+    def __init__(
+        self, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch = fetch or _fetch
+        self._clock = clock
+        self._counted: dict[int, Counted] = {}
+        self._shown: dict[int, Numbers] = {}
+        self._due_s: dict[int, float] = {}
+        self._causes: dict[int, list[tuple[int, str]]] = {}
+
+    def look(self, brokers: Iterable[Mapping[str, Any]]) -> dict[int, Numbers]:
+        """The numbers of those that run; of the others, nothing."""
+        for broker in brokers:
+            id_, url = broker["id"], broker.get("http")
+            if broker["state"] != "running" or not url:
+                for kept in (self._counted, self._shown, self._due_s):
+                    kept.pop(id_, None)
+            elif self._clock() >= self._due_s.get(id_, 0.0):
+                self._ask(id_, url)
+        return dict(self._shown)
+
+    def causes(self) -> list[str]:
+        """What was decided last, and why; the newest last."""
+        told = sorted({entry for entries in self._causes.values() for entry in entries})
+        return [
+            f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1000))}  {says}"
+            for at_ms, says in told[-_CAUSES:]
+        ]
+
+    def _ask(self, id_: int, url: str) -> None:
+        begun_s = self._clock()
+        try:
+            now = Counted(begun_s, read_metrics(self._fetch(f"{url}/metrics")))
+            journal = json.loads(b"".join(self._fetch(f"{url}/journal?limit={_CAUSES}")))
+        except (OSError, ValueError):
+            pass  # what was known stays, until the next look
+        else:
+            self._causes[id_] = [(e["at_ms"], e["says"]) for e in journal["entries"]]
+            self._shown[id_] = numbers(now, self._counted.get(id_))
+            self._counted[id_] = now
+        took_s = self._clock() - begun_s
+        self._due_s[id_] = begun_s + max(EVERY_S, took_s * _SHARE)
+
+
+def _fetch(url: str) -> Iterable[bytes]:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        yield from answer

@@ -1,0 +1,70 @@
+"""DescribeTopicPartitions (75): topics with what KRaft alone knows of them (KIP-966), page by page.
+
+Brokers of ours do not serve it, as those of Kafka in ZooKeeper mode do not; the tools ask for it.
+"""
+
+from odradek.wire.schema import (
+    Message,
+    array,
+    bool_,
+    int16,
+    int32,
+    int32_array,
+    string,
+    struct,
+    uuid,
+)
+
+
+class TopicRequest(Message):
+    """In `topics`."""
+
+    name: str = string()
+
+
+class Cursor(Message):
+    """Where the next page begins."""
+
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
+    """The request."""
+
+    topics: list[TopicRequest] = array(TopicRequest)
+    response_partition_limit: int = int32(default=2000)
+    cursor: Cursor | None = struct(Cursor)
+
+
+class PartitionResponse(Message):
+    """In `topics.partitions`."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = int32_array()
+    isr_nodes: list[int] = int32_array()
+    eligible_leader_replicas: list[int] | None = int32_array(nullable="0+", default=None)
+    last_known_elr: list[int] | None = int32_array(nullable="0+", default=None)
+    offline_replicas: list[int] = int32_array()
+
+
+class TopicResponse(Message):
+    """In `topics`."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable="0+")
+    topic_id: bytes = uuid()
+    is_internal: bool = bool_()
+    partitions: list[PartitionResponse] = array(PartitionResponse)
+    topic_authorized_operations: int = int32(default=-2147483648)
+
+
+class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
+    """The response."""
+
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array(TopicResponse)
+    next_cursor: Cursor | None = struct(Cursor)

@@ -1,0 +1,279 @@
+"""A cluster as the recordings had it, and what is done with it between them: see `scenarios`."""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+
+from brokers import BrokerProcess
+
+from odradek.cli.tool import run_tool
+from odradek.client.producer import Producer
+from odradek.client.producer_settings import ProducerSettings
+
+RECORDED_PORT: Final = 19391
+RECORDED_ZOOKEEPER: Final = "127.0.0.1:19481"
+FIRST: Final = f"127.0.0.1:{RECORDED_PORT}"
+
+
+class Server(Protocol):
+    """One broker in the hands of a test."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def is_up(self) -> bool: ...
+    def start(self) -> object: ...
+    def stop(self) -> object: ...
+    def kill(self) -> object: ...
+
+
+class Cluster:
+    """Brokers as the recordings had them, of whatever kind, and our tools."""
+
+    def __init__(self, home: pathlib.Path, ports: Sequence[int], zookeeper_port: int = 0) -> None:
+        self.home = home
+        # As the recordings have it, and as it is.
+        self.places = {
+            f"127.0.0.1:{RECORDED_PORT + n}": f"127.0.0.1:{port}" for n, port in enumerate(ports)
+        }
+        if zookeeper_port:
+            self.places[RECORDED_ZOOKEEPER] = f"127.0.0.1:{zookeeper_port}"
+        self.topic_ids: dict[str, str] = {}
+        self.brokers: dict[int, Server] = {}
+        self.members: dict[str, list[subprocess.Popen[bytes]]] = {}
+
+    def translated(self, word: str) -> str:
+        for recorded, real in self.places.items():
+            word = word.replace(recorded, real)
+        return self.topic_ids.get(word, word)
+
+    def as_recorded(self, text: str) -> str:
+        """What was printed, with the addresses that recordings have."""
+        for recorded, real in self.places.items():
+            text = text.replace(real, recorded)
+        return text
+
+    def run(self, tool: str, arguments: list[str], stdin: str = "") -> tuple[int, str, str]:
+        """One call of a tool of ours, in the directory of its files."""
+        out, err = io.StringIO(), io.StringIO()
+        words = [self.translated(word) for word in arguments]
+        before, sys.stdin = sys.stdin, io.StringIO(stdin)
+        try:
+            with (
+                contextlib.chdir(self.home),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+            ):
+                code = run_tool(tool, words)
+        finally:
+            sys.stdin = before
+        return code, self.as_recorded(out.getvalue()), self.as_recorded(err.getvalue())
+
+    def run_for(
+        self, tool: str, arguments: list[str], stdin: str, timeout_s: float
+    ) -> tuple[str, str, str]:
+        """One call of a tool that does not end by itself."""
+        words = [self.translated(word) for word in arguments]
+        with subprocess.Popen(
+            [sys.executable, "-u", "-m", "odradek", tool, *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=self.home, text=True,
+        ) as process:  # fmt: skip
+            try:
+                out, err = process.communicate(stdin, timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                return "timeout", self.as_recorded(out), self.as_recorded(err)
+        return str(process.returncode), self.as_recorded(out), self.as_recorded(err)
+
+    def join(self, group: str, topic: str, *words: str) -> None:
+        """One more member of a group, which stays."""
+        command = [
+            "console-consumer", "--bootstrap-server", self.translated(FIRST), "--topic", topic,
+            "--group", group, "--from-beginning", *words,
+        ]  # fmt: skip
+        with (self.home / f"{group}.log").open("ab") as log:
+            member = subprocess.Popen(
+                [sys.executable, "-m", "odradek", *command],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.members.setdefault(group, []).append(member)
+
+    def leave(self, group: str) -> None:
+        """All members of a group go."""
+        for member in self.members.pop(group, ()):
+            member.terminate()
+            member.wait(60)
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for group in list(self.members):
+            for member in self.members.pop(group):
+                member.kill()
+                member.wait(60)
+        for broker in self.brokers.values():
+            broker.kill()
+
+
+class OurCluster(Cluster):
+    """Brokers 1 to N of ours."""
+
+    def __init__(
+        self,
+        home: pathlib.Path,
+        *,
+        brokers: int = 4,
+        racks: Sequence[str] = (),
+        options: Mapping[str, object] = {},
+    ) -> None:
+        ports = free_ports(brokers)
+        super().__init__(home, ports)
+        # What is spoken to ZooKeeper is spoken to the embedded store.
+        self.places[RECORDED_ZOOKEEPER] = str(home)
+        for number, port in enumerate(ports, 1):
+            self.brokers[number] = BrokerProcess(
+                home / f"broker-{number}",
+                {
+                    "broker.id": number,
+                    "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                    "odradek.store.path": home / "coordination.db",
+                    "offsets.topic.replication.factor": min(3, brokers),
+                    "transaction.state.log.replication.factor": min(3, brokers),
+                    "transaction.state.log.min.isr": min(2, brokers),
+                    "group.initial.rebalance.delay.ms": 0,
+                    "auto.leader.rebalance.enable": "false",
+                    **({"broker.rack": racks[number - 1]} if racks else {}),
+                    **options,
+                },
+            )
+
+    def start(self) -> None:
+        """Start them one after the other: broker 1 becomes the controller."""
+        for broker in self.brokers.values():
+            broker.start()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens at this moment."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def bring_about(cluster: Cluster, step: str) -> None:  # noqa: C901 - one branch for each word
+    """What stood between two recordings."""
+    verb, *words = shlex.split(step)
+    if verb == "remember":
+        topic, recorded_id = words
+        _, out, _ = cluster.run("topics", [*_where(), "--describe", "--topic", topic])
+        cluster.topic_ids[recorded_id] = out.split("TopicId: ")[1].split()[0]
+    elif verb == "freeze":
+        os.kill(cluster.brokers[int(words[0])].pid, signal.SIGSTOP)
+    elif verb == "thaw":
+        os.kill(cluster.brokers[int(words[0])].pid, signal.SIGCONT)
+    elif verb in ("start", "stop", "kill"):
+        getattr(cluster.brokers[int(words[0])], verb)()
+        wait_until(lambda: _is_known(cluster))
+    elif verb == "fill":
+        topic, _, partition = words[0].partition(":")
+        asyncio.run(fill(cluster, topic, partition, int(words[1])))
+    elif verb == "reassign":
+        name, *throttle = words
+        document = json.dumps(PLANS[name])
+        (cluster.home / f"{name}.json").write_text(document)
+        plan = ["--reassignment-json-file", f"{name}.json", *throttle]
+        code, out, err = cluster.run("reassign-partitions", [*_where(), *plan, "--execute"])
+        assert code == 0, out + err
+    elif verb == "join":
+        cluster.join(*words)
+        wait_until(lambda: _has_members(cluster, words[0]))
+    elif verb == "leave":
+        cluster.leave(words[0])
+    elif verb in ("settle", "reassigned"):
+        wait_until(lambda: _is_quiet(cluster))
+    else:
+        code, out, err = cluster.run(verb, [*_where(), *words])
+        assert code == 0, f"{step}: {out}{err}"
+        if step.startswith("topics --create"):
+            # The broker that is asked may hear of it later than the one that made it.
+            listed = [*_where(), "--list"]
+            wait_until(lambda: words[2] in cluster.run("topics", listed)[1].splitlines())
+
+
+def _is_quiet(cluster: Cluster) -> bool:
+    """Whether every replica is in sync and none is moved."""
+    _, moves, _ = cluster.run("reassign-partitions", [*_where(), "--list"])
+    lacking = ["--describe", "--under-replicated-partitions"]
+    code, out, _ = cluster.run("topics", [*_where(), *lacking])
+    return code == 0 and not out and moves == "No partition reassignments found.\n"
+
+
+def _has_members(cluster: Cluster, group: str) -> bool:
+    """Whether all members of a group that were started are in it, and have read all."""
+    describe = [*_where(), "--describe", "--group", group]
+    _, state, _ = cluster.run("consumer-groups", [*describe, "--state"])
+    wanted = len(cluster.members[group])
+    if state.split()[-2:] != ["Stable", str(wanted)]:
+        return False
+    _, rows, _ = cluster.run("consumer-groups", [*describe, "--offsets"])
+    lags = [row.split()[5] for row in rows.splitlines()[2:]]
+    return bool(lags) and set(lags) == {"0"}
+
+
+def _is_known(cluster: Cluster) -> bool:
+    """Whether the brokers know who of them is up."""
+    live = sum(broker.is_up for broker in cluster.brokers.values())
+    _, told, _ = cluster.run("cluster", ["list-endpoints", *_where()])
+    return len(told.splitlines()) == live + 1
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.05)  # there is nothing to wait on from outside
+
+
+async def fill(cluster: Cluster, topic: str, partition: str, count: int) -> None:
+    servers = cluster.translated("127.0.0.1:19391")
+    settings = ProducerSettings.from_properties({"bootstrap.servers": servers})
+    async with await Producer.open(settings) as producer:
+        for number in range(count):
+            place = int(partition) if partition else number % 3 if topic == "r1" else 0
+            await producer.send(topic, b"x" * 1000, partition=place)
+        await producer.flush()
+
+
+def _plan(*replicas: list[int]) -> dict[str, object]:
+    partitions = [
+        {"topic": "r1", "partition": number, "replicas": brokers}
+        for number, brokers in enumerate(replicas)
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+PLANS = {
+    "all4": _plan([4, 2], [4, 3], [4, 1]),
+    "back": _plan([2, 1], [3, 2], [1, 3]),
+    "proposed": _plan([4, 2], [2, 3], [3, 4]),
+}
+
+
+def _where() -> list[str]:
+    return ["--bootstrap-server", "127.0.0.1:19391"]
