@@ -13,6 +13,7 @@ A `Draft` gathers changes over nodes that it only reads. A multi that fails leav
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
 
 from odradek.coord.store import (
@@ -92,6 +93,7 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+@lru_cache(maxsize=10_000)  # what is refused is not remembered
 def check_path(path: str) -> None:
     """Refuse what is no absolute path.
 

@@ -2,18 +2,25 @@
 
     --seed 7                 one seed; --trace prints everything that happened
     --seeds 1..500           a search; failing seeds are named with the command that repeats them
+    --jobs 4                 ... by so many processes
+    --keep FILE              ... and a line for the file of what was searched
     --seed 7 --shrink        leave out faults as long as the seed still fails
 
+A search that is interrupted says what it has done, and how to go on.
 The exit code is 1 if anything was violated.
 """
 
+import signal
 import sys
-import time
-from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
 from odradek.sim.faults import Kind
+from odradek.sim.report import Totals, report
+from odradek.sim.search import search
 from odradek.sim.shrink import shrink
 from odradek.sim.simulation import Options, Outcome, simulate
 from odradek.sim.transactions import TransactionOptions
@@ -72,6 +79,12 @@ def _kinds(
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes that play.")
+@click.option(
+    "--keep",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append a line of JSON that says what was found.",
+)
 def main(  # noqa: PLR0913, PLR0917 - one for each option
     seed: int | None,
     seeds: range | None,
@@ -84,6 +97,8 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     kinds: tuple[Kind, ...] | None,
     smaller: bool,
     trace: bool,
+    jobs: int,
+    keep: Path | None,
 ) -> None:
     """Run."""
     if (seed is None) == (seeds is None):
@@ -98,81 +113,33 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         durable=durable,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
-    began_s = time.process_time()
-    totals: Counter[str] = Counter()
-    happened: Counter[str] = Counter()
-    for number in wanted:
-        outcome = simulate(number, options, keep_trace=trace)
-        for line in outcome.trace:
-            click.echo(line)
-        if outcome.violations and smaller:
-            outcome = shrink(outcome, said=click.echo)
-        if outcome.violations or len(wanted) == 1:
-            click.echo(report(outcome))
-        _count(totals, outcome)
-        happened += outcome.happened
-    if happened and len(wanted) > 1:
-        click.echo(_told(happened))
-    click.echo(summary(totals, time.process_time() - began_s))
-    sys.exit(1 if totals["failed"] else 0)
+    totals = Totals(options)
+    outcomes: Iterable[Outcome] = search(wanted, options, jobs=jobs)
+    if trace:
+        outcomes = (simulate(number, options, keep_trace=True) for number in wanted)
+    try:
+        for outcome in outcomes:
+            totals.add(outcome)
+            _tell(outcome, is_alone=len(wanted) == 1, smaller=smaller)
+    except KeyboardInterrupt:
+        done = wanted[: totals.seeds]
+        click.echo(f"interrupted; --seeds {done.stop}..{wanted[-1]} goes on")
+    click.echo(str(totals))
+    if keep is not None and totals.seeds:
+        with keep.open("a", encoding="utf-8") as file:
+            file.write(totals.as_json(time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}") + "\n")
+    sys.exit(1 if totals.failed else 0)
 
 
-def report(outcome: Outcome) -> str:
-    """What a seed found, and how to see it again."""
-    head = (
-        f"seed {outcome.seed}: {'FAILED' if outcome.violations else 'ok'}, "
-        f"digest {outcome.digest}: {outcome.simulated_s:.0f} s, {outcome.lives} lives, "
-        f"{outcome.acknowledged} of {outcome.sent} records acknowledged, {outcome.read} read"
-    )
-    lines = [head]
-    if outcome.options.brokers > 1:
-        tally = outcome.tally
-        counts = "counts" if outcome.counts else "does not count: too little has happened"
-        lines.append(
-            f"  {tally.elections} elections, {tally.truncations} truncations, "
-            f"{tally.isr_changes} ISR changes, {tally.controllers} controllers: {counts}"
-        )
-    if outcome.happened:
-        lines.append(f"  {_told(outcome.happened)}")
-    lines += [f"  fault {fault}" for fault in outcome.schedule]
-    lines += [f"  VIOLATED {violation}" for violation in outcome.violations]
-    if outcome.violations:
-        lines.append(f"  again: {outcome.replay}")
-    return "\n".join(lines)
-
-
-def _told(happened: Counter[str]) -> str:
-    return ", ".join(f"{what}: {count}" for what, count in sorted(happened.items()))
-
-
-def summary(totals: Counter[str], cpu_s: float) -> str:
-    """All seeds in a line."""
-    events = ""
-    if totals["elections"]:
-        events = (
-            f"{totals['counts']} count; {totals['elections']} elections, "
-            f"{totals['truncations']} truncations, {totals['isr_changes']} ISR changes, "
-            f"{totals['controllers']} controllers; "
-        )
-    return (
-        f"{totals['seeds']} seeds, {totals['failed']} failed; {events}{totals['faults']} faults in "
-        f"{totals['simulated_s'] / 60:.0f} simulated minutes, "
-        f"{totals['simulated_s'] / max(cpu_s, 0.01):.0f} simulated seconds for each of CPU"
-    )
-
-
-def _count(totals: Counter[str], outcome: Outcome) -> None:
-    totals["seeds"] += 1
-    totals["failed"] += bool(outcome.violations)
-    totals["faults"] += outcome.faults
-    totals["simulated_s"] += int(outcome.simulated_s)
-    if outcome.options.brokers > 1:
-        totals["counts"] += outcome.counts
-        totals["elections"] += outcome.tally.elections
-        totals["truncations"] += outcome.tally.truncations
-        totals["isr_changes"] += outcome.tally.isr_changes
-        totals["controllers"] += outcome.tally.controllers
+def _tell(outcome: Outcome, *, is_alone: bool, smaller: bool) -> None:
+    for line in outcome.trace:
+        click.echo(line)
+    if outcome.violations and smaller:
+        outcome = shrink(outcome, said=click.echo)
+    if outcome.violations or is_alone:
+        click.echo(report(outcome))
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
-from odradek.model.errors import OdradekError
-from odradek.model.partition import TopicPartition
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.sim.cluster import SimulatedCluster
 from odradek.sim.process import MortalLoop
 from odradek.wire.messages.metadata import MetadataResponse
@@ -67,8 +67,21 @@ class Client:
             return self._cluster
 
     async def leader(self, partition: TopicPartition) -> Connection:
-        """The connection to a partition's leader."""
-        return await (await self.cluster()).leader(partition)
+        """The connection to a partition's leader; who finds none looks again now and then.
+
+        Raises:
+            OdradekError, ConnectionError: there is none, or it cannot be reached.
+        """
+        cluster = await self.cluster()
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_ms / 1000
+        while cluster.picture.leader(partition) == NO_LEADER:
+            await cluster.refresh([partition.topic])
+            if cluster.picture.leader(partition) != NO_LEADER:
+                break
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
+            await self.pause()
+        return await cluster.leader(partition)
 
     async def controller(self) -> Connection:
         """The connection to the controller."""

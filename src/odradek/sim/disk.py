@@ -62,7 +62,7 @@ class Fault:
 
 
 @dataclass(slots=True, eq=False)
-class _Content:
+class Content:
     """One file's bytes: as read, and as the platter has them."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -72,8 +72,12 @@ class _Content:
     writes: int = 0
     kept_up_to: int = 0  # the write up to which the device has it all
     mtime_ms: int = 0
+    # What an onlooker has made of the first bytes, and of how many: until one of these changes.
+    known: object = None
+    known_bytes: int = 0
 
     def resize(self, size: int) -> None:
+        """Cut it, or fill it up with zeros."""
         before = len(self.data)
         _resize(self.data, size)
         self.touch(min(before, size), max(before, size))
@@ -81,7 +85,10 @@ class _Content:
             self.cuts.append((self.writes, size))
 
     def touch(self, start: int, end: int) -> None:
+        """These bytes are other ones now."""
         self.writes += 1
+        if start < self.known_bytes:
+            self.known, self.known_bytes = None, 0
         for sector in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
             self.dirty[sector] = self.writes
 
@@ -102,6 +109,7 @@ class _Content:
                 del self.dirty[sector]
 
     def lose_power(self, rng: random.Random) -> None:
+        """What was not flushed may be gone."""
         dirty = sorted(self.dirty)
         match rng.randrange(4):
             case 0:
@@ -130,10 +138,11 @@ class _Content:
             # The size is the inode's and travels by itself: zeros where it ran ahead of the data.
             _resize(self.stable, len(self.data))
         self.data, self.dirty = bytearray(self.stable), {}
+        self.known, self.known_bytes = None, 0
         self.kept_up_to = self.writes
 
 
-Node: TypeAlias = "_Content | _Directory"
+Node: TypeAlias = "Content | _Directory"
 
 
 @dataclass(slots=True, eq=False)
@@ -170,7 +179,7 @@ class SimulatedFile:
         self.path = path
         self._disk = disk
         self._life = disk.life
-        self._content: _Content | None = None
+        self._content: Content | None = None
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
         """See `File`."""
@@ -239,14 +248,14 @@ class SimulatedFile:
         """See `File`."""
         self._content = None
 
-    def content(self) -> _Content:
+    def content(self) -> Content:
         """What this names, found once and then held like a descriptor."""
         assert self._life == self._disk.life, f"{self.path} belongs to a process that died"
         if self._content is None:
             self._content = self._disk.content(self.path)
         return self._content
 
-    def _use(self, operation: str) -> _Content:
+    def _use(self, operation: str) -> Content:
         self._disk.strike(operation, self.path)
         return self.content()
 
@@ -288,6 +297,7 @@ class SimulatedDisk:
         self._call_later = call_later
         self._crash_at: int | None = None
         self._root = _Directory()
+        self._found: dict[str, _Directory] = {}  # by path, until a directory moves or goes
         self._locked: set[str] = set()
 
     # ---- what a test does to it
@@ -297,6 +307,7 @@ class SimulatedDisk:
         self.life += 1
         self._crash_at = None
         self._locked.clear()
+        self._found.clear()
         if mode is Crash.POWER:
             self._root.lose_power(self._rng)
 
@@ -323,7 +334,7 @@ class SimulatedDisk:
         if isinstance(content, _Directory):
             raise StorageError(path, errno.EISDIR)
         if content is None:
-            directory.change((name, _Content(mtime_ms=self.wall_ms())))
+            directory.change((name, Content(mtime_ms=self.wall_ms())))
         else:
             content.resize(0)
         return SimulatedFile(self, path)
@@ -333,7 +344,7 @@ class SimulatedDisk:
         self.strike("read", path)
         directory, name = self._locate(path)
         node = directory.entries.get(name)
-        return bytes(node.data) if isinstance(node, _Content) else None
+        return bytes(node.data) if isinstance(node, Content) else None
 
     def replace_now(self, path: str, data: bytes) -> None:
         """See `Disk`."""
@@ -363,7 +374,7 @@ class SimulatedDisk:
         self.strike("list", path)
         return [
             Entry(name, is_dir=False, size=len(node.data), mtime_ms=node.mtime_ms)
-            if isinstance(node, _Content)
+            if isinstance(node, Content)
             else Entry(name, is_dir=True, size=4096, mtime_ms=0)
             for name, node in sorted(self._directory(path).entries.items())
         ]
@@ -386,7 +397,7 @@ class SimulatedDisk:
                 self.mutate(path)
                 node = _Directory()
                 directory.change((name, node))
-            if isinstance(node, _Content):
+            if isinstance(node, Content):
                 raise StorageError(path, errno.ENOTDIR)
             directory = node
 
@@ -399,6 +410,8 @@ class SimulatedDisk:
         if node is None:
             raise StorageError(old, errno.ENOENT)
         self.mutate(old)
+        if isinstance(node, _Directory):
+            self._found.clear()
         directory.change((old_name, None), (new.rpartition("/")[2], node))
 
     def unlink(self, path: str) -> None:
@@ -407,6 +420,8 @@ class SimulatedDisk:
         if self.exists(path):
             directory, name = self._locate(path)
             self.mutate(path)
+            if isinstance(directory.entries[name], _Directory):
+                self._found.clear()
             directory.change((name, None))
 
     def remove(self, paths: Sequence[str], done: Done) -> None:
@@ -463,7 +478,7 @@ class SimulatedDisk:
         return lambda: self._finish_flush(target.path, keep, content)
 
     def _finish_flush(
-        self, path: str, keep: Callable[[], None], content: _Content | None = None
+        self, path: str, keep: Callable[[], None], content: Content | None = None
     ) -> None:
         try:
             self.strike("flush", path)
@@ -522,7 +537,7 @@ class SimulatedDisk:
         self.operations += 1
         self._crash_if_due(path)
 
-    def before_writing(self, content: _Content, position: int, data: bytes) -> int:
+    def before_writing(self, content: Content, position: int, data: bytes) -> int:
         """How much of a write takes place."""
         self.operations += 1
         if self._crash_at is not None and self.operations > self._crash_at:
@@ -544,22 +559,28 @@ class SimulatedDisk:
             self.on_crash()
             raise SimulatedCrash(path)
 
-    def content(self, path: str) -> _Content:
+    def content(self, path: str) -> Content:
         """The bytes of the file at a path."""
         directory, name = self._locate(path)
         node = directory.entries.get(name)
-        if not isinstance(node, _Content):
+        if not isinstance(node, Content):
             raise StorageError(path, errno.ENOENT)
         return node
 
     def _directory(self, path: str) -> _Directory:
+        found = self._found.get(path)
+        if found is None:
+            found = self._found[path] = self._walk(path)
+        return found
+
+    def _walk(self, path: str) -> _Directory:
         node: Node = self._root
         for name in filter(None, path.split("/")):
             found = node.entries.get(name) if isinstance(node, _Directory) else None
             if found is None:
                 raise StorageError(path, errno.ENOENT)
             node = found
-        if isinstance(node, _Content):
+        if isinstance(node, Content):
             raise StorageError(path, errno.ENOTDIR)
         return node
 
@@ -588,6 +609,6 @@ def _apply(entries: dict[str, Node], changes: "Sequence[tuple[str, Node | None]]
 
 
 def _used(node: Node) -> int:
-    if isinstance(node, _Content):
+    if isinstance(node, Content):
         return len(node.data)
     return sum(map(_used, node.entries.values()))

@@ -3,54 +3,172 @@
 The shells run on it unchanged. When every task waits, the clock jumps to the next
 timer, as a real selector would have slept until then. With in-memory transports and a
 seeded `random.Random` a run is a function of its seed.
+
+It is asyncio's selector loop, but a turn costs hardly more than what is done in it: handles are
+made in one step, timers wait as tuples, and the system is asked for nothing unless somebody has a
+socket. Timers that are due at the same time go off in the order in which they were set, which
+asyncio does not promise.
 """
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 # So many turns without any time passing are no work, but a circle.
 TURNS_MAX: Final = 1_000_000
+_OWN_SOCKETS: Final = 1  # by which a signal wakes asyncio's loop
 
 
-class _JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting for `timeout` seconds, lets them have passed."""
+class Due(asyncio.TimerHandle):
+    """Something that will be done, now or at a time."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        when_s: float,
+        work: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: Context,
+    ) -> None:
+        # Not what `TimerHandle` does: a loop that makes millions of these does without the rest.
+        self._loop = loop
+        self._when = when_s
+        self._callback = work
+        self._args = arguments
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """It will not be done."""
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
+    def _run(self) -> None:
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """Nobody else has heard of this."""
+        message = f"Exception in callback {self._callback!r}"
+        self._loop.call_exception_handler({"message": message, "exception": error, "handle": self})
+
+
+class _Sockets(selectors.SelectSelector):
+    """Counts how often somebody wanted to hear of one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = 0.0
-        self._turns = 0
+        self.used = 0
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout <= 0:
-            self._turns += 1
-            if self._turns > TURNS_MAX:
-                raise RuntimeError(f"livelock: {TURNS_MAX} turns at {self.now} s")
-            # Nothing but signals and threads comes from outside: now and then is enough.
-            return super().select(0) if self._turns % 64 == 0 else []
-        self._turns = 0
-        ready = super().select(0)
-        if ready:
-            return ready
-        if timeout is None:
-            raise RuntimeError("deadlock: every task waits and no timer is set")
-        self.now += timeout
-        return []
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        self.used += 1
+        return super().register(fileobj, events, data)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """`loop.time()` is the simulated clock, in seconds since the start of the run."""
 
     def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
+        self._sockets = _Sockets()
+        super().__init__(self._sockets)
+        self._now_s = 0.0
+        self._next: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        self._timers: list[tuple[float, int, Due]] = []
+        self._timers_set = 0
+        self._turns = 0
 
     def time(self) -> float:
         """Seconds of simulated time."""
-        return self._jumping.now
+        return self._now_s
+
+    def spend(self, seconds: float) -> None:
+        """Somebody has worked for so long: time has passed, and nobody had a turn."""
+        self._now_s += seconds
+
+    # ------------------------------------------------------- what `AbstractEventLoop` asks for
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Do it in the next turn."""
+        due = Due(self, self._now_s, callback, args, copy_context() if context is None else context)
+        self._next.append(due)
+        return due
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Do it after so many seconds."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Do it at a time."""
+        due = Due(self, when, callback, args, copy_context() if context is None else context)
+        self.put_at(when, due)
+        return due
+
+    # ------------------------------------------------------------------------ for processes
+
+    def put_soon(self, due: Due) -> None:
+        """Do it in the next turn."""
+        self._next.append(due)
+
+    def put_at(self, when_s: float, due: Due) -> None:
+        """Do it at a time."""
+        self._timers_set += 1
+        heappush(self._timers, (when_s, self._timers_set, due))
+
+    # --------------------------------------------------------------------------- one turn
+
+    def _run_once(self) -> None:
+        ready, timers = self._next, self._timers
+        if ready:
+            self._turns += 1
+            if self._turns > TURNS_MAX:
+                raise RuntimeError(f"livelock: {TURNS_MAX} turns at {self._now_s} s")
+        else:
+            self._turns = 0
+            if self._sockets.used > _OWN_SOCKETS:
+                self._process_events(self._sockets.select(0))  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:  # noqa: SLF001
+                heappop(timers)
+            if not ready:
+                if not timers:
+                    raise RuntimeError("deadlock: every task waits and no timer is set")
+                self._now_s = max(self._now_s, timers[0][0])
+        now_s = self._now_s
+        while timers and timers[0][0] <= now_s:
+            ready.append(heappop(timers)[2])
+        for _ in range(len(ready)):
+            due = ready.popleft()
+            if not due._cancelled:  # noqa: SLF001
+                due._run()  # noqa: SLF001 - as asyncio does
+
+
+def _nothing() -> None:
+    """What is left of something that was cancelled."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from odradek.sim.disk import SimulatedCrash
+from odradek.sim.loop import Due, VirtualTimeLoop
 
 _running: Final[contextvars.ContextVar["MortalLoop"]] = contextvars.ContextVar("process")
 
@@ -31,14 +32,14 @@ def running_process() -> "MortalLoop | None":
 class MortalLoop:
     """The part of an event loop that a process uses, for as long as it lives."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "process") -> None:
+    def __init__(self, loop: VirtualTimeLoop, name: str = "process") -> None:
         self.name = name
         self.is_dead = False
         self.gate: asyncio.Future[None] | None = None  # where tasks wait while it is paused
         self.on_crash: Callable[[], None] = lambda: None  # its disk has ended it
-        self._loop = loop
-        self._context = contextvars.copy_context()
-        self._context.run(_running.set, self)
+        self.loop = loop
+        self.context = contextvars.copy_context()
+        self.context.run(_running.set, self)
         self._held_back: list[_Due] = []
         # A coroutine that is thrown away runs its `finally`: the dead are kept until `bury`.
         self._tasks: list[_Mortal] = []
@@ -51,7 +52,7 @@ class MortalLoop:
     def pause(self) -> None:
         """Hold everything back."""
         if self.gate is None and not self.is_dead:
-            self.gate = self._loop.create_future()
+            self.gate = self.loop.create_future()
 
     def resume(self) -> None:
         """Let everything that became due go on, in its order."""
@@ -60,7 +61,7 @@ class MortalLoop:
             gate.set_result(None)
         due, self._held_back = self._held_back, []
         for held_back in due:
-            self._loop.call_soon(held_back, context=self._context)
+            self.loop.put_soon(held_back)
 
     def bury(self) -> None:
         """The simulation is over: let go of what the dead was doing."""
@@ -77,39 +78,39 @@ class MortalLoop:
 
     def time(self) -> float:
         """Seconds of simulated time."""
-        return self._loop.time()
+        return self.loop.time()
 
     def call_soon(self, work: Callable[..., object], *arguments: Any) -> asyncio.Handle:
         """Run in the next turn, if alive."""
-        due = _Due(self, work, arguments)
-        due.handle = self._loop.call_soon(due, context=self._context)
-        return due.handle
+        due = _Due(self, 0.0, work, arguments)
+        self.loop.put_soon(due)
+        return due
 
     def call_later(
         self, delay_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Run after a delay, if alive."""
-        return self.call_at(self._loop.time() + delay_s, work, *arguments)
+        return self.call_at(self.loop.time() + delay_s, work, *arguments)
 
     def call_at(
         self, when_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Run at a time, if alive."""
-        due = _Due(self, work, arguments)
-        due.handle = handle = self._loop.call_at(when_s, due, context=self._context)
-        return handle
+        due = _Due(self, when_s, work, arguments)
+        self.loop.put_at(when_s, due)
+        return due
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the shared loop."""
-        return self._loop.create_future()
+        return self.loop.create_future()
 
     def create_task(
         self, work: Coroutine[Any, Any, Any], *, name: str | None = None
     ) -> asyncio.Task[Any]:
         """A task that stops for good wherever it is when the process dies."""
         mortal = self.mortal(work)
-        context = self._context.copy()
-        mortal.task = self._loop.create_task(mortal, name=name, context=context)
+        context = self.context.copy()
+        mortal.task = self.loop.create_task(mortal, name=name, context=context)
         return mortal.task
 
     # ---------------------------------------------------------------------- inside
@@ -149,30 +150,36 @@ def task_factory(
     return mortal.task
 
 
-class _Due:
+class _Due(Due):
     """Something scheduled through a process's loop."""
 
-    __slots__ = ("_arguments", "_process", "_work", "handle")
+    __slots__ = ("_process",)
 
     def __init__(
-        self, process: MortalLoop, work: Callable[..., object], arguments: tuple[Any, ...]
+        self,
+        process: MortalLoop,
+        when_s: float,
+        work: Callable[..., object],
+        arguments: tuple[Any, ...],
     ) -> None:
+        super().__init__(process.loop, when_s, work, arguments, process.context)
         self._process = process
-        self._work = work
-        self._arguments = arguments
-        self.handle: asyncio.Handle
 
-    def __call__(self) -> None:
+    def _run(self) -> None:
         process = self._process
-        if process.is_dead or self.handle.cancelled():  # cancelled while it was held back
+        if process.is_dead:
             return
         if process.gate is not None:
             process.hold_back(self)
             return
         try:
-            self._work(*self._arguments)
+            self._context.run(self._callback, *self._args)
         except SimulatedCrash:
             process.crashed()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.failed(error)
 
 
 class _Mortal(Coroutine[Any, Any, Any]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
-from odradek.model.partition import TopicPartition
+from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.history import Facts, Floor, PartitionKey, Topic, read_batches
 from odradek.wire.messages.fetch import (
@@ -132,9 +132,16 @@ class Reader:
 
     async def _by_leader(self) -> dict[Connection, list[Position]]:
         found: dict[Connection, list[Position]] = {}
+        ways: dict[int, Connection] = {}
+        picture = (await self._client.cluster()).picture
         for position in self._positions.values():
             partition = TopicPartition(position.facts.topic.name, position.facts.index)
-            found.setdefault(await self._client.leader(partition), []).append(position)
+            leader = ways.get(picture.leader(partition))
+            if leader is None:
+                leader = await self._client.leader(partition)
+                if picture.leader(partition) != NO_LEADER:  # it may be another's picture by now
+                    ways[picture.leader(partition)] = leader
+            found.setdefault(leader, []).append(position)
         return found
 
     # ------------------------------------------------------------------------ fetching

@@ -12,14 +12,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.broker.partition import Partition as HeldPartition
 from odradek.coord import layout, layout_odradek
-from odradek.coord.tree import Change, ChangeKind
-from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from odradek.coord.tree import Change, ChangeKind, Node
+from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
 from odradek.sim.checkers import Picture, fullest, read_disk
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster, State
 from odradek.sim.history import Facts, History
+
+_TOPICS: Final = layout.TOPICS + "/"
 
 
 @dataclass(slots=True)
@@ -30,12 +33,7 @@ class Tally:
     truncations: int = 0
     isr_changes: int = 0
     controllers: int = 0
-
-    @property
-    def is_eventful(self) -> bool:
-        """Whether all of it happened at least once."""
-        moved = self.controllers > 1  # the first is no move
-        return moved and min(self.elections, self.truncations, self.isr_changes) > 0
+    reassignments: int = 0  # that have come to their end
 
 
 class ReplicationChecker:
@@ -51,6 +49,8 @@ class ReplicationChecker:
         self._stored: dict[TopicPartition, layout.PartitionState] = {}
         self._reigns: dict[tuple[bytes, int, int], tuple[int, int]] = {}  # broker and its life
         self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
+        self._topics: dict[str, tuple[Node, layout.TopicNode]] = {}  # as they were last seen
+        self._moving: dict[str, set[int]] = {}  # partitions of a topic
         cluster.tree.written = self._written
 
     # ------------------------------------------------------------------ what is stored
@@ -59,13 +59,28 @@ class ReplicationChecker:
         for path, kind in changes:
             if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
                 self.tally.controllers += 1
-            elif path.startswith(layout.TOPICS) and path.endswith("/state"):
-                topic, _, number, _ = path.removeprefix(layout.TOPICS + "/").split("/")
-                partition = TopicPartition(topic, int(number))
-                if kind is ChangeKind.DELETED:
-                    self._stored.pop(partition, None)
-                else:
-                    self._state_written(partition, path)
+            elif path.startswith(_TOPICS):
+                topic, _, below = path.removeprefix(_TOPICS).partition("/")
+                if not below:
+                    self._topic_written(topic)
+                elif below.endswith("/state"):
+                    self._state_changed(TopicPartition(topic, int(below.split("/")[1])), path, kind)
+
+    def _topic_written(self, name: str) -> None:
+        """Count the reassignments that have come to their end."""
+        topic = self._topic(name)
+        assignments = topic.assignments if topic is not None else {}
+        moving = {number for number, a in assignments.items() if a.is_being_reassigned}
+        was_moving = self._moving.pop(name, set())
+        self.tally.reassignments += len(was_moving & assignments.keys() - moving)
+        if moving:
+            self._moving[name] = moving
+
+    def _state_changed(self, partition: TopicPartition, path: str, kind: ChangeKind) -> None:
+        if kind is ChangeKind.DELETED:
+            self._stored.pop(partition, None)
+        else:
+            self._state_written(partition, path)
 
     def _state_written(self, partition: TopicPartition, path: str) -> None:
         node = self._cluster.tree.find(path)
@@ -113,13 +128,22 @@ class ReplicationChecker:
         memory = layout_odradek.decode_memory(partition, node.data)
         return memory.partition_epoch == now.store_version and now.leader not in memory.isr
 
-    def _assigned(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        node = self._cluster.tree.find(layout.topic_path(partition.topic))
+    def _topic(self, name: str) -> layout.TopicNode | None:
+        node = self._cluster.tree.find(layout.topic_path(name))
         if node is None:
             return None
-        topic = layout.decode_topic(partition.topic, node.data)
-        assignment = topic.assignments.get(partition.partition)
-        return assignment.replicas if assignment else None
+        known = self._topics.get(name)
+        if known is None or known[0] is not node:  # nodes are replaced, never changed
+            known = self._topics[name] = (node, layout.decode_topic(name, node.data))
+        return known[1]
+
+    def _assignment(self, partition: TopicPartition) -> Assignment | None:
+        topic = self._topic(partition.topic)
+        return topic.assignments.get(partition.partition) if topic is not None else None
+
+    def _assigned(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        assignment = self._assignment(partition)
+        return assignment.replicas if assignment is not None else None
 
     # ------------------------------------------------------------------- while it runs
 
@@ -224,14 +248,39 @@ class ReplicationChecker:
 
     # ------------------------------------------------------------------------ at the end
 
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All that are stored."""
+        return sorted(self._stored)
+
     def unsettled(self) -> list[str]:
         """What is not as it should be once everything has healed."""
         found = []
         for name, state in self._stored.items():
-            stored, assigned = state.leader_and_isr, self._assigned(name)
-            if assigned is not None and set(stored.isr) != set(assigned):
-                found.append(f"{name}: ISR {stored.isr} of {assigned}")
+            stored, assignment = state.leader_and_isr, self._assignment(name)
+            if assignment is None:
+                continue
+            if set(stored.isr) != set(assignment.replicas):
+                found.append(f"{name}: ISR {stored.isr} of {assignment.replicas}")
+            elif assignment.is_being_reassigned:
+                found.append(f"{name}: {assignment} comes to no end")
         return sorted(found)
+
+    def misplaced(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
+        """Partitions whose replicas are not those that were last asked for."""
+        return [
+            f"{name}: {self._assignment(name)} instead of {target}"
+            for name, target in sorted(targets.items())
+            if self._assigned(name) != target
+        ]
+
+    def badly_led(self) -> list[str]:
+        """Partitions that are not led by their preferred replica."""
+        return [
+            f"{name}: {state.leader_and_isr.leader} of {assigned} leads"
+            for name, state in sorted(self._stored.items())
+            if (assigned := self._assigned(name)) and state.leader_and_isr.leader != assigned[0]
+        ]
 
     def end(self) -> None:
         """Everything is healed, everybody is idle: the replicas are the same."""

@@ -14,22 +14,20 @@ import hashlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.log.disk import StorageError
-from odradek.model.partition import TopicPartition
 from odradek.sim.checkers import LogChecker
-from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.disk import Crash
 from odradek.sim.faults import USUAL, Fault, FaultPlayer, Kind, draw_schedule
-from odradek.sim.groups import GROUP_OVER_S, GroupBook, group_properties
+from odradek.sim.groups import GroupBook, group_properties
 from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.replication import ReplicationChecker, Tally
-from odradek.sim.transactions import TRANSACTIONS_OVER_S, Ledger, TransactionOptions
+from odradek.sim.settling import RECOVER_S, Settling
+from odradek.sim.transactions import Ledger, TransactionOptions
 from odradek.sim.transactions import kinds as kinds_of_transactions
 from odradek.sim.workload import Workload
 
@@ -39,8 +37,6 @@ SECONDS_MIN: Final = 60.0
 FAULTS_MIN: Final = 20
 RECORDS_MIN: Final = 1_000
 PROBE_S: Final = 1.0
-# How long a healed cluster may take: a session's end, a start, an election, clients' pauses.
-RECOVER_S: Final = 60.0
 # How long a follower may lag: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
 # What brokers say that a run is for.
@@ -58,6 +54,13 @@ BROKER_PROPERTIES: Final = {
     "log.retention.check.interval.ms": "5000",
     "log.segment.delete.delay.ms": "1000",
     "connections.max.idle.ms": "20000",
+}
+
+# In half of the seeds of several brokers: leadership goes back as soon as one partition is not
+# led by its preferred replica, and not in five minutes.
+BALANCE: Final = {
+    "leader.imbalance.check.interval.seconds": "5",
+    "leader.imbalance.per.broker.percentage": "0",
 }
 
 
@@ -82,6 +85,27 @@ class Options:
             return USUAL
         return kinds_of_transactions(self.brokers, durable=self.durable)
 
+    @property
+    def words(self) -> str:
+        """The options of the command line that say the same."""
+        words = []
+        usual = Options()
+        if self.seconds != usual.seconds:
+            words.append(f"--minutes {self.seconds / 60:g}")
+        if self.brokers != usual.brokers:
+            words.append(f"--brokers {self.brokers}")
+        if self.kinds is not None:
+            words.append(f"--kinds {','.join(kind.name for kind in self.kinds)}")
+        if self.only is not None:
+            words.append(f"--only {','.join(map(str, sorted(self.only))) or 'none'}")
+        if self.transactions is not None:
+            words.append(f"--transactions {self.transactions.version}")
+        if self.groups:
+            words.append("--groups")
+        if self.durable:
+            words.append("--durable")
+        return " ".join(words)
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -99,39 +123,43 @@ class Outcome:
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
+    cpu_s: float = 0.0  # where somebody looked at the clock
     tally: Tally = field(default_factory=Tally)
     ledger: Ledger | None = None
     book: GroupBook | None = None
     happened: Counter[str] = field(default_factory=Counter)
 
     @property
-    def counts(self) -> bool:
-        """Whether enough has happened for the seed to be worth counting."""
+    def shortfalls(self) -> list[str]:
+        """What has not happened, or too little, for the seed to be worth counting."""
         if self.options.brokers == 1:
-            return bool(self.acknowledged)
-        long_enough = self.simulated_s >= SECONDS_MIN and self.faults >= FAULTS_MIN
-        return long_enough and self.acknowledged >= RECORDS_MIN and self.tally.is_eventful
+            return [] if self.acknowledged else ["nothing acknowledged"]
+        tally = self.tally
+        enough = {
+            f"less than {SECONDS_MIN:.0f} s": self.simulated_s >= SECONDS_MIN,
+            f"less than {FAULTS_MIN} faults": self.faults >= FAULTS_MIN,
+            f"less than {RECORDS_MIN} records": self.acknowledged >= RECORDS_MIN,
+            "no election": tally.elections > 0,
+            "no truncation": tally.truncations > 0,
+            "no ISR change": tally.isr_changes > 0,
+            "no other controller": tally.controllers > 1,  # the first is no move
+        }
+        return [what for what, is_enough in enough.items() if not is_enough]
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough has happened."""
+        return not self.shortfalls
+
+    @property
+    def kinds_played(self) -> Counter[str]:
+        """How often what went wrong."""
+        return Counter(fault.kind.value for fault in self.schedule)
 
     @property
     def replay(self) -> str:
         """The command that does it again."""
-        words = [f"python -m odradek.sim --seed {self.seed}"]
-        usual = Options()
-        if self.options.seconds != usual.seconds:
-            words.append(f"--minutes {self.options.seconds / 60:g}")
-        if self.options.brokers != usual.brokers:
-            words.append(f"--brokers {self.options.brokers}")
-        if self.options.kinds is not None:
-            words.append(f"--kinds {','.join(kind.name for kind in self.options.kinds)}")
-        if self.options.only is not None:
-            words.append(f"--only {','.join(map(str, sorted(self.options.only))) or 'none'}")
-        if self.options.transactions is not None:
-            words.append(f"--transactions {self.options.transactions.version}")
-        if self.options.groups:
-            words.append("--groups")
-        if self.options.durable:
-            words.append("--durable")
-        return " ".join(words)
+        return f"python -m odradek.sim --seed {self.seed} {self.options.words}".rstrip()
 
 
 def simulate(
@@ -171,6 +199,7 @@ class Simulation:
         transactions = options.transactions
         of_transactions = transactions and transactions.properties(options.brokers)
         lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
+        balances = options.brokers > 1 and random.Random(f"{outcome.seed}/balance").random() < 0.5
         cluster = self.cluster = SimulatedCluster(
             loop,
             seed=outcome.seed,
@@ -179,6 +208,7 @@ class Simulation:
             trace=self.trace,
             properties=BROKER_PROPERTIES
             | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
+            | (BALANCE if balances else {})
             | (of_transactions or {})
             | (group_properties(options.brokers) if options.groups or transactions else {})
             | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
@@ -193,6 +223,13 @@ class Simulation:
         self._player = FaultPlayer(cluster, outcome.schedule)
         self._workload = Workload(cluster, self.history, transactions, groups=options.groups)
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
+        self._settling = Settling(
+            cluster,
+            self._workload,
+            self._replication,
+            self.violated,
+            leaders_return=balances,
+        )
         with _listening(self._logged):
             try:
                 await self._play()
@@ -220,7 +257,7 @@ class Simulation:
         probing = asyncio.create_task(self._probe())
         await asyncio.gather(self._player.play(), asyncio.sleep(self.outcome.options.seconds))
         self.trace("everything is healed")
-        await self._settle()
+        await self._settling.run()
         probing.cancel()
         for broker in self.cluster.brokers:
             self._checker.end(broker, self.cluster.tree)
@@ -242,56 +279,6 @@ class Simulation:
             if min(healed_s, silent_s) > RECOVER_S and not self._workload.is_over:
                 self.violated(f"nothing was written for {silent_s:.0f} s; healed {healed_s:.0f} s")
                 return
-
-    async def _settle(self) -> None:
-        """What is healed must come to work: all partitions are led, written to, read to the end."""
-        deadline_s = self._loop.time() + RECOVER_S
-        client = Client(self.cluster, "judge")
-        unserved = await client.run(self._serve_all(client, deadline_s))
-        if unserved:
-            self.violated(f"not served {RECOVER_S:.0f} s after everything has healed: {unserved}")
-        self._workload.is_over = True
-        await asyncio.sleep(5)  # for those who are in the middle of something
-        if self._workload.ledger is not None:
-            await asyncio.sleep(TRANSACTIONS_OVER_S)
-        if self._workload.book is not None:
-            await asyncio.sleep(GROUP_OVER_S)
-        deadline_s = self._loop.time() + RECOVER_S
-        for reader in self._workload.readers:
-            while not reader.has_read_all and self._loop.time() < deadline_s:
-                await client.run(reader.read_some())
-            if not reader.has_read_all:
-                self.violated("a reader does not come to the end")
-        if self._workload.ledger is not None:
-            self._workload.ledger.check()
-
-    async def _serve_all(self, client: Client, deadline_s: float) -> list[str]:
-        """Wait until all partitions have leaders, as clients see it. Returns those without."""
-        while True:
-            wanted = {
-                TopicPartition(topic.name, index)
-                for topic in self._workload.topics
-                for index in range(topic.partitions)
-            }
-            try:
-                answer = await client.refresh(None)
-            except TROUBLE as error:
-                missing = [str(error)]
-                await client.begin_anew()
-            else:
-                led = {
-                    TopicPartition(topic.name or "", partition.partition_index)
-                    for topic in answer.topics
-                    for partition in topic.partitions
-                    if partition.leader_id >= 0 and not partition.error_code
-                }
-                for topic in answer.topics:
-                    self.history.topic_seen(topic.topic_id, "metadata")
-                missing = sorted(map(str, wanted - led))
-                await client.pause()
-            missing += self._replication.unsettled()
-            if not missing or self._loop.time() > deadline_s:
-                return missing
 
     # --------------------------------------------------------------- what is witnessed
 
@@ -367,11 +354,3 @@ class _listening:  # noqa: N801 - read as a verb
     def __exit__(self, *_: object) -> None:
         self._logger.removeHandler(self._handler)
         self._logger.propagate, self._logger.level = self._was
-
-
-def kinds_of(faults: Sequence[Fault]) -> dict[str, int]:
-    """How often what went wrong."""
-    counts: dict[str, int] = {}
-    for fault in faults:
-        counts[fault.kind.value] = counts.get(fault.kind.value, 0) + 1
-    return counts

@@ -1,4 +1,4 @@
-"""What simulated clients do, all together: producers, readers, an administrator, vandals.
+"""What simulated clients do, all together: producers, readers, administrators, vandals.
 
 Some share a process, and so a connection and its order; some have their own. What they see goes
 into the `History`; answers that no client can make sense of are violations here.

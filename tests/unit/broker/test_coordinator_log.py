@@ -340,7 +340,7 @@ def test_others_have_their_turn_while_it_loads():
 
         class Slow(Notes):
             def replay(self, record, producer_id):
-                live.loop._jumping.now += 0.0005  # half a millisecond each
+                live.loop.spend(0.0005)  # half a millisecond each
                 super().replay(record, producer_id)
 
         stage.topic._make = Slow

@@ -1,9 +1,12 @@
 """The simulator's command line, and how it makes schedules smaller."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from odradek.log.log import Log
+from odradek.sim import __main__ as command_line
 from odradek.sim import shrink as shrinking
 from odradek.sim.__main__ import main
 from odradek.sim.faults import Fault, Kind
@@ -42,6 +45,36 @@ def test_a_failing_seed_says_what_was_violated_and_how_to_see_it_again(forgetful
         "again: python -m odradek.sim --seed 1 --minutes 0.1 --kinds STOP_AND_POWER" in done.output
     )
     assert "2 seeds, 2 failed" in done.output
+
+
+def test_a_search_by_several_processes_says_the_same(tmp_path):
+    kept = tmp_path / "soak.jsonl"
+    search = ("--seeds", "4..6", *SHORT, "--brokers", "3")
+    alone = run(*search)
+    together = run(*search, "--jobs", "2", "--keep", str(kept))
+    assert together.exit_code == alone.exit_code == 0
+    without_cpu = [done.output.rpartition(",")[0] for done in (alone, together)]
+    assert without_cpu[0] == without_cpu[1]
+    assert without_cpu[0].startswith("3 seeds, 0 failed, 0 count; ")
+    assert "3 less than 20 faults" in without_cpu[0]
+    (line,) = kept.read_text().splitlines()
+    found = json.loads(line)
+    assert (found["first"], found["last"], found["seeds"], found["failed"]) == (4, 6, 3, [])
+    assert found["options"] == "--minutes 0.1 --brokers 3"
+    assert found["did_not_count"]["less than 20 faults"] == 3
+    assert found["faults"] == sum(found["faults_by_kind"].values())
+
+
+def test_an_interrupted_search_says_how_to_go_on(monkeypatch, tmp_path):
+    def interrupted(seeds, options, *, jobs):
+        yield from (Outcome(seed, options, violations=["bad"]) for seed in seeds[:2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "search", interrupted)
+    done = run("--seeds", "5..9", "--keep", str(tmp_path / "kept"))
+    assert "interrupted; --seeds 7..9 goes on" in done.output
+    found = json.loads((tmp_path / "kept").read_text())
+    assert (found["first"], found["last"], found["failed"]) == (5, 6, [5, 6])
 
 
 def test_a_trace():
