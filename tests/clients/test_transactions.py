@@ -8,11 +8,8 @@ import transacting
 from harness import Cluster, run_program
 from programs import CLIENTS, each_client
 
-WITHOUT_TRANSACTIONS = {"kafka_python", "franz_go", "sarama", "kafkajs"}  # in these programs
-TRANSACTORS = [each for each in each_client() if each.values[0] not in WITHOUT_TRANSACTIONS]
 
-
-@pytest.mark.parametrize("client", TRANSACTORS)
+@pytest.mark.parametrize("client", each_client())
 def test_what_is_committed_is_there_once_and_what_is_aborted_is_not(
     cluster: Cluster, client: str, tmp_path: pathlib.Path
 ) -> None:

@@ -62,6 +62,10 @@ func main() {
 		var plan membership
 		check(json.Unmarshal(text, &plan))
 		group(bootstrap, plan, out)
+	case "transact":
+		var plan transactions
+		check(json.Unmarshal(text, &plan))
+		transact(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -312,6 +316,116 @@ func group(bootstrap string, plan membership, report map[string]any) {
 	offsets.Each(func(o kadm.OffsetResponse) { check(o.Err); committed[strconv.Itoa(int(o.Partition))] = o.At })
 	report["committed"] = committed
 	third.client.Close()
+}
+
+type transactions struct {
+	In      string   `json:"in"`
+	Out     string   `json:"out"`
+	Group   string   `json:"group"`
+	ID      string   `json:"id"`
+	First   []string `json:"first"`
+	Lost    []string `json:"lost"`
+	Records []string `json:"records"`
+	Fenced  string   `json:"fenced"`
+}
+
+func transact(bootstrap string, plan transactions, report map[string]any) {
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	plain, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	check(err)
+	defer plain.Close()
+	admin := kadm.NewClient(plain)
+	_, err = admin.CreateTopics(ctx, 1, 1, nil, plan.In, plan.Out)
+	check(err)
+	// The positions of what it has polled go with its next commit.
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(bootstrap), kgo.TransactionalID(plan.ID), kgo.ConsumerGroup(plan.Group), kgo.ConsumeTopics(plan.In),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+	)
+	check(err)
+	defer session.Close()
+	end := func(how kgo.TransactionEndTry) {
+		committed, err := session.End(ctx, how)
+		check(err)
+		if committed != bool(how) {
+			panic("the transaction ended otherwise")
+		}
+	}
+	write := func(topic string, values []string, produce func(context.Context, ...*kgo.Record) kgo.ProduceResults) {
+		for _, value := range values {
+			check(produce(ctx, &kgo.Record{Topic: topic, Value: []byte(value)}).FirstErr())
+		}
+	}
+	check(session.Begin())
+	write(plan.Out, plan.First, session.ProduceSync)
+	end(kgo.TryCommit)
+	check(session.Begin())
+	write(plan.Out, plan.Lost, session.ProduceSync)
+	end(kgo.TryAbort)
+	write(plan.In, plan.Records, plain.ProduceSync)
+	values := []string{}
+	for len(values) < len(plan.Records) {
+		fetches := session.PollFetches(ctx)
+		check(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)+"+") })
+	}
+	check(session.Begin())
+	write(plan.Out, values, session.ProduceSync)
+	end(kgo.TryCommit)
+	check(session.Begin())
+	write(plan.Out, plan.Lost, session.ProduceSync)
+	end(kgo.TryAbort)
+	offsets, err := admin.FetchOffsets(ctx, plan.Group)
+	check(err)
+	position, _ := offsets.Lookup(plan.In, 0)
+	report["position"] = position.At
+	report["all"] = len(outcomes(ctx, bootstrap, plan.Out, kgo.ReadUncommitted()))
+	check(session.Begin())
+	write(plan.Out, []string{plan.Fenced}, session.ProduceSync)
+	second, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(plan.ID))
+	check(err)
+	defer second.Close()
+	check(second.BeginTransaction())
+	write(plan.Out, []string{plan.Fenced}, second.ProduceSync) // it asks for its epoch when it writes
+	committed, err := session.End(ctx, kgo.TryCommit)
+	report["fenced"] = err != nil && !committed
+	check(second.EndTransaction(ctx, kgo.TryAbort))
+	report["committed"] = outcomes(ctx, bootstrap, plan.Out, kgo.ReadCommitted())
+}
+
+// The values of partition 0 from its beginning to its end, when no transaction is open any more.
+func outcomes(ctx context.Context, bootstrap, topic string, level kgo.IsolationLevel) []string {
+	start := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(start), kgo.FetchIsolationLevel(level), kgo.KeepControlRecords(),
+	)
+	check(err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	var end int64
+	until(true, func() any {
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		check(err)
+		stable, err := admin.ListCommittedOffsets(ctx, topic)
+		check(err)
+		last, _ := ends.Lookup(topic, 0)
+		decided, _ := stable.Lookup(topic, 0)
+		end = last.Offset
+		return decided.Offset == end
+	})
+	values := []string{}
+	for next := int64(0); next < end; {
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			next = r.Offset + 1
+			if !r.Attrs.IsControl() {
+				values = append(values, string(r.Value))
+			}
+		})
+	}
+	return values
 }
 
 func until(wanted any, look func() any) any {

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import kafka
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import (
     ConfigResource,
     ConfigResourceType,
@@ -183,6 +183,91 @@ def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
+def transact(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([NewTopic(plan[name], 1, 1) for name in ("in", "out")])
+    producer = transactor(bootstrap, plan)
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["first"])
+    producer.commit_transaction()
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["lost"])
+    producer.abort_transaction()
+    plain = KafkaProducer(bootstrap_servers=bootstrap)
+    write_all(plain, plan["in"], plan["records"])
+    plain.close()
+    consumer = KafkaConsumer(
+        plan["in"],
+        bootstrap_servers=bootstrap,
+        group_id=plan["group"],
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+    )
+    values = [next(consumer).value.decode() for _ in plan["records"]]
+    place = TopicPartition(plan["in"], 0)
+    member = consumer.group_metadata()
+    producer.begin_transaction()
+    write_all(producer, plan["out"], [f"{value}+" for value in values])
+    position = {place: OffsetAndMetadata(consumer.position(place), "", -1)}
+    producer.send_offsets_to_transaction(position, member)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    write_all(producer, plan["out"], plan["lost"])
+    producer.send_offsets_to_transaction({place: OffsetAndMetadata(0, "", -1)}, member)
+    producer.abort_transaction()
+    committed = consumer.committed(place)
+    consumer.close()
+    everything = consume_values(bootstrap, plan["out"], "read_uncommitted")
+    producer.begin_transaction()
+    write_all(producer, plan["out"], [plan["fenced"]])
+    second = transactor(bootstrap, plan)
+    try:
+        producer.commit_transaction()
+        fenced = False
+    except (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError):
+        fenced = True
+    second.close()
+    return {
+        "committed": consume_values(bootstrap, plan["out"], "read_committed"),
+        "all": len(everything),
+        "position": committed,
+        "fenced": fenced,
+    }
+
+
+def transactor(bootstrap: str, plan: dict[str, Any]) -> KafkaProducer:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=plan["id"])
+    producer.init_transactions()
+    return producer
+
+
+def write_all(producer: KafkaProducer, topic: str, values: list[str]) -> None:
+    for value in values:
+        producer.send(topic, value.encode(), partition=0).get(30)
+
+
+def consume_values(bootstrap: str, topic: str, isolation: str) -> list[str]:
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level=isolation
+    )
+    place = TopicPartition(topic, 0)
+    consumer.assign([place])
+    consumer.seek_to_beginning()
+    end = consumer.end_offsets([place])[place]
+    values: list[str] = []
+    while consumer.position(place) < end:
+        found = consumer.poll(timeout_ms=200)
+        values += [record.value.decode() for record in found.get(place, [])]
+    consumer.close()
+    return values
+
+
 if __name__ == "__main__":
-    scenarios = {"round_trips": round_trips, "administer": administer, "group": group}
+    scenarios = {
+        "round_trips": round_trips,
+        "administer": administer,
+        "group": group,
+        "transact": transact,
+    }
     main(f"kafka-python {kafka.__version__}", scenarios)

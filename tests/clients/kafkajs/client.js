@@ -207,6 +207,80 @@ async function group(kafka, plan) {
   return report;
 }
 
+async function transact(kafka, plan) {
+  const admin = kafka.admin();
+  await admin.connect();
+  const topic = (name) => ({ topic: name, numPartitions: 1, replicationFactor: 1 });
+  await admin.createTopics({ topics: [topic(plan.in), topic(plan.out)] });
+  const plain = kafka.producer();
+  await plain.connect();
+  const write = (to, name, values) =>
+    to.send({ topic: name, messages: values.map((value) => ({ value, partition: 0 })) });
+  // A record outside of transactions marks how far to read.
+  const read = async (readUncommitted) => {
+    const end = `end of ${readUncommitted}`;
+    await write(plain, plan.out, [end]);
+    const values = await valuesUntil(kafka, plan, readUncommitted, (all) => all.includes(end));
+    return values.filter((value) => !value.startsWith("end of "));
+  };
+  const producer = await transactor(kafka, plan);
+  let transaction = await producer.transaction();
+  await write(transaction, plan.out, plan.first);
+  await transaction.commit();
+  transaction = await producer.transaction();
+  await write(transaction, plan.out, plan.lost);
+  await transaction.abort();
+  await write(plain, plan.in, plan.records);
+  const members = { ...plan, out: plan.in, id: plan.group };
+  const values = await valuesUntil(kafka, members, true, (all) => all.length === plan.records.length);
+  const position = (offset) => ({
+    consumerGroupId: plan.group,
+    topics: [{ topic: plan.in, partitions: [{ partition: 0, offset }] }],
+  });
+  transaction = await producer.transaction();
+  await write(transaction, plan.out, values.map((value) => `${value}+`));
+  await transaction.sendOffsets(position(String(values.length)));
+  await transaction.commit();
+  transaction = await producer.transaction();
+  await write(transaction, plan.out, plan.lost);
+  await transaction.sendOffsets(position("0"));
+  await transaction.abort();
+  const committed = async () => {
+    const [found] = await admin.fetchOffsets({ groupId: plan.group, topics: [plan.in] });
+    return Number(found.partitions[0].offset);
+  };
+  const report = { position: await until(values.length, committed), all: (await read(true)).length };
+  transaction = await producer.transaction();
+  await write(transaction, plan.out, [plan.fenced]);
+  await (await transactor(kafka, plan)).transaction();
+  report.fenced = await transaction.commit().then(
+    () => false,
+    (error) => ["INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"].includes(error.type),
+  );
+  report.committed = await read(false);
+  await plain.disconnect();
+  await admin.disconnect();
+  return report;
+}
+
+async function transactor(kafka, plan) {
+  const producer = kafka.producer({ transactionalId: plan.id, idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  return producer;
+}
+
+// What a group of its own reads, until that is enough.
+async function valuesUntil(kafka, plan, readUncommitted, enough) {
+  const consumer = kafka.consumer({ groupId: `${plan.id}-${readUncommitted}`, readUncommitted });
+  const values = [];
+  await consumer.connect();
+  await consumer.subscribe({ topics: [plan.out], fromBeginning: true });
+  await consumer.run({ autoCommit: false, eachMessage: async ({ message }) => void values.push(String(message.value)) });
+  await until(true, async () => enough(values));
+  await consumer.disconnect();
+  return values;
+}
+
 async function until(wanted, look) {
   const deadline = Date.now() + 30000;
   for (;;) {
@@ -227,7 +301,7 @@ async function main() {
   const plan = JSON.parse(fs.readFileSync(file));
   await codecs();
   const kafka = new Kafka({ clientId: "kafkajs", brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
-  const scenarios = { round_trips: roundTrips, administer, group };
+  const scenarios = { round_trips: roundTrips, administer, group, transact };
   const client = `kafkajs ${require("kafkajs/package.json").version}`;
   const report = { client, ...(await scenarios[scenario](kafka, plan)) };
   // Awaited, for process.exit() does not wait for a pipe.

@@ -61,6 +61,10 @@ func main() {
 		var plan membership
 		check(json.Unmarshal(text, &plan))
 		group(bootstrap, plan, out)
+	case "transact":
+		var plan transactions
+		check(json.Unmarshal(text, &plan))
+		transact(bootstrap, plan, out)
 	default:
 		panic("no scenario " + scenario)
 	}
@@ -350,6 +354,145 @@ func group(bootstrap string, plan membership, report map[string]any) {
 	}
 	report["committed"] = committed
 	check(third.group.Close())
+}
+
+type transactions struct {
+	In      string   `json:"in"`
+	Out     string   `json:"out"`
+	Group   string   `json:"group"`
+	ID      string   `json:"id"`
+	First   []string `json:"first"`
+	Lost    []string `json:"lost"`
+	Records []string `json:"records"`
+	Fenced  string   `json:"fenced"`
+}
+
+func transact(bootstrap string, plan transactions, report map[string]any) {
+	servers := []string{bootstrap}
+	usual := config(round{Codec: "none", Acks: "all"})
+	admin, err := sarama.NewClusterAdmin(servers, usual)
+	check(err)
+	defer admin.Close()
+	for _, topic := range []string{plan.In, plan.Out} {
+		check(admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
+	}
+	plain, err := sarama.NewSyncProducer(servers, usual)
+	check(err)
+	defer plain.Close()
+	write := func(producer sarama.SyncProducer, topic string, values ...string) {
+		for _, value := range values {
+			_, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(value)})
+			check(err)
+		}
+	}
+	// A record outside of transactions marks how far to read.
+	read := func(level sarama.IsolationLevel) []string {
+		_, end, err := plain.SendMessage(&sarama.ProducerMessage{Topic: plan.Out, Value: sarama.StringEncoder("end")})
+		check(err)
+		values := []string{}
+		for _, message := range messages(servers, plan.Out, level, end) {
+			if string(message.Value) != "end" {
+				values = append(values, string(message.Value))
+			}
+		}
+		return values
+	}
+	producer := transactor(servers, plan.ID)
+	check(producer.BeginTxn())
+	write(producer, plan.Out, plan.First...)
+	check(producer.CommitTxn())
+	check(producer.BeginTxn())
+	write(producer, plan.Out, plan.Lost...)
+	check(producer.AbortTxn())
+	write(plain, plan.In, plan.Records...)
+	taken := &taker{wanted: len(plan.Records)}
+	consumer := config(round{Codec: "none", Acks: "all"})
+	consumer.Consumer.Offsets.Initial = sarama.OffsetOldest
+	consumer.Consumer.Offsets.AutoCommit.Enable = false
+	consumer.Consumer.IsolationLevel = sarama.ReadCommitted
+	joined, err := sarama.NewConsumerGroup(servers, plan.Group, consumer)
+	check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	check(joined.Consume(ctx, []string{plan.In}, taken))
+	check(joined.Close())
+	position := func(offset int64) map[string][]*sarama.PartitionOffsetMetadata {
+		return map[string][]*sarama.PartitionOffsetMetadata{plan.In: {{Partition: 0, Offset: offset, LeaderEpoch: -1}}}
+	}
+	check(producer.BeginTxn())
+	for _, value := range taken.values {
+		write(producer, plan.Out, value+"+")
+	}
+	check(producer.AddOffsetsToTxn(position(int64(len(taken.values))), plan.Group))
+	check(producer.CommitTxn())
+	check(producer.BeginTxn())
+	write(producer, plan.Out, plan.Lost...)
+	check(producer.AddOffsetsToTxn(position(0), plan.Group))
+	check(producer.AbortTxn())
+	report["position"] = until(int64(len(plan.Records)), func() any {
+		offsets, err := admin.ListConsumerGroupOffsets(plan.Group, map[string][]int32{plan.In: {0}})
+		check(err)
+		return offsets.GetBlock(plan.In, 0).Offset
+	})
+	report["all"] = len(read(sarama.ReadUncommitted))
+	check(producer.BeginTxn())
+	write(producer, plan.Out, plan.Fenced)
+	second := transactor(servers, plan.ID)
+	report["fenced"] = producer.CommitTxn() != nil && producer.TxnStatus()&sarama.ProducerTxnFlagFatalError != 0
+	report["committed"] = read(sarama.ReadCommitted)
+	check(second.Close())
+}
+
+func transactor(servers []string, id string) sarama.SyncProducer {
+	c := config(round{Codec: "none", Acks: "all", Idempotent: true})
+	c.Producer.Transaction.ID = id
+	producer, err := sarama.NewSyncProducer(servers, c)
+	check(err)
+	return producer
+}
+
+// A taker is a member of a group until it has what it wants.
+type taker struct {
+	wanted int
+	values []string
+}
+
+func (t *taker) Setup(sarama.ConsumerGroupSession) error   { return nil }
+func (t *taker) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (t *taker) ConsumeClaim(_ sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		t.values = append(t.values, string(message.Value))
+		if len(t.values) == t.wanted {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Everything in partition 0 up to an offset.
+func messages(servers []string, topic string, level sarama.IsolationLevel, last int64) []*sarama.ConsumerMessage {
+	c := config(round{Codec: "none", Acks: "all"})
+	c.Consumer.IsolationLevel = level
+	consumer, err := sarama.NewConsumer(servers, c)
+	check(err)
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
+	check(err)
+	defer partition.Close()
+	read := []*sarama.ConsumerMessage{}
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case m := <-partition.Messages():
+			read = append(read, m)
+			if m.Offset == last {
+				return read
+			}
+		case <-timeout:
+			return read
+		}
+	}
 }
 
 func until(wanted any, look func() any) any {
