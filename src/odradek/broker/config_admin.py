@@ -17,7 +17,7 @@ from odradek.config.describe import (
     describe_broker_default,
     describe_topic,
 )
-from odradek.config.dynamic import is_per_broker, usable
+from odradek.config.dynamic import check_fits, is_per_broker, usable
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -29,7 +29,7 @@ from odradek.coord.layout_config import (
     encode_config_change,
     topic_entity,
 )
-from odradek.coord.store import Create, MultiError, SetData, Store
+from odradek.coord.store import Create, MultiError, NoNodeError, SetData, Store
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import topic_name_problem
@@ -160,6 +160,8 @@ class ConfigAdmin:
         """
         own = is_per_broker(resource, self.config)
         entity = broker_entity(self.config.broker_id if own else None)
+        with store_errors_told():
+            others = {} if own else await self._set_for_others()
 
         def changed(stored: Mapping[str, str]) -> dict[str, str]:
             # As it is stored, which another broker may have written a moment ago.
@@ -168,7 +170,9 @@ class ConfigAdmin:
                 dynamic=present if own else self.config.dynamic,
                 dynamic_default=self.config.dynamic_default if own else present,
             )
-            return change(current)
+            altered = change(current)
+            check_fits(altered, current, others)
+            return altered
 
         await self._alter(entity, changed, validate_only=validate_only)
 
@@ -205,6 +209,23 @@ class ConfigAdmin:
         number = sequence_number(notice.rpartition("/")[2], CONFIG_CHANGE_PREFIX)
         assert number is not None, notice
         await self._wait_handled(number, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
+
+    async def _set_for_others(self) -> dict[str, dict[str, str]]:
+        """What each other broker has set for itself, by its id."""
+        everybody = broker_entity(None).path
+        folder, _, default = everybody.rpartition("/")
+        try:
+            names = await self._store.children(folder)
+        except NoNodeError:
+            return {}
+        names = [name for name in names if name not in (default, str(self.config.broker_id))]
+        paths = [f"{folder}/{name}" for name in names]
+        nodes = await self._store.get_many(paths)
+        return {
+            name: decode_config(path, node[0])
+            for name, path, node in zip(names, paths, nodes, strict=True)
+            if node is not None
+        }
 
     async def _read(self, entity: ConfigEntity) -> tuple[dict[str, str], int | None]:
         """What an entity has set, and in which version of its node (None: there is none)."""

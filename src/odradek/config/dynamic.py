@@ -173,6 +173,36 @@ def replace_broker(
     return replaced
 
 
+def check_fits(
+    default: Mapping[str, str], current: BrokerConfig, others: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Refuse for all what some broker, by its id, could not take beside what is set for it alone.
+
+    What stands in the others' `server.properties` is not known here: this broker's is taken for
+    theirs, and a conflict that is there already is not held against the change. Apache Kafka asks
+    nobody else; a broker that cannot take the change then goes on without it, and says so in its
+    log.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    for broker, stored in sorted(others.items()):
+        own, _ = usable(stored, per_broker=True)
+        problem = _conflict(current, own, default)
+        if problem is not None and _conflict(current, own, current.dynamic_default) is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker}: {problem}")
+
+
+def _conflict(
+    current: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]
+) -> str | None:
+    try:
+        current.with_dynamic(dynamic=own, dynamic_default=default)
+    except (InvalidConfigError, ConfigConflictError) as error:
+        return str(error)
+    return None
+
+
 def usable(settings: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
     """What of the stored settings a broker takes, and the names of those it leaves.
 

@@ -231,6 +231,24 @@ def test_a_brokers_options_are_changed_for_it_and_for_all(play):
     play(story)
 
 
+def test_what_one_broker_could_not_take_is_set_for_nobody(play):
+    """As Kafka refuses it, if it happens to ask that broker."""
+
+    async def story(cluster):
+        node = await start(cluster, 1, 2)
+        two = encode_config({"log.cleaner.threads": "2"})
+        await cluster.store.create(broker_entity(2).path, two)
+        size = (SET, "log.cleaner.dedupe.buffer.size", "1572864")
+        assert await alter(node, BROKER, "", size) == (
+            "INVALID_REQUEST",
+            "broker 2: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        )
+        assert (await alter(node, BROKER, "", (SET, "log.retention.ms", "77")))[0] == "NONE"
+        assert await stored(cluster, broker_entity(None)) == {"log.retention.ms": "77"}
+
+    play(story)
+
+
 def test_a_change_is_judged_again_when_somebody_wrote_meanwhile(play):
     async def story(cluster):
         node = await start(cluster)

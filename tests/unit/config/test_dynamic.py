@@ -8,6 +8,7 @@ from odradek.config.dynamic import (
     Operation,
     alter_broker,
     alter_topic,
+    check_fits,
     check_new_topic,
     is_per_broker,
     replace_broker,
@@ -307,6 +308,15 @@ def test_a_change_for_all_counts_against_what_this_broker_has():
     assert altered_broker("=log.cleaner.threads=9", per_broker=False, current=current) == {
         "log.cleaner.threads": "9"
     }
+
+
+def test_a_conflict_of_another_broker_that_is_there_already_is_not_held_against_a_change():
+    small = {"log.cleaner.dedupe.buffer.size": "1572864"}
+    others = {"7": {"log.cleaner.threads": "2"}}
+    with pytest.raises(ApiError, match=r"broker 7: log\.cleaner\.dedupe"):
+        check_fits(small, BROKER, others)
+    current = BROKER.with_dynamic(dynamic={}, dynamic_default=small)
+    check_fits({**small, "log.retention.ms": "77"}, current, others)
 
 
 def test_an_unknown_name_is_refused_but_one_that_is_stored_stays_and_can_go():
