@@ -1,0 +1,663 @@
+"""The group coordinator's mind, case by case: who is let in, who is fenced, what counts when."""
+
+import pytest
+
+from odradek.group.effects import (
+    Erase,
+    Join,
+    Leave,
+    Leaving,
+    Loaded,
+    Now,
+    Reply,
+    Store,
+    Stored,
+    Sync,
+    Tick,
+    Unloaded,
+)
+from odradek.group.group import GroupState
+from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.options import GroupOptions
+from odradek.group.records import Committed
+from odradek.model.errors import ErrorCode
+from odradek.record.records import Record
+
+NONE = ErrorCode.NONE
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # to topic t
+RANGE = (("range", SUBSCRIPTION),)
+PLACE = ("t", 0)
+SESSION_MS, REBALANCE_MS = 10_000, 30_000
+
+
+class Member:
+    """What a client knows of itself."""
+
+    def __init__(self, name, instance=None):
+        self.name, self.instance = name, instance
+        self.id, self.generation = "", -1
+        self.ticket = None
+
+
+class Coordinator:
+    """A machine and its log. What it stores is stored at once, unless it is to be `held`."""
+
+    def __init__(self, log=(), **options):
+        options = {"initial_rebalance_delay_ms": 0, **options}
+        self.machine = GroupMachine(GroupOptions(**options))
+        self.now = Now(0, 0)
+        self.log = list(log)
+        self.answers = {}
+        self.held = None  # a list, while stores are to wait
+        self.tickets = 1_000 if self.log else 0  # ids that nobody has yet
+        for offset, (key, value) in enumerate(self.log):
+            self.machine.replay(Record(key, value, offset=offset), -1)
+        if self.log:
+            self.tell(Loaded())
+
+    @property
+    def group(self):
+        return self.machine.groups.get("g")
+
+    def tell(self, event):
+        self.perform(self.machine.handle(event, self.now))
+
+    def perform(self, effects):
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self.answers[effect.ticket] = effect.answer
+            elif isinstance(effect, Erase):
+                self.log += [(key, None) for key in effect.keys]
+            elif isinstance(effect, Store):
+                self.log += effect.records
+                if self.held is None:
+                    self.tell(Stored(effect, NONE))
+                else:
+                    self.held.append(effect)
+
+    def later(self, ms):
+        """Time passes."""
+        end_ms = self.now.monotonic_ms + ms
+        while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
+            self.now = Now(max(due_ms, self.now.monotonic_ms), max(due_ms, self.now.wall_ms))
+            self.tell(Tick())
+        self.now = Now(end_ms, end_ms)
+
+    def next_ticket(self, member):
+        self.tickets += 1
+        member.ticket = self.tickets
+        return self.tickets
+
+    def answer(self, member):
+        """What it was told last; None if it waits."""
+        return self.answers.get(member.ticket)
+
+    def join(self, member, *, protocols=RANGE, protocol_type="consumer", **fields):
+        """Ask to join, coming back with the id if it is given one. Returns the answer, if any."""
+        for _ in range(2):
+            self.tell(
+                Join(
+                    ticket=self.next_ticket(member),
+                    group_id="g",
+                    member_id=member.id,
+                    fresh_member_id=f"{member.name}-{self.tickets}",
+                    group_instance_id=member.instance,
+                    session_timeout_ms=fields.pop("session_timeout_ms", SESSION_MS),
+                    rebalance_timeout_ms=REBALANCE_MS,
+                    protocol_type=protocol_type,
+                    protocols=protocols,
+                    **fields,
+                )
+            )
+            answer = self.answer(member)
+            if answer is None or answer.error is not ErrorCode.MEMBER_ID_REQUIRED:
+                break
+            member.id = answer.member_id
+        return answer
+
+    def hear(self, member):
+        """Take in what JoinGroup was answered."""
+        answer = self.answer(member)
+        assert answer.error is NONE, answer
+        member.id, member.generation = answer.member_id, answer.generation
+        return answer
+
+    def sync(self, member, parts=None, *, generation=None):
+        self.tell(
+            Sync(
+                ticket=self.next_ticket(member),
+                group_id="g",
+                generation=member.generation if generation is None else generation,
+                member_id=member.id,
+                group_instance_id=member.instance,
+                assignments=parts or {},
+            )
+        )
+        return self.answer(member)
+
+    def beat(self, member, generation=None):
+        return self.machine.heartbeat(
+            "g",
+            member.generation if generation is None else generation,
+            member.id,
+            member.instance,
+            self.now.monotonic_ms,
+        )
+
+    def leave(self, member):
+        leaving = Leaving(member_id=member.id, group_instance_id=member.instance)
+        self.tell(Leave(ticket=self.next_ticket(member), group_id="g", members=[leaving]))
+        return self.answer(member).members[0]
+
+    def prepare(self, member, offset, *, generation=None, producer=-1, metadata="", place=PLACE):
+        """A commit on its way, or why not."""
+        who = Committer(producer_id=producer)
+        if member is not None:
+            who = Committer(
+                member_id=member.id,
+                generation=member.generation if generation is None else generation,
+                group_instance_id=member.instance,
+                producer_id=producer,
+            )
+        position = {place: Committed(offset, -1, metadata, self.now.wall_ms)}
+        return self.machine.commit("g", who, position, self.now)
+
+    def commit(self, member, offset, **fields):
+        """Commit, and have it stored. Returns the error."""
+        commit = self.prepare(member, offset, **fields)
+        if not isinstance(commit, Commit):
+            return commit
+        self.log += commit.records
+        self.machine.settle(commit, NONE)
+        return commit.refused.get(fields.get("place", PLACE), NONE)
+
+    def position(self, place=PLACE):
+        found = self.machine.positions("g").get(place)
+        return None if found is None else found.offset
+
+    def together(self, *members, **fields):
+        """All join, and everybody has a part."""
+        for member in members:
+            self.join(member, **fields)
+        self.later(0)
+        for member in members:
+            self.hear(member)
+        self.shared(*members)
+
+    def shared(self, *members):
+        for member in members:
+            self.sync(member, {each.id: each.name.encode() for each in members})
+        assert [self.answer(m).assignment for m in members] == [m.name.encode() for m in members]
+        assert self.group.state is GroupState.STABLE
+
+
+@pytest.fixture
+def two():
+    """A coordinator, and two members of a stable group; the first leads."""
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.together(a, b)
+    return coordinator, a, b
+
+
+# ------------------------------------------------------------------------------ fencing
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_another_generation_is_illegal_whatever_is_asked(two, off):
+    coordinator, a, _ = two
+    other = a.generation + off
+    assert coordinator.beat(a, other) is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.sync(a, generation=other).error is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.commit(a, 1, generation=other) is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.commit(a, 1, generation=other, producer=7) is ErrorCode.ILLEGAL_GENERATION
+    assert coordinator.position() is None
+
+
+def test_who_is_not_in_the_group_is_unknown(two):
+    coordinator, a, _ = two
+    stranger = Member("c")
+    stranger.id, stranger.generation = "c-9", a.generation
+    assert coordinator.beat(stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.sync(stranger).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.commit(stranger, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.leave(stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.join(stranger).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.commit(None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_two_processes_under_one_instance_id_are_one_member_and_the_first_is_fenced(reloaded):
+    coordinator, first, other = Coordinator(), Member("s", "S"), Member("o")
+    coordinator.together(first, other)
+    generation = coordinator.group.generation
+    if reloaded:
+        coordinator = Coordinator(coordinator.log)
+    second = Member("s", "S")
+    coordinator.join(second)
+    coordinator.hear(second)
+    assert second.id != first.id
+    assert coordinator.group.generation == generation  # nobody rebalances for that
+    assert coordinator.beat(first) is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.sync(first).error is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.commit(first, 1) is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.leave(first) is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.join(first).error is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.beat(second) is NONE
+    assert coordinator.sync(second).assignment == b"s"
+
+
+def test_a_static_member_that_waits_is_fenced_when_another_takes_its_name():
+    coordinator, first, other = Coordinator(), Member("s", "S"), Member("o")
+    coordinator.together(first, other)
+    coordinator.join(Member("c"))  # so all have to join again
+    coordinator.join(first)
+    waiting = first.ticket
+    assert coordinator.answer(first) is None
+    coordinator.join(Member("s", "S"))
+    assert coordinator.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_waits_for_its_part_is_fenced_when_another_takes_its_name():
+    coordinator, leader, static = Coordinator(), Member("a"), Member("s", "S")
+    coordinator.join(leader)
+    coordinator.join(static)
+    coordinator.later(0)
+    coordinator.hear(static)
+    coordinator.sync(static)
+    waiting = static.ticket
+    coordinator.join(Member("s", "S"))
+    assert coordinator.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.group.state is GroupState.PREPARING_REBALANCE
+
+
+@pytest.mark.parametrize("can_skip", [True, False])
+def test_a_static_leader_that_comes_back_is_not_asked_for_another_assignment(can_skip):
+    coordinator, leader, other = Coordinator(), Member("s", "S"), Member("o")
+    coordinator.together(leader, other)
+    back = Member("s", "S")
+    coordinator.join(back, can_skip_assignment=can_skip)
+    told = coordinator.hear(back)
+    assert told.skip_assignment is can_skip
+    # An older client must not take itself for the leader, or it would compute in vain.
+    assert (told.leader == back.id) is can_skip
+    assert bool(told.members) is can_skip
+
+
+def test_a_commit_waits_for_the_part_of_the_new_generation(two):
+    coordinator, a, b = two
+    coordinator.join(Member("c"))
+    coordinator.join(a)
+    coordinator.join(b)
+    coordinator.hear(a)
+    assert coordinator.group.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.commit(a, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert coordinator.commit(a, 1, producer=7) is NONE  # as Kafka: it goes with its transaction
+
+
+# --------------------------------------------------------------------- rebalances, by events
+
+
+def test_members_hear_of_a_rebalance_by_their_heartbeats(two):
+    coordinator, a, _ = two
+    coordinator.join(Member("c"))
+    assert coordinator.beat(a) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert coordinator.sync(a).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_does_not_join_in_time_is_out(two):
+    coordinator, a, b = two
+    c = Member("c")
+    coordinator.join(c)
+    coordinator.join(a)
+    for _ in range(4):  # it lives, and does not join
+        coordinator.later(REBALANCE_MS // 4 - 1)
+        coordinator.beat(b)
+    coordinator.later(SESSION_MS)
+    assert set(coordinator.group.members) == {coordinator.hear(a).member_id, c.id}
+    assert coordinator.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_ask_for_its_part_in_time_is_out():
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.join(a)
+    coordinator.join(b)
+    coordinator.later(0)
+    coordinator.hear(a)
+    coordinator.hear(b)
+    coordinator.sync(a, {a.id: b"a"})
+    for _ in range(4):
+        coordinator.later(REBALANCE_MS // 4)
+        coordinator.beat(a)
+        coordinator.beat(b)
+    assert set(coordinator.group.members) == {a.id}
+
+
+def test_the_silent_are_out_and_a_commit_is_no_silence(two):
+    coordinator, a, b = two
+    coordinator.later(SESSION_MS - 1)
+    assert coordinator.commit(a, 1) is NONE
+    coordinator.later(SESSION_MS - 1)
+    assert set(coordinator.group.members) == {a.id}
+    assert coordinator.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_waits_for_an_answer_need_not_say_that_it_lives(two):
+    coordinator, a, _ = two
+    coordinator.join(Member("c"))
+    coordinator.join(a)
+    coordinator.later(SESSION_MS + 1)
+    assert a.id in coordinator.group.members
+
+
+def test_a_generation_that_could_not_be_stored_is_given_to_nobody():
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.join(a)
+    coordinator.join(b)
+    coordinator.later(0)
+    coordinator.hear(a)
+    coordinator.hear(b)
+    coordinator.held = []
+    coordinator.sync(b)
+    assert coordinator.sync(a, {a.id: b"a", b.id: b"b"}) is None  # not before it is stored
+    (store,) = coordinator.held
+    coordinator.tell(Stored(store, ErrorCode.NOT_COORDINATOR))
+    assert coordinator.answer(a).error is ErrorCode.NOT_COORDINATOR
+    assert coordinator.answer(b).error is ErrorCode.NOT_COORDINATOR
+    assert coordinator.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_an_assignment_that_is_stored_too_late_is_of_a_generation_that_is_over():
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.join(a)
+    coordinator.later(0)
+    coordinator.hear(a)
+    coordinator.held = []
+    coordinator.sync(a, {a.id: b"old"})
+    (old,) = coordinator.held
+    coordinator.join(b)
+    coordinator.join(a)
+    coordinator.hear(a)
+    coordinator.hear(b)
+    coordinator.sync(b)
+    coordinator.tell(Stored(old, NONE))
+    assert coordinator.group.state is GroupState.COMPLETING_REBALANCE
+    assert coordinator.answer(b) is None
+
+
+def test_the_leader_may_want_another_assignment_and_others_may_not(two):
+    coordinator, a, b = two
+    assert coordinator.join(b).generation == b.generation
+    assert coordinator.group.state is GroupState.STABLE
+    assert coordinator.join(a) is None
+    assert coordinator.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_if_the_leader_goes_another_one_leads(two):
+    coordinator, a, b = two
+    assert coordinator.leave(a) is NONE
+    assert coordinator.group.leader == b.id
+    coordinator.join(b)
+    assert [m.member_id for m in coordinator.hear(b).members] == [b.id]
+
+
+def test_a_leader_that_keeps_its_place_and_is_not_there_does_not_lead():
+    coordinator, static, other = Coordinator(), Member("s", "S"), Member("o")
+    coordinator.together(static, other, session_timeout_ms=1_000_000)
+    coordinator.join(Member("c"), session_timeout_ms=1_000_000)
+    coordinator.join(other, session_timeout_ms=1_000_000)
+    coordinator.later(REBALANCE_MS)
+    told = coordinator.hear(other)
+    assert told.leader == other.id
+    assert static.id in coordinator.group.members
+
+
+def test_the_first_rebalance_waits_longer_while_more_come():
+    coordinator, a, b = Coordinator(initial_rebalance_delay_ms=1_000), Member("a"), Member("b")
+    coordinator.join(a)
+    coordinator.later(900)
+    coordinator.join(b)
+    coordinator.later(900)
+    assert coordinator.answer(a) is None
+    coordinator.later(200)
+    assert coordinator.hear(a).generation == 1
+
+
+def test_the_strategy_is_what_all_speak_and_most_prefer():
+    coordinator = Coordinator()
+    wishes = (("b", "a", "z"), ("b", "a"), ("a", "b"))
+    members = [Member(name) for name in "xyz"]
+    for member, names in zip(members, wishes, strict=True):
+        coordinator.join(member, protocols=tuple((name, b"") for name in names))
+    coordinator.later(0)
+    assert coordinator.hear(members[0]).protocol == "b"
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"), [("consumer", (("other", b""),)), ("connect", RANGE)]
+)
+def test_who_speaks_nothing_that_the_others_do_is_not_let_in(two, protocol_type, protocols):
+    coordinator, _, _ = two
+    answer = coordinator.join(Member("c"), protocol_type=protocol_type, protocols=protocols)
+    assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert coordinator.group.state is GroupState.STABLE
+
+
+def test_a_full_group_lets_nobody_in():
+    coordinator, a, b = Coordinator(size_max=2), Member("a"), Member("b")
+    coordinator.together(a, b)
+    assert coordinator.join(Member("c")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert coordinator.beat(a) is NONE
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_a_session_of_no_sensible_length_is_refused(session_ms):
+    answer = Coordinator().join(Member("a"), session_timeout_ms=session_ms)
+    assert answer.error is ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_who_got_an_id_and_does_not_come_with_it_holds_up_nobody_for_long():
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.together(a)
+    coordinator.tell(
+        Join(
+            ticket=coordinator.next_ticket(b), group_id="g", member_id="", fresh_member_id="b-1",
+            session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer", protocols=RANGE,
+        )
+    )  # fmt: skip
+    assert coordinator.answer(b).error is ErrorCode.MEMBER_ID_REQUIRED
+    coordinator.join(a)  # it leads, and wants another generation
+    assert coordinator.answer(a) is None
+    coordinator.later(SESSION_MS)
+    assert coordinator.hear(a).generation == 2
+
+
+# -------------------------------------------------------------------------------- positions
+
+
+@pytest.mark.parametrize("producer", [-1, 7])
+def test_what_was_appended_later_counts_whichever_is_settled_first(producer):
+    coordinator = Coordinator()
+    first, second = coordinator.prepare(None, 1), coordinator.prepare(None, 2, producer=producer)
+    coordinator.machine.settle(second, NONE)
+    coordinator.machine.transaction_ended(7, committed=True)
+    coordinator.machine.settle(first, NONE)
+    assert coordinator.position() == 2
+
+
+def test_a_position_is_not_told_before_it_is_stored_and_is_unstable_till_then():
+    coordinator = Coordinator()
+    commit = coordinator.prepare(None, 1)
+    assert coordinator.position() is None
+    assert coordinator.machine.is_unstable("g", PLACE)
+    coordinator.machine.settle(commit, NONE)
+    assert coordinator.position() == 1
+    assert not coordinator.machine.is_unstable("g", PLACE)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR])
+def test_a_position_that_was_not_stored_is_not_told(error):
+    coordinator = Coordinator()
+    coordinator.machine.settle(coordinator.prepare(None, 1), error)
+    assert coordinator.position() is None
+    assert coordinator.group is None
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_position_in_a_transaction_counts_when_it_is_committed(committed):
+    coordinator = Coordinator()
+    assert coordinator.commit(None, 1) is NONE
+    assert coordinator.commit(None, 2, producer=7) is NONE
+    assert coordinator.position() == 1
+    assert coordinator.machine.is_unstable("g", PLACE)
+    coordinator.machine.transaction_ended(7, committed=committed)
+    assert coordinator.position() == (2 if committed else 1)
+    assert not coordinator.machine.is_unstable("g", PLACE)
+
+
+@pytest.mark.parametrize(
+    ("error", "position"), [(ErrorCode.REQUEST_TIMED_OUT, 2), (ErrorCode.NOT_COORDINATOR, 1)]
+)
+def test_what_may_stand_in_the_log_before_its_marker_counts_with_it(error, position):
+    coordinator = Coordinator()
+    assert coordinator.commit(None, 1) is NONE
+    coordinator.machine.settle(coordinator.prepare(None, 2, producer=7), error)
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert coordinator.position() == position
+
+
+def test_metadata_has_a_limit():
+    coordinator = Coordinator(offset_metadata_chars_max=3)
+    assert coordinator.commit(None, 1, metadata="abcd") is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert coordinator.commit(None, 1, metadata="abc") is NONE
+
+
+def test_the_log_alone_gives_the_same_positions_and_members(two):
+    coordinator, a, _ = two
+    assert coordinator.commit(a, 5) is NONE
+    coordinator.commit(a, 6, place=("t", 1))
+    _, _, effects = coordinator.machine.delete_offsets("g", [("t", 1)])
+    coordinator.perform(effects)  # a group of consumers reads t: nothing is deleted
+    again = Coordinator(coordinator.log)
+    assert again.machine.positions("g").keys() == {PLACE, ("t", 1)}
+    assert again.position() == 5
+    assert again.beat(a) is NONE
+    assert again.sync(a).assignment == b"a"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_position_whose_transaction_is_open_in_the_log_waits_for_its_marker(committed):
+    coordinator = Coordinator()
+    coordinator.commit(None, 1)
+    coordinator.log += coordinator.prepare(None, 2, producer=7).records
+    again = GroupMachine(GroupOptions())
+    for offset, (key, value) in enumerate(coordinator.log):
+        again.replay(Record(key, value, offset=offset), 7 if offset else -1)
+    again.handle(Loaded(), Now(0, 0))
+    assert again.positions("g")[PLACE].offset == 1
+    assert again.is_unstable("g", PLACE)
+    again.replay_marker(7, committed=committed)
+    assert again.positions("g")[PLACE].offset == (2 if committed else 1)
+
+
+def test_after_a_change_of_coordinators_the_silent_are_still_put_out(two):
+    coordinator, a, b = two
+    again = Coordinator(coordinator.log)
+    again.later(SESSION_MS - 1)
+    again.beat(a)
+    again.later(2)
+    assert set(again.group.members) == {a.id}
+    assert again.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_whoever_waits_when_another_coordinates_is_sent_there(two):
+    coordinator, a, b = two
+    coordinator.join(Member("c"))
+    coordinator.join(a)
+    coordinator.tell(Unloaded())
+    assert coordinator.answer(a).error is ErrorCode.NOT_COORDINATOR
+    other, c, d = Coordinator(), Member("c"), Member("d")
+    other.join(c)
+    other.join(d)
+    other.later(0)
+    other.hear(d)
+    other.sync(d)
+    other.tell(Unloaded())
+    assert other.answer(d).error is ErrorCode.NOT_COORDINATOR
+    assert other.machine.next_deadline_ms is None
+    assert b.id
+
+
+# ---------------------------------------------------------------------------------- removal
+
+
+def test_a_group_that_is_deleted_leaves_nothing_in_the_log(two):
+    coordinator, a, b = two
+    coordinator.commit(a, 5)
+    assert coordinator.machine.delete_group("g")[0] is ErrorCode.NON_EMPTY_GROUP
+    coordinator.leave(a)
+    coordinator.leave(b)
+    error, effects = coordinator.machine.delete_group("g")
+    assert error is NONE
+    coordinator.perform(effects)
+    assert coordinator.group is None
+    assert Coordinator(coordinator.log).machine.groups == {}
+    assert coordinator.machine.delete_group("g")[0] is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_positions_that_are_deleted_are_deleted_in_the_log_and_read_ones_stay(two):
+    coordinator, a, _ = two
+    other = ("other", 0)
+    coordinator.commit(a, 5)
+    coordinator.commit(a, 6, place=other)
+    error, each, effects = coordinator.machine.delete_offsets("g", [PLACE, other])
+    coordinator.perform(effects)
+    assert (error, each) == (NONE, {PLACE: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, other: NONE})
+    for one in (coordinator, Coordinator(coordinator.log)):
+        assert one.machine.positions("g").keys() == {PLACE}
+
+
+def expired(coordinator, wall_ms):
+    """Which positions are left when those have gone whose time is over."""
+    for effects in coordinator.machine.expiring(wall_ms):
+        coordinator.perform(effects)
+    left = coordinator.machine.positions("g").keys()
+    assert Coordinator(coordinator.log).machine.positions("g").keys() == left
+    return left
+
+
+def test_positions_expire_so_long_after_the_last_member_has_gone():
+    coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
+    coordinator.together(a)
+    coordinator.commit(a, 5)
+    coordinator.later(5_000)
+    coordinator.leave(a)
+    assert expired(coordinator, 5_999) == {PLACE}
+    assert expired(coordinator, 6_000) == set()
+    assert coordinator.group is None
+
+
+def test_what_a_living_group_reads_does_not_expire_and_what_it_does_not_read_does():
+    coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
+    coordinator.together(a)
+    coordinator.commit(a, 5)
+    coordinator.commit(a, 5, place=("other", 0))
+    assert expired(coordinator, 999) == {PLACE, ("other", 0)}
+    assert expired(coordinator, 5_000) == {PLACE}
+
+
+def test_positions_without_a_group_expire_so_long_after_their_commit():
+    coordinator = Coordinator(offsets_retention_ms=1_000)
+    coordinator.commit(None, 5)
+    assert expired(coordinator, 999) == {PLACE}
+    assert expired(coordinator, 1_000) == set()
+
+
+def test_positions_of_a_topic_that_is_gone_go_with_it(two):
+    coordinator, a, _ = two
+    coordinator.commit(a, 5)
+    coordinator.commit(a, 5, place=("other", 0))
+    for effects in coordinator.machine.topics_deleted(frozenset({"other"})):
+        coordinator.perform(effects)
+    assert coordinator.machine.positions("g").keys() == {PLACE}
+    assert Coordinator(coordinator.log).machine.positions("g").keys() == {PLACE}

@@ -1,0 +1,467 @@
+"""The transaction coordinator's mind, case by case: what is answered, written, and sent when."""
+
+import pytest
+
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.txn.effects import Answer, Append, WriteMarkers
+from odradek.txn.events import (
+    AddPartitions,
+    Appended,
+    EndTransaction,
+    ExpirationDue,
+    InitProducerId,
+    MarkersWritten,
+    Resigned,
+    TimeOutsDue,
+)
+from odradek.txn.machine import EXPIRED_AT_ONCE, TransactionMachine
+from odradek.txn.records import encode_key, encode_value
+from odradek.txn.replay import Replay
+from odradek.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, State, Transaction
+
+NONE = ErrorCode.NONE
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TIMEOUT_MS = 100
+LAST = EPOCH_MAX - 1  # the last epoch that a producer gets
+
+
+class Coordinator:
+    """A machine and its log. What it appends is written at once, unless it is to be `held`."""
+
+    def __init__(self, log=(), **worn):
+        replay = Replay()
+        self.log = list(log)
+        for key, value in self.log:
+            replay.apply(key, value)
+        loaded = dict(replay.transactions)
+        if worn:
+            loaded["x"] = Transaction(
+                transactional_id="x", timeout_ms=TIMEOUT_MS, updated_ms=0, **worn
+            )
+        self.machine = TransactionMachine(loaded)
+        self.answers = {}
+        self.orders = []  # markers that are wanted
+        self.appends = []
+        self.holds = False
+        self.now_ms = 1_000
+        self.drawn = 100
+        self.perform(self.machine.resume(self.now_ms))
+
+    def tell(self, event):
+        self.perform(self.machine.handle(event))
+
+    def perform(self, effects):
+        for effect in effects:
+            match effect:
+                case Answer():
+                    self.answers[effect.request] = effect
+                case WriteMarkers():
+                    self.orders.append(effect)
+                case Append():
+                    self.appends.append(effect)
+                    if not self.holds:
+                        self.written()
+
+    def written(self, error=NONE):
+        """The append that waits has this outcome."""
+        append = self.appends.pop()
+        if error is NONE:
+            transaction = append.transaction
+            value = None if transaction is None else encode_value(transaction)
+            self.log.append((encode_key(append.transactional_id), value))
+        self.tell(Appended(append.transactional_id, error, self.now_ms))
+
+    def ask(self, event, name="x", **fields):
+        number = len(self.answers) + len(self.appends) + 1_000
+        self.tell(event(request=number, transactional_id=name, now_ms=self.now_ms, **fields))
+        return self.answers.get(number)
+
+    def draw(self, wanted):
+        self.drawn += wanted
+        return self.drawn if wanted else None
+
+    def init(self, producer=(-1, -1), name="x"):
+        fresh = self.draw(self.machine.needs_producer_id(name, producer[1]))
+        return self.ask(
+            InitProducerId, name, timeout_ms=TIMEOUT_MS, producer_id=producer[0],
+            producer_epoch=producer[1], fresh_producer_id=fresh,
+        )  # fmt: skip
+
+    def begun(self, name="x"):
+        """A producer's id and epoch."""
+        answer = self.init(name=name)
+        assert answer.error is NONE, answer
+        return answer.producer_id, answer.producer_epoch
+
+    def add(self, producer, *partitions, version=VERSION_1):
+        return self.ask(
+            AddPartitions, producer_id=producer[0], producer_epoch=producer[1],
+            partitions=frozenset(partitions), client_version=version,
+        ).error  # fmt: skip
+
+    def end(self, producer, *, commit=True, version=VERSION_1):
+        fresh = self.draw(self.machine.ends_producer_id("x", version))
+        return self.ask(
+            EndTransaction, producer_id=producer[0], producer_epoch=producer[1], commit=commit,
+            client_version=version, fresh_producer_id=fresh,
+        )  # fmt: skip
+
+    def verify(self, producer, partition):
+        asked = {"producer_id": producer[0], "producer_epoch": producer[1]}
+        return self.machine.verify("x", partitions=[partition], **asked)[partition]
+
+    def marked(self, *partitions):
+        """Markers of the last order are written in these, or in all."""
+        order = self.orders[-1]
+        whole = frozenset(partitions) or order.partitions
+        self.tell(MarkersWritten("x", order.producer_id, order.producer_epoch, whole, self.now_ms))
+
+    @property
+    def state(self):
+        return self.machine.find("x").state
+
+
+# -------------------------------------------------------------------------- a life, in order
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_is_decided_answered_marked_and_then_over(commit):
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    assert coordinator.add(producer, P0) is NONE
+    assert coordinator.add(producer, P1) is NONE
+    coordinator.holds = True
+    assert coordinator.end(producer, commit=commit) is None  # not before it is written
+    assert coordinator.orders == []
+    coordinator.written()
+    assert coordinator.answers.popitem()[1].error is NONE
+    (order,) = coordinator.orders
+    assert (order.commit, order.partitions) == (commit, {P0, P1})
+    coordinator.marked(P0)
+    assert coordinator.appends == []
+    coordinator.marked(P1)
+    coordinator.written()
+    assert coordinator.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+
+
+def test_while_it_is_on_its_way_to_its_end_nothing_else_begins():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.end(producer)
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.add(producer, P1) is busy
+    assert coordinator.end(producer).error is busy
+    assert coordinator.init().error is busy
+    assert coordinator.verify(producer, P0) is busy
+    coordinator.marked()
+    assert coordinator.add(producer, P1) is NONE
+
+
+def test_while_a_change_is_written_who_asks_for_another_comes_again():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.holds = True
+    coordinator.tell(
+        AddPartitions(
+            request=1, transactional_id="x", producer_id=producer[0],
+            producer_epoch=producer[1], partitions=frozenset({P0}), now_ms=1_000,
+        )
+    )  # fmt: skip
+    assert coordinator.add(producer, P1) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinator.tell(TimeOutsDue(1_000_000))  # nor does time
+    coordinator.tell(ExpirationDue(1_000_000, 0))
+    assert len(coordinator.appends) == 1
+
+
+def test_a_partition_that_is_in_it_already_is_not_written_again():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0, P1)
+    length = len(coordinator.log)
+    assert coordinator.add(producer, P1) is NONE
+    assert len(coordinator.log) == length
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_who_ends_it_once_more_is_told_the_same_and_who_ends_it_otherwise_is_refused(commit):
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    assert coordinator.end(producer, commit=commit).error is ErrorCode.INVALID_TXN_STATE
+    coordinator.add(producer, P0)
+    coordinator.end(producer, commit=commit)
+    coordinator.marked()
+    assert coordinator.end(producer, commit=commit).error is NONE
+    assert coordinator.end(producer, commit=not commit).error is ErrorCode.INVALID_TXN_STATE
+
+
+# --------------------------------------------------------------------------------- fencing
+
+
+@pytest.mark.parametrize(("id_off", "epoch_off"), [(0, -1), (0, 1), (1, 0)])
+def test_who_is_not_the_present_producer_does_nothing(id_off, epoch_off):
+    coordinator = Coordinator()
+    coordinator.begun()
+    present = coordinator.begun()
+    other = present[0] + id_off, present[1] + epoch_off
+    assert coordinator.init(other).error is ErrorCode.PRODUCER_FENCED
+    coordinator.add(present, P0)
+    refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING if id_off else ErrorCode.PRODUCER_FENCED
+    assert coordinator.add(other, P1) is refusal
+    assert coordinator.end(other).error is refusal
+    assert coordinator.verify(other, P0) is refusal
+    assert coordinator.machine.find("x").partitions == {P0}
+
+
+def test_another_producer_aborts_what_was_open_in_an_epoch_that_nobody_has():
+    coordinator = Coordinator()
+    old = coordinator.begun()
+    coordinator.add(old, P0)
+    assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS  # it asks again
+    (order,) = coordinator.orders
+    assert (order.commit, order.producer_epoch) == (False, old[1] + 1)
+    assert coordinator.end(old).error is ErrorCode.PRODUCER_FENCED
+    coordinator.marked()
+    assert coordinator.begun() == (old[0], old[1] + 2)
+
+
+def test_who_is_open_for_too_long_is_aborted_and_fenced():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.now_ms += TIMEOUT_MS
+    coordinator.add(producer, P1)  # which does not prolong it
+    coordinator.tell(TimeOutsDue(coordinator.now_ms))
+    assert coordinator.orders == []
+    coordinator.tell(TimeOutsDue(coordinator.now_ms + 1))
+    assert coordinator.orders[0].commit is False
+    coordinator.marked()
+    assert coordinator.add(producer, P0) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.end(producer).error is ErrorCode.PRODUCER_FENCED
+
+
+def test_who_asks_again_with_what_it_had_gets_the_same_epoch():
+    """KIP-360: it has not heard the answer. Nobody else has begun in between."""
+    coordinator = Coordinator()
+    first = coordinator.begun()
+    answer = coordinator.init(first)
+    again = coordinator.init(first)
+    assert (answer.producer_epoch, again.producer_epoch) == (first[1] + 1, first[1] + 1)
+    coordinator.begun()
+    assert coordinator.init(first).error is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_who_has_used_up_the_epochs_gets_another_producer_id(knows):
+    coordinator = Coordinator(producer_id=7, producer_epoch=LAST - 1)
+    producer = coordinator.begun()
+    assert producer == (7, LAST)
+    fresh = coordinator.init(producer if knows else (-1, -1))
+    assert (fresh.error, fresh.producer_id, fresh.producer_epoch) == (NONE, 101, 0)
+    if knows:  # and again, not having heard
+        again = coordinator.init(producer)
+        assert (again.producer_id, again.producer_epoch) == (101, 0)
+
+
+def test_without_a_drawn_id_where_one_is_needed_it_has_to_ask_again():
+    coordinator = Coordinator()
+    answer = coordinator.ask(InitProducerId, timeout_ms=TIMEOUT_MS)
+    assert answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_an_id_that_nobody_knows_is_told_so():
+    coordinator = Coordinator()
+    assert coordinator.add((1, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert coordinator.end((1, 0)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert coordinator.verify((1, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert coordinator.machine.find("x") is None
+
+
+def test_what_is_not_in_the_transaction_is_not_verified():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    assert coordinator.verify(producer, P0) is ErrorCode.TRANSACTION_ABORTABLE
+    coordinator.add(producer, P0)
+    assert coordinator.verify(producer, P0) is NONE
+    assert coordinator.verify(producer, P1) is ErrorCode.TRANSACTION_ABORTABLE
+
+
+# ------------------------------------------------------------------------------- version 2
+
+
+def test_in_version_2_each_end_has_an_epoch_and_what_is_late_ends_nothing():
+    coordinator = Coordinator()
+    first = coordinator.begun()
+    coordinator.add(first, P0, version=VERSION_2)
+    told = coordinator.end(first, version=VERSION_2)
+    second = told.producer_id, told.producer_epoch
+    assert second == (first[0], first[1] + 1)
+    assert coordinator.orders[-1].producer_epoch == second[1]  # partitions learn it by the marker
+    assert coordinator.end(first, version=VERSION_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    coordinator.marked()
+    again = coordinator.end(first, version=VERSION_2)  # it has not heard
+    assert (again.error, again.producer_epoch) == (NONE, second[1])
+    otherwise = coordinator.end(first, version=VERSION_2, commit=False)
+    assert otherwise.error is ErrorCode.INVALID_TXN_STATE
+    coordinator.add(second, P1, version=VERSION_2)
+    late = coordinator.end(first, version=VERSION_2)
+    assert late.error is ErrorCode.PRODUCER_FENCED
+    assert coordinator.state is State.ONGOING
+
+
+def test_in_version_2_one_may_abort_what_may_never_have_begun_and_not_commit_it():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    refused = coordinator.end(producer, version=VERSION_2)
+    assert refused.error is ErrorCode.INVALID_TXN_STATE
+    told = coordinator.end(producer, version=VERSION_2, commit=False)
+    assert (told.error, told.producer_epoch) == (NONE, producer[1] + 1)
+    assert coordinator.orders == []  # there is nothing to mark
+    assert coordinator.state is State.COMPLETE_ABORT
+
+
+def test_in_version_2_the_last_epoch_ends_with_another_producer_id():
+    coordinator = Coordinator(producer_id=7, producer_epoch=LAST)
+    producer = 7, LAST
+    coordinator.add(producer, P0, version=VERSION_2)
+    told = coordinator.end(producer, version=VERSION_2)
+    assert (told.producer_id, told.producer_epoch) == (101, 0)
+    assert coordinator.orders[-1].producer_epoch == EPOCH_MAX
+    log = coordinator.log
+    coordinator = Coordinator(log)  # another coordinates; it has it from the log
+    coordinator.marked()
+    found = coordinator.machine.find("x")
+    assert (found.producer_id, found.producer_epoch) == (101, 0)
+    assert coordinator.end(producer, version=VERSION_2).error is NONE
+    assert coordinator.add((101, 0), P0, version=VERSION_2) is NONE
+
+
+# ------------------------------------------------------------------- failures, other coordinators
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_could_not_be_written_has_not_happened(error, told):
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.holds = True
+    coordinator.end(producer)
+    coordinator.written(error)
+    assert coordinator.answers.popitem()[1].error is told
+    assert coordinator.orders == []
+    assert coordinator.state is State.ONGOING
+    assert coordinator.machine.find("x").partitions == {P0}
+
+
+def test_an_id_whose_first_record_was_not_written_is_not_known():
+    coordinator = Coordinator()
+    coordinator.holds = True
+    coordinator.init()
+    coordinator.written(ErrorCode.REQUEST_TIMED_OUT)
+    assert len(coordinator.machine) == 0
+
+
+def test_the_last_step_is_tried_until_it_succeeds():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.end(producer)
+    coordinator.holds = True
+    coordinator.marked()
+    coordinator.written(ErrorCode.REQUEST_TIMED_OUT)
+    (append,) = coordinator.appends
+    assert append.again
+    coordinator.written()
+    assert coordinator.state is State.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_is_marked_by_the_next_coordinator(commit):
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0, P1)
+    coordinator.end(producer, commit=commit)
+    after = Coordinator(coordinator.log)
+    (order,) = after.orders
+    assert (order.commit, order.partitions) == (commit, {P0, P1})
+    after.marked()
+    assert after.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+
+
+def test_a_marker_of_another_transaction_ends_nothing():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.end(producer)
+    for other in ((producer[0], producer[1] - 1), (producer[0] + 1, producer[1])):
+        coordinator.tell(MarkersWritten("x", *other, frozenset({P0}), 0))
+    assert coordinator.state is State.PREPARE_COMMIT
+
+
+def test_who_waits_when_another_coordinates_is_sent_there():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.holds = True
+    coordinator.tell(
+        AddPartitions(
+            request=1, transactional_id="x", producer_id=producer[0],
+            producer_epoch=producer[1], partitions=frozenset({P0}), now_ms=0,
+        )
+    )  # fmt: skip
+    coordinator.tell(Resigned())
+    assert coordinator.answers[1].error is ErrorCode.NOT_COORDINATOR
+    assert coordinator.init().error is ErrorCode.NOT_COORDINATOR
+    coordinator.written()  # an outcome that comes late is nobody's
+    assert coordinator.orders == []
+
+
+# ------------------------------------------------------------------------------- forgetting
+
+
+def test_an_id_that_nobody_has_used_for_long_is_forgotten_here_and_in_the_log():
+    coordinator = Coordinator()
+    coordinator.begun()
+    coordinator.tell(ExpirationDue(coordinator.now_ms + 499, 500))
+    assert len(coordinator.machine) == 1
+    coordinator.tell(ExpirationDue(coordinator.now_ms + 500, 500))
+    assert len(coordinator.machine) == 0
+    assert len(Coordinator(coordinator.log).machine) == 0
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_transaction_that_is_open_or_on_its_way_to_its_end_is_not_forgotten(ends):
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    if ends:
+        coordinator.end(producer)
+    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    assert len(coordinator.machine) == 1
+
+
+def test_only_so_many_are_forgotten_at_once():
+    coordinator = Coordinator()
+    for number in range(EXPIRED_AT_ONCE + 1):
+        coordinator.init(name=f"x{number}")
+    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    assert len(coordinator.machine) == 1
+
+
+def test_one_that_is_being_forgotten_is_not_told_of():
+    coordinator = Coordinator()
+    coordinator.begun()
+    coordinator.holds = True
+    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    assert coordinator.machine.find("x") is None
+    assert list(coordinator.machine) == []
+    assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
