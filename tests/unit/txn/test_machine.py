@@ -176,6 +176,32 @@ def test_while_a_change_is_written_who_asks_for_another_comes_again():
     assert len(coordinator.appends) == 1
 
 
+def test_time_does_not_end_what_is_just_being_changed():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.holds = True
+    coordinator.end(producer)
+    coordinator.tell(TimeOutsDue(coordinator.now_ms + TIMEOUT_MS + 1))
+    assert len(coordinator.appends) == 1
+
+
+def test_who_hears_that_it_coordinates_no_more_begins_nothing_until_another_does():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.end(producer)
+    coordinator.holds = True
+    coordinator.marked()
+    coordinator.written(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.add(producer, P1) is busy
+    assert coordinator.init().error is busy
+    assert coordinator.end(producer).error is busy
+    assert coordinator.end(producer, version=VERSION_2).error is ErrorCode.PRODUCER_FENCED
+    assert coordinator.appends == []
+
+
 def test_a_partition_that_is_in_it_already_is_not_written_again():
     coordinator = Coordinator()
     producer = coordinator.begun()
@@ -308,6 +334,18 @@ def test_in_version_2_each_end_has_an_epoch_and_what_is_late_ends_nothing():
     coordinator.add(second, P1, version=VERSION_2)
     late = coordinator.end(first, version=VERSION_2)
     assert late.error is ErrorCode.PRODUCER_FENCED
+    assert coordinator.state is State.ONGOING
+
+
+@pytest.mark.parametrize("epoch_off", [-2, 1, 2])
+def test_in_version_2_who_is_not_the_present_producer_ends_nothing(epoch_off):
+    coordinator = Coordinator(producer_id=7, producer_epoch=4)
+    coordinator.add((7, 4), P0, version=VERSION_2)
+    for commit in (True, False):
+        answer = coordinator.end((7, 4 + epoch_off), version=VERSION_2, commit=commit)
+        assert answer.error is ErrorCode.PRODUCER_FENCED
+    other = coordinator.end((8, 4), version=VERSION_2)
+    assert other.error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert coordinator.state is State.ONGOING
 
 
