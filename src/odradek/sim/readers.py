@@ -45,6 +45,7 @@ class Position:
     facts: Facts
     offset: int
     cuts: int  # how often the power had failed when it got there
+    leader_epoch: int = -1  # of what it has read last
     told: FetchPartition | None = None  # what the session knows,
     told_to: Connection | None = None  # and whose
 
@@ -244,6 +245,8 @@ class Reader:
             self._take(position, data)
             return False
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._workload.leader_epoch_at(leader, facts) < position.leader_epoch:
+                return True  # a leader of the past, that does not know it: clients do (KIP-320)
             await self._reset(leader, position)
             return False
         self._workload.expect_retriable(f"Fetch of {facts}", error)
@@ -263,7 +266,7 @@ class Reader:
             for offset, key in enumerate(keys, header.base_offset):
                 if offset >= position.offset:
                     history.seen(facts, offset, key, self._name)
-            position.offset = header.next_offset
+            position.offset, position.leader_epoch = header.next_offset, header.leader_epoch
             position.cuts = facts.cuts
 
     async def _reset(self, leader: Connection, position: Position) -> None:

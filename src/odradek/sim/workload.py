@@ -119,9 +119,14 @@ class Workload:
         broker = next(b for b in self.cluster.brokers if b.name == host)
         if facts.topic.replicas == 1:
             return broker.name, broker.lives
-        running = broker.broker
+        return broker.name, broker.lives, self.leader_epoch_at(connection, facts)
+
+    def leader_epoch_at(self, connection: Connection, facts: Facts) -> int:
+        """In which reign a broker believes to be."""
+        host = connection.name.partition(":")[0]
+        running = next(b for b in self.cluster.brokers if b.name == host).broker
         held = running.replicas.get(facts.topic.name, facts.index) if running else None
-        return broker.name, broker.lives, held.leader_epoch if held else -1
+        return held.leader_epoch if held else -1
 
     def succeeded(self) -> None:
         """A producer was told that its records are there."""
