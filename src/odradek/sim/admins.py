@@ -94,7 +94,9 @@ class Administrator:
             fleeting = [topic for topic in topics if topic.name.startswith("fleeting")]
             match self._random.randrange(8):
                 case 0 | 1 if len(fleeting) < 3:
-                    await self._create(f"fleeting-{self._random.randrange(4)}", retention=False)
+                    drawn = f"fleeting-{self._random.randrange(4)}"
+                    name = self._workload.cluster.missed_topic or drawn
+                    await self._create(name, retention=False)
                 case 2 if fleeting:
                     await self._delete(self._random.choice(fleeting))
                 case 3:

@@ -61,12 +61,17 @@ class Kind(Enum):
     MOVE = "an administrator has others lead"
     DEPOSE = "an administrator removes the controller's node"
     BLACKOUT = "power loss of all brokers at once"
+    ZOMBIE = "what a deposed controller has ordered to be deleted is heard late"
+    UNHEARD = "that a follower has joined is not heard, and it falls behind"
 
 
+# What chance hardly ever brings about: these lie in wait for their moment.
+_CONTRIVED: Final = frozenset({Kind.ZOMBIE, Kind.UNHEARD})
+_PATIENCE_S: Final = 20.0
 # What takes several brokers.
-_OF_SEVERAL: Final = frozenset({Kind.ISOLATE, Kind.DEAF, Kind.MOVE, Kind.DEPOSE})
+_OF_SEVERAL: Final = _CONTRIVED | {Kind.ISOLATE, Kind.DEAF, Kind.MOVE, Kind.DEPOSE}
 # What is drawn from, unless told otherwise. Nobody promises to survive a blackout without fsync.
-USUAL: Final = tuple(kind for kind in Kind if kind is not Kind.BLACKOUT)
+USUAL: Final = tuple(kind for kind in Kind if kind not in {Kind.BLACKOUT, *_CONTRIVED})
 # What leaves everything that was written, as long as the directories can be read.
 LOSSLESS: Final = (
     Kind.KILL,
@@ -375,15 +380,12 @@ async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fa
 
 async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """A broker that everybody reaches but the controller: it leads and follows as it was told."""
-    links = [
-        (other.name, broker.name)
-        for other in cluster.brokers
-        if other is not broker and other.broker is not None and other.broker.controller.reign
-    ]
-    for link in links:
+    controller = _controller(cluster)
+    if controller is not None and controller is not broker:
+        link = (controller.name, broker.name)
         cluster.network.cut(*link)
-    await asyncio.sleep(fault.lasts_s)
-    cluster.network.heal(links)
+        await asyncio.sleep(fault.lasts_s)
+        cluster.network.heal([link])
 
 
 async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
@@ -415,6 +417,90 @@ async def _depose(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fau
     """What administrators do with a controller that hangs; it lives on, and hears of it later."""
     del broker, fault
     _ask_by_node(cluster, Delete(layout.CONTROLLER))
+
+
+async def _bury_alive(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A controller loses the store in the midst of a deletion, and one broker hears of it late."""
+    del fault
+    tree = cluster.tree
+    if not await _moment(lambda: bool(tree.names(layout.DELETE_TOPICS))):
+        return
+    reigning = _controller(cluster)
+    if reigning is None or reigning is broker or reigning.store is None:
+        return
+    if any(cluster.network.is_cut(reigning.name, other.name) for other in cluster.brokers):
+        return  # one at a time: else nobody else could reign
+    store, links = reigning.store, [(reigning.name, broker.name)]
+    of_brokers = {other.name for other in cluster.brokers}
+    clients = {p.name for p in cluster.processes if not p.is_dead} - of_brokers
+    name = tree.names(layout.DELETE_TOPICS)[0]
+    path = layout.topic_path(name)
+    before = tree.find(path)
+    cluster.network.cut(*links[0])
+    await asyncio.sleep(0.3)  # the others delete it
+    store.cut()
+    for client in sorted(clients):  # else they would believe its word, and wait for it
+        links.append((client, reigning.name))
+        cluster.network.cut(client, reigning.name)
+    # Another reigns, and somebody makes a topic of that name.
+    cluster.missed_topic = name
+    await _moment(
+        lambda: (
+            (node := tree.find(path)) is not None
+            and (before is None or node.created_id != before.created_id)
+        )
+    )
+    cluster.missed_topic = None
+    await asyncio.sleep(1.0)
+    cluster.network.heal(links)
+    await asyncio.sleep(1.0)
+    if reigning.store is store:
+        store.restore()
+
+
+async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """The answer that a larger ISR stands is lost; then its new member hears the leader no more."""
+    joining: set[int] = set()
+
+    def asks() -> bool:
+        running = broker.broker
+        for partition in running.replicas if running is not None else ():
+            if partition.leader is not None and partition.leader.isr.is_in_flight:
+                isr = partition.leader.isr
+                joining.update(isr.proposed - isr.committed)
+        return bool(joining)
+
+    controller = _controller(cluster)
+    if controller is broker or controller is None or not await _moment(asks):
+        return
+    joined = cluster.brokers[min(joining)]
+    links = [(controller.name, broker.name)]
+    if joined is not controller:
+        links += [(joined.name, broker.name), (broker.name, joined.name)]
+    for link in links:
+        cluster.network.cut(*link)
+    await asyncio.sleep(3.0 + fault.lasts_s)
+    broker.kill()
+    await asyncio.sleep(1.0)
+    cluster.network.heal(links)
+    await _start_again(broker, fault)
+
+
+def _controller(cluster: SimulatedCluster) -> SimulatedBroker | None:
+    """Who believes that it reigns, the first of them."""
+    for broker in cluster.brokers:
+        if broker.broker is not None and broker.broker.controller.reign is not None:
+            return broker
+    return None
+
+
+async def _moment(has_come: Callable[[], bool]) -> bool:
+    """Lie in wait; whether the moment has come."""
+    for _ in range(int(_PATIENCE_S * 1000)):
+        if has_come():
+            return True
+        await asyncio.sleep(0.001)
+    return False
 
 
 async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
@@ -489,5 +575,7 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.DEAF: (False, _deafen),
     Kind.MOVE: (False, _move),
     Kind.DEPOSE: (False, _depose),
+    Kind.ZOMBIE: (False, _bury_alive),
+    Kind.UNHEARD: (True, _join_unheard),
     Kind.BLACKOUT: (True, _black_out),
 }
