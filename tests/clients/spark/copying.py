@@ -1,6 +1,7 @@
 """Copies topic `chaos` to topic `copied` and to Parquet, exactly once, until it is killed.
 
-    python copying.py HOST:PORT DIRECTORY [finish]
+    PYSPARK_SUBMIT_ARGS='--master ... pyspark-shell' python copying.py HOST:PORT DIRECTORY [finish]
+    spark-submit --master ... copying.py HOST:PORT DIRECTORY [finish]
 
 With `finish` it ends when it has copied what is there.
 """
@@ -15,12 +16,8 @@ from odradek.spark.java import prepare
 def main(servers: str, folder: str, *finish: str) -> None:
     """Run both queries."""
     prepare()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.warehouse.dir", f"{folder}/warehouse").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     common = {"kafka.bootstrap.servers": servers}
     rows = (

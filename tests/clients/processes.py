@@ -1,0 +1,34 @@
+"""The processes of this machine, as `ps` tells them: who began whom."""
+
+import subprocess
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """One process, and the command of who began it."""
+
+    pid: int
+    parent: int
+    command: str
+    parent_command: str
+
+    def is_forked_from(self, module: str) -> bool:
+        """Whether it is a fork of a process that runs this module: same command, begun by it."""
+        return module in self.command and module in self.parent_command
+
+
+def below(pid: int) -> list[Process]:
+    """All that this process began, and what they began, and so on."""
+    done = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    told = [line.split(None, 2) for line in done.stdout.splitlines()]
+    commands = {int(number): (rest or [""])[0] for number, _, *rest in told}
+    parents = {int(number): int(parent) for number, parent, *_ in told}
+    found, wanted = [], [pid]
+    while wanted:
+        parent = wanted.pop()
+        for child in [number for number, above in parents.items() if above == parent]:
+            found.append(Process(child, parent, commands[child], commands[parent]))
+            wanted.append(child)
+    return found
