@@ -1,0 +1,58 @@
+"""Writes and reads a topic with each set of properties; one JSON object of what became of it.
+
+python secured.py '{"name": {"kafka.security.protocol": ...}, ...}'
+"""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from odradek.spark.java import prepare
+
+ROWS = 100
+
+
+def play(spark: SparkSession, options: dict[str, str]) -> str:
+    """`ok`, or what was said."""
+    rows = spark.range(ROWS).selectExpr("string(id) AS key", "string(id) AS value")
+    try:
+        rows.write.format("odradek").mode("append").options(**options, topic="sealed").save()
+        reader = spark.read.format("odradek").options(**options, subscribe="sealed")
+        values = {bytes(row.value) for row in reader.load().collect()}
+    except Exception as error:
+        return str(error)
+    return "ok" if values == {b"%d" % n for n in range(ROWS)} else f"{len(values)} values"
+
+
+def read(spark: SparkSession, options: dict[str, str]) -> str:
+    """What a streaming query says that only reads."""
+    reader = spark.readStream.format("odradek").options(**options, subscribe="sealed")
+    query = reader.load().writeStream.format("noop").trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        return str(error)
+    return "ok"
+
+
+def main(cases: dict[str, dict[str, str]]) -> None:
+    """Play all cases in one session."""
+    prepare()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    told = {
+        name: {"batch": play(spark, options), "stream": read(spark, options)}
+        for name, options in cases.items()
+    }
+    spark.stop()
+    print(json.dumps(told), flush=True)  # noqa: T201 - for the test
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
