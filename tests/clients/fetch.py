@@ -1,8 +1,8 @@
-"""Gets what client tests and benchmarks need beside Python: jars, Go programs, node packages.
+"""Gets what client tests and benchmarks need: jars, Go programs, node and Python packages.
 
 Everything lands in `.cache/` of the checkout, in a folder named after a digest of what it
 was made from: a changed pom or source is fetched anew, an unchanged one never again. The
-package managers are asked in their ordinary ways (`mvn`, `go`, `npm`), so mirrors and
+package managers are asked in their ordinary ways (`mvn`, `go`, `npm`, `pip`), so mirrors and
 proxies are theirs to know. Nothing is fetched when this module is imported.
 """
 
@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -101,10 +102,31 @@ def node_modules(source: pathlib.Path) -> pathlib.Path:
     )
 
 
+def python_packages(python: str, *wanted: str) -> pathlib.Path:
+    """A folder with packages for this interpreter, to be put on PYTHONPATH."""
+    asked = [python, "-c", "import sys; print(*sys.version_info[:2], sys.platform)"]
+    version = subprocess.run(asked, capture_output=True, check=True).stdout
+
+    def make(into: pathlib.Path) -> None:
+        _call([python, "-m", "pip", "install", "-q", "--target", str(into), *wanted], cwd=into)
+
+    return _made("python", [], make, version + "\n".join(wanted).encode())
+
+
+def requirements(*extras: str) -> list[str]:
+    """What this package needs of others, and with these extras, as pyproject.toml has it."""
+    project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+    optional = [each for extra in extras for each in project["optional-dependencies"][extra]]
+    return [*project["dependencies"], *(each for each in optional if "odradek" not in each)]
+
+
 def _made(
-    kind: str, sources: Iterable[pathlib.Path], make: Callable[[pathlib.Path], None]
+    kind: str,
+    sources: Iterable[pathlib.Path],
+    make: Callable[[pathlib.Path], None],
+    what: bytes = b"",
 ) -> pathlib.Path:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(what)
     for path in sources:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     place = CACHE / kind / digest.hexdigest()[:16]

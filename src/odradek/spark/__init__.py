@@ -17,7 +17,14 @@ from typing import Any
 
 
 def register(spark: Any) -> None:
-    """Make the format "odradek" known to a session."""
+    """Make the format "odradek" known to a session, if it is not."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
+
     from odradek.spark.source import OdradekDataSource  # noqa: PLC0415  needs pyspark
 
-    spark.dataSource.register(OdradekDataSource)
+    try:
+        spark.dataSource.register(OdradekDataSource)
+    except AnalysisException as error:
+        # PySpark 4.0 does not take the name of a source that it has found by itself.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -1,0 +1,71 @@
+"""Every PySpark that the format says it works with, and every Python that is at hand.
+
+What is tried beside the environment's own is fetched once, into .cache/: some 450 MB for each
+PySpark.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import fetch
+import pytest
+from harness import Cluster, run_program
+
+pytestmark = pytest.mark.jvm
+
+SCRIPT = pathlib.Path(__file__).parent / "spark" / "versions.py"
+SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src"
+ROWS = 500
+
+
+def play(
+    cluster: Cluster, folder: pathlib.Path, prefix: str, python: str, *packages: pathlib.Path
+) -> dict[str, object]:
+    path = os.pathsep.join(map(str, (*packages, SOURCES)))
+    command = [python, str(SCRIPT), cluster.bootstrap, str(folder), prefix]
+    return run_program(command, timeout_s=600, PYTHONPATH=path, PYSPARK_PYTHON=python)
+
+
+@pytest.mark.parametrize("line", ["4.0", "4.1"])
+def test_batches_do_with_the_first_lines_and_streams_are_refused_in_words(
+    cluster: Cluster, tmp_path: pathlib.Path, line: str
+) -> None:
+    packages = fetch.python_packages(sys.executable, f"pyspark=={line}.*")
+
+    told = play(cluster, tmp_path, f"py{line}-", sys.executable, packages)
+
+    assert str(told["pyspark"]).startswith(line)
+    assert (told["batch"], told["exactly once"]) == (ROWS, ROWS)
+    said = f"spark.readStream.format('odradek') with PySpark {told['pyspark']}: streams need"
+    assert f"{said} PySpark 4.2 or newer" in str(told["stream"])
+
+
+def test_all_does_with_pyspark_42(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    packages = fetch.python_packages(sys.executable, "pyspark==4.2.*")
+
+    told = play(cluster, tmp_path, "py4.2-", sys.executable, packages)
+
+    assert str(told["pyspark"]).startswith("4.2")
+    assert (told["batch"], told["exactly once"], told["stream"]) == (ROWS, ROWS, ROWS)
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
+def test_all_does_with_each_python(cluster: Cluster, tmp_path: pathlib.Path, minor: int) -> None:
+    python = f"python3.{minor}"
+    if minor == sys.version_info.minor:
+        python, packages = sys.executable, []
+    else:
+        # pyenv and its like put names on PATH that only complain: so it is tried.
+        tried = subprocess.run(
+            ["sh", "-c", f"{python} -m pip -V"], capture_output=True, check=False
+        )
+        if tried.returncode:
+            pytest.skip(f"no {python} with pip")
+        packages = [fetch.python_packages(python, *fetch.requirements("arrow", "spark"))]
+
+    told = play(cluster, tmp_path, f"{python.rpartition('/')[2]}-", python, *packages)
+
+    assert str(told["python"]).startswith(f"3.{minor}.")
+    assert (told["batch"], told["exactly once"], told["stream"]) == (ROWS, ROWS, ROWS)
