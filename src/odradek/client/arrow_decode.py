@@ -62,7 +62,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 ALL_COLUMNS: Final = (*COLUMNS, "headers")
 # So much is handed to the kernel at once, once it is decompressed.
-BODY_BYTES: Final = 16 << 20
+BODY_BYTES: Final = 4 << 20
 
 _ROW: Final = Struct("=6q")
 _HEADER_TYPE: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
