@@ -233,7 +233,7 @@ def _said(cluster: Cluster, tools: JavaTools | None, recorded: Recording) -> tup
 
 _STACK = re.compile(r"^\s+at [\w.$]+[\w$<>/.@]*\(|^\s*\.\.\. \d+ more$")
 _HELP = re.compile(r"^Option +.*Description|^usage: ")
-_AFTER_HELP = re.compile(r"^[\w.-]+: error: ")
+_AFTER_HELP = re.compile(r"^[\w.-]+: +error: ")
 
 
 def _shortened(text: str) -> list[str]:

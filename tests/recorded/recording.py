@@ -82,12 +82,19 @@ def differences(
         if recorded.tool == "acls" or any("MEMBER" in line for line in wanted):
             # Java prints sets of enumerations, whose order is another each time; and which
             # member has which partitions, their ids say.
-            mine, wanted = (sorted(line.strip() for line in lines) for lines in (mine, wanted))
+            mine, wanted = (
+                sorted(_in_order(line.strip()) for line in lines) for lines in (mine, wanted)
+            )
         if wanted and wanted[-1].startswith("... ["):  # the recording was cut there
             mine, wanted = mine[: len(wanted) - 2], wanted[:-2]
         if mine != wanted and part not in allowed.parts:
             found.append(f"{part}:\n  ours     {mine}\n  recorded {wanted}")
     return found
+
+
+def _in_order(line: str) -> str:
+    head, operations, names = line.partition("only supports operations ")
+    return head + operations + ", ".join(sorted(names.split(", ")))
 
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(E-?\d+)?|\bNaN\b")
@@ -122,9 +129,9 @@ def _rows(text: str) -> str:
 
 
 # What Java's client logs beside what its tool prints.
-_LOGGED = re.compile(r"\[TIME\] ERROR \[AdminClient [^]]*\] Received ")
+_LOGGED = re.compile(r"\[TIME\] ERROR \[AdminClient [^]]*\] (Received|ListOffsets request) ")
 _AGAIN = re.compile(r"\[TIME\] WARN |TIME: max lag is ")
-_ERROR_AFTER_USAGE = re.compile(r"[\w.-]+: error: ")
+_ERROR_AFTER_USAGE = re.compile(r"[\w.-]+: +error: ")
 _REPLACED = [
     (r"^\[\d{4}-\d\d-\d\d [^\]]*\] ", "[TIME] "),
     (r" \((org\.apache\.kafka|kafka|odradek)\.[\w.$]+\)$", ""),
@@ -137,6 +144,7 @@ _REPLACED = [
     (r" with correlation id \d+", ""),
     (r"(recoverable issue) :", r"\1:"),
     (r"adminclient-\d+", "adminclient-N"),
+    (r"\b1[78]\d{11}\b", "MILLISECONDS"),
     (r"\(\w*/HOST:PORT\) (could not be established\. Node may not be available\.).*", r"\1"),
     (r"retrying \(\d+ attempts left\)", "retrying (N attempts left)"),
     (r"console-consumer-\d+\b(?!-)", "console-consumer-N"),
@@ -153,7 +161,9 @@ _REPLACED = [
 ]
 
 
-def normal(text: str, *, without: str | None = None) -> list[str]:
+def normal(  # noqa: C901 - one branch for each kind of line
+    text: str, *, without: str | None = None
+) -> list[str]:
     """Lines without what differs from run to run, nor (by a pattern) what is left out."""
     lines: list[str] = []
     is_help = False
@@ -170,6 +180,8 @@ def normal(text: str, *, without: str | None = None) -> list[str]:
         for pattern, replacement in _REPLACED:
             line = re.sub(pattern, replacement, line)  # noqa: PLW2901 - one after the other
         line = line.rstrip()  # noqa: PLW2901
+        if _ERROR_AFTER_USAGE.match(line):
+            line = re.sub(" +", " ", line)[:60]  # noqa: PLW2901 - Java fills lines with spaces
         if _LOGGED.match(line):
             continue
         if lines and line == lines[-1] and _AGAIN.match(line):

@@ -324,7 +324,8 @@ def _quota_text(key: str, value: float | None, known: Mapping[str, str]) -> str 
     if known[key] == "DOUBLE":
         return str(float(value))
     whole = int(value + _EPSILON)
-    if abs(whole - value) > _EPSILON:
+    bits = 31 if known[key] == "INT" else 63
+    if abs(whole - value) > _EPSILON or not -(1 << bits) <= whole < 1 << bits:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a {known[key]} value"
         )

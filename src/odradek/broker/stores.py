@@ -55,7 +55,7 @@ def _zookeeper(
         raise StartupError(
             "zookeeper.connect is set, and kazoo is not installed: pip install odradek[zookeeper]"
         ) from None
-    tls = _tls(config) if config.zookeeper_ssl_client_enable else None
+    tls = zookeeper_tls(config) if config.zookeeper_ssl_client_enable else None
     digest = config.odradek_zookeeper_digest
     if digest is not None and not all(digest.partition(":")):
         raise StartupError("odradek.zookeeper.digest is not `user:password`")
@@ -79,7 +79,12 @@ def _zookeeper(
     )
 
 
-def _tls(config: BrokerConfig) -> ssl.SSLContext:
+def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext:
+    """How ZooKeeper is reached by these options (`zookeeper.ssl.*`).
+
+    Raises:
+        StartupError: keys or certificates that cannot be used.
+    """
     trusted = _pem(
         "truststore", config.zookeeper_ssl_truststore_location, config.zookeeper_ssl_truststore_type
     )

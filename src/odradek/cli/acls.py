@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import IllegalArgumentError, ToolError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
 from odradek.client import admin_security as rights
@@ -81,7 +81,13 @@ Wanted = dict[Pattern, list[Entry]]
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    flags = parser.parse(arguments)
+    if not arguments:
+        parser.fail(parser.description)
+    try:
+        flags = parser.parse(arguments)
+    except FlagError as error:
+        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+        return 1
     done = parser.help_or_version(flags)
     if done is not None:
         return done
@@ -89,10 +95,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         servers = flags.value("bootstrap-server") or flags.text("bootstrap-controller")
         properties = properties_of(flags.value("command-config"))
-        return with_cluster(servers, properties, _work(parser, flags))
-    except (UsageError, ClientError):
+        return with_cluster(
+            servers, properties, _work(parser, flags),
+            call="createAcls" if flags.has("add") else "describeAcls",
+        )  # fmt: skip
+    except UsageError:
         raise
-    except ApiError as error:
+    except ClientError as error:
+        told, _, more = str(error).partition("\n")
+        print(f"Error while executing ACL command: {told}\n", flush=True)
+        print(more, file=sys.stderr)
+    except (ApiError, NobodyError) as error:
         print(f"Error while executing ACL command: {java_text(error)}\n")
     except (OdradekError, ConnectionError) as error:
         print(f"Error while executing ACL command: {error}\n")
@@ -225,7 +238,7 @@ def _entries(flags: Flags, operations: Iterable[int]) -> Iterator[Entry]:
 
 def _principal(text: str) -> str:
     kind, colon, name = text.strip().partition(":")
-    if not kind or not colon or not name:
+    if not kind or not colon:
         raise IllegalArgumentError(
             f"expected a string in format principalType:principalName but got {text}"
         )
@@ -234,6 +247,8 @@ def _principal(text: str) -> str:
 
 def _operation(text: str) -> int:
     plain = text.strip().replace("_", "").lower()
+    if plain == "any":
+        raise IllegalArgumentError("operation must not be ANY")
     for operation in AclOperation:
         if operation.name.replace("_", "").lower() == plain:
             return operation

@@ -1,16 +1,22 @@
 """Command lines in the manner of `argparse4j`, which some of Kafka's tools use.
 
 It is a port of Python's `argparse`; what differs is told as Java tells it: the usage and the error
-on stderr, exit code 1, and of several arguments that are missing only the last is named.
+on stderr, exit code 1, of several arguments that are missing only the last is named, and of
+several that are unknown only the first.
 """
 
 import argparse
+import re
 import sys
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from odradek.model.errors import OdradekError
 
-_MISSING = "the following arguments are required: "
+_MISSING: Final = "the following arguments are required: "
+_UNKNOWN: Final = "unrecognized arguments: "
+_CHOICE: Final = re.compile(r"argument verb: (invalid choice: .*)")
+_TOO_FEW: Final = "too few arguments"
 
 
 class BadArgumentsError(OdradekError):
@@ -18,7 +24,7 @@ class BadArgumentsError(OdradekError):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """The arguments of one tool."""
+    """The arguments of one tool, or of one verb of it. A verb's place is called `verb`."""
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line.
@@ -28,10 +34,48 @@ class ArgumentParser(argparse.ArgumentParser):
         """
         if message.startswith(_MISSING):
             name = message.removeprefix(_MISSING).rpartition(", ")[2]
-            message = f"argument {name} is required"
+            message = _TOO_FEW if name == "verb" else f"argument {name} is required"
+        elif message.startswith(_UNKNOWN):
+            message = f"{_UNKNOWN}'{message.removeprefix(_UNKNOWN).split()[0]}'"
+        elif (choice := _CHOICE.fullmatch(message)) is not None:
+            message = choice[1]
         self.print_usage(sys.stderr)
-        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        print(f"{self.prog.partition(' ')[0]}: error: {message}", file=sys.stderr)
         raise BadArgumentsError(message)
+
+    def check_options(self, arguments: Sequence[str]) -> None:
+        """Refuse what begins as an option and is none, before or behind the verb: first of all.
+
+        Raises:
+            BadArgumentsError: there is something.
+        """
+        words = list(arguments)
+        while words:
+            word = words.pop(0)
+            name, equals, _ = word.partition("=")
+            action = self._action(name)
+            if not word.startswith("-"):
+                verb = self._verbs().get(word)
+                if verb is not None:
+                    verb.check_options(words)
+                return
+            if action is None:
+                self.error(f"{_UNKNOWN}{word}")
+            if action.nargs != 0 and not equals and words:
+                words.pop(0)
+        if self._verbs() and not any(word in ("-h", "--help") for word in arguments):
+            self.error(_TOO_FEW)
+
+    def _action(self, name: str) -> argparse.Action | None:
+        named = {each: action for action in self._actions for each in action.option_strings}
+        matching = [each for each in named if name.startswith("--") and each.startswith(name)]
+        return named.get(name) or (named[matching[0]] if matching else None)
+
+    def _verbs(self) -> "dict[str, ArgumentParser]":
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+                return dict(action.choices)
+        return {}
 
 
 def integer(text: str) -> int:

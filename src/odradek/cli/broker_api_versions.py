@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import java_text
-from odradek.cli.flags import Parser
+from odradek.cli.flags import FlagError, Parser
 from odradek.client import admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
@@ -31,7 +31,12 @@ _OTHERS: Final = {
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    flags = parser.parse(arguments)
+    if not arguments:
+        parser.fail(parser.description)
+    try:
+        flags = parser.parse(arguments)
+    except FlagError as error:
+        return _uncaught(java_text(error))
     done = parser.help_or_version(flags)
     if done is not None:
         return done
@@ -39,12 +44,16 @@ def main(arguments: Sequence[str]) -> int:
     try:
         properties = properties_of(flags.value("command-config"))
         return with_cluster(flags.text("bootstrap-server"), properties, _run)
-    except ClientError:
-        raise
+    except ClientError as error:
+        return _uncaught(str(error).rpartition("\n")[2])
     except (OdradekError, OSError) as error:
-        sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
-        return 1
+        return _uncaught(java_text(error))
+
+
+def _uncaught(why: str) -> int:
+    sys.stdout.flush()
+    print(f'Exception in thread "main" {why}', file=sys.stderr)
+    return 1
 
 
 def command_line() -> Parser:

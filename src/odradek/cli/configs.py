@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from odradek.cli.configs_quotas import alter_clients, alter_ips, describe_clients, describe_ips
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import NobodyError, properties_of, with_cluster
 from odradek.cli.failures import (
+    FORMAT,
+    FORMAT_WARNING,
     IllegalArgumentError,
     InvalidConfigurationError,
     ToolError,
@@ -55,6 +57,10 @@ def main(arguments: Sequence[str]) -> int:
         parser.fail(parser.description)
     try:
         flags = parser.parse(arguments)
+    except FlagError as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
         done = parser.help_or_version(flags)
         if done is not None:
             return done
@@ -63,13 +69,17 @@ def main(arguments: Sequence[str]) -> int:
             return _zookeeper(flags)
         properties = properties_of(flags.value("command-config"))
         servers = flags.text("bootstrap-server") or flags.text("bootstrap-controller")
-        return with_cluster(servers, properties, lambda cluster: _run(cluster, flags))
+        return with_cluster(
+            servers, properties, lambda cluster: _run(cluster, flags), call="describeConfigs"
+        )
     except UsageError:
         raise
-    except (IllegalArgumentError, InvalidConfigurationError, FlagError, ClientError) as error:
+    except (IllegalArgumentError, InvalidConfigurationError, FlagError) as error:
         sys.stdout.flush()
         print(error, file=sys.stderr)
     except (OdradekError, OSError) as error:
+        if isinstance(error, NobodyError) and flags.has("describe"):
+            _print_heading(flags)
         sys.stdout.flush()
         given = " ".join(arguments)
         print(f"Error while executing config command with args '{given}'", file=sys.stderr)
@@ -241,6 +251,8 @@ def _check_alter(flags: Flags, types: Sequence[str], names: Sequence[str]) -> No
         raise IllegalArgumentError(
             f"an entity name must be specified with --alter of {', '.join(types)}"
         )
+    if len(names) != len(types):
+        raise IllegalArgumentError("An entity name must be specified for every entity type")
     if flags.has("add-config") and flags.has("add-config-file"):
         raise IllegalArgumentError(
             "Only one of --add-config or --add-config-file must be specified"
@@ -268,6 +280,8 @@ def to_add(flags: Flags) -> dict[str, str]:
         added |= properties_of(file)
     if flags.has("add-config"):
         pairs = _split(flags.text("add-config"), ",")
+        while len(pairs) > 1 and not pairs[-1]:
+            pairs.pop()  # as Java splits
         for pair in pairs:
             parts = _split(pair, "=")
             if len(parts) != 2:
@@ -277,6 +291,8 @@ def to_add(flags: Flags) -> dict[str, str]:
                 )
             added[parts[0].strip()] = parts[1].replace("[", "").replace("]", "").strip()
     _check_keys(added)
+    if FORMAT in added:
+        print(FORMAT_WARNING.format(added[FORMAT]))
     return added
 
 
@@ -365,10 +381,7 @@ async def _describe(cluster: Cluster, kind: str, name: str | None, *, everything
         names = list(await _all_of(cluster, kind))
     for entity in names:
         assert entity is not None
-        if entity or kind not in ("brokers", "broker-loggers"):
-            print(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:")
-        else:
-            print(f"Default configs for {kind} in the cluster are:")
+        print(_heading(kind, entity, everything=everything))
         entries = await _entries(cluster, kind, entity, synonyms=True, everything=everything)
         for entry in entries:
             synonyms = ", ".join(f"{s}:{n}={_text(v)}" for s, n, v in entry.synonyms)
@@ -376,6 +389,19 @@ async def _describe(cluster: Cluster, kind: str, name: str | None, *, everything
                 f"  {entry.name}={_text(entry.value)} "
                 f"sensitive={'true' if entry.is_sensitive else 'false'} synonyms={{{synonyms}}}"
             )
+
+
+def _heading(kind: str, entity: str, *, everything: bool) -> str:
+    if not entity:
+        return f"Default configs for {kind} in the cluster are:"
+    return f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:"
+
+
+def _print_heading(flags: Flags) -> None:
+    """What Kafka's tool has printed before it finds out that nobody answers."""
+    types, names = entity_types(flags), entity_names(flags)
+    if types[0] in _RESOURCES and names:
+        print(_heading(types[0], names[0], everything=flags.has("all")))
 
 
 def _text(value: str | None) -> str:

@@ -30,7 +30,7 @@ from odradek.client.admin_security import (
     scram_credential,
 )
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError
+from odradek.model.errors import ApiError, ErrorCode
 
 _ENTITY_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _PRINTED: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -129,7 +129,9 @@ async def alter_clients(
     if any(key in _CLIENT_QUOTAS for key in (*added, *deleted)):
         await _alter_quotas(cluster, types, names, added, deleted)
         return
-    upsertions = [_credential(mechanism, value) for mechanism, value in added.items()]
+    upsertions = [
+        credential_of(mechanism, value, printed=mechanism) for mechanism, value in added.items()
+    ]
     await alter_scram(cluster, names[0], upsertions=upsertions, deletions=deleted)
 
 
@@ -204,18 +206,25 @@ def _number(key: str, text: str) -> float:
         ) from None
 
 
-def _credential(mechanism: str, text: str) -> ScramCredential:
-    """`iterations=8192,password=secret`, or `password=secret` alone."""
+def credential_of(mechanism: str, text: str, *, printed: str) -> ScramCredential:
+    """`iterations=8192,password=secret`, or `password=secret` alone.
+
+    Raises:
+        IllegalArgumentError: it is none, or too weak; `printed` is what the mechanism is called.
+        ApiError: UNACCEPTABLE_CREDENTIAL, the password is empty.
+    """
     head, found, password = text.partition("password=")
     number = head.removeprefix("iterations=").removesuffix(",")
     sound = head == "" or (head.startswith("iterations=") and head.endswith(","))
     if not found or not sound or (number and not number.lstrip("-").isdecimal()):
         name = mechanism.replace("-", "_")
         raise IllegalArgumentError(f"Invalid credential property {name}={text}")
+    if not password:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
     iterations = int(number) if number and number != "-1" else SCRAM_ITERATIONS_MIN
     if iterations < SCRAM_ITERATIONS_MIN:
         raise IllegalArgumentError(
             f"Iterations {iterations} is less than the minimum {SCRAM_ITERATIONS_MIN} required "
-            f"for {mechanism}"
+            f"for {printed}"
         )
     return scram_credential(mechanism, password, iterations)

@@ -21,6 +21,8 @@ from odradek.model.partition import TopicPartition
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
+    if not arguments:
+        parser.fail(parser.description)
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
@@ -95,8 +97,8 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         ToolError: the file cannot be read, is none of the kind, or names a partition twice.
     """
     document = read_json(path)
-    version = document.get("version", 1)
-    if version != 1 or isinstance(version, bool):
+    version = field(document, "version", int) if "version" in document else 1
+    if version != 1:
         raise OperationError(f"Not supported version field value {version}")
     if "partitions" not in document:
         raise OperationError("Missing partitions field")
@@ -107,5 +109,5 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         raise CommandFailedError(
             f"Offset json file contains duplicate topic partitions: {','.join(twice)}"
         )
-    offsets = [field(entry, "offset", int) for entry in entries]
+    offsets = [field(entry, "offset", int, name="Long") for entry in entries]
     return dict(zip(partitions, offsets, strict=True))

@@ -12,6 +12,14 @@ from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
 
 _SERVER: Final = "org.apache.kafka.server.common"
+# An option of topics that is taken and has no effect.
+FORMAT: Final = "message.format.version"
+FORMAT_WARNING: Final = (
+    "WARNING: The configuration message.format.version={} is specified. This configuration will be "
+    "ignored if the version is newer than the inter.broker.protocol.version specified in the "
+    "broker or if the inter.broker.protocol.version is 3.0 or newer. This configuration is "
+    "deprecated and it will be removed in Apache Kafka 4.0."
+)
 
 
 class ToolError(OdradekError):

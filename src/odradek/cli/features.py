@@ -39,9 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(command_line(), arguments)
     if isinstance(options, int):
         return options
-    if options.verb is None:
-        command_line().print_usage(sys.stderr)
-        return 1
     try:
         updates = [] if options.verb == "describe" else _updates(options)
         properties = properties_of(options.command_config)
@@ -65,7 +62,7 @@ def command_line() -> CommandLine:
     """The options."""
     parser = CommandLine("kafka-features", description="Describe and change features.")
     connection_options(parser)
-    verbs = parser.add_subparsers(dest="verb", metavar="verb")
+    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
     verbs.add_parser("describe", help="Tell supported and finalized levels.")
     for verb, text in (("upgrade", "Bring features up."), ("downgrade", "Bring features down.")):
         sub = verbs.add_parser(verb, help=text)
@@ -79,6 +76,10 @@ def command_line() -> CommandLine:
     disable.add_argument("--unsafe", action="store_true", help="Even if something is lost.")
     disable.add_argument("--dry-run", action="store_true", help="Only judge.")
     return parser
+
+
+# What Kafka 3.9's tool names; clusters of Kafka 4 have more.
+_OF_3_9: Final = slice(_LEVELS.index("3.3-IV0"), _LEVELS.index("3.9-IV0") + 1)
 
 
 class _BadFeatureError(OdradekError):
@@ -97,9 +98,13 @@ def _updates(options: argparse.Namespace) -> list[FeatureUpdate]:
         name, equals, level = text.partition("=")
         if verb == "disable":
             level = "0"
-        elif not equals or not level.strip().isdecimal():
+        elif not equals:
             raise _BadFeatureError(
                 f"Can't parse feature=level string {text}: equals sign not found."
+            )
+        elif not level.strip().isdecimal():
+            raise _BadFeatureError(
+                f"Can't parse feature=level string {text}: unable to parse {level} as a short."
             )
         if name.strip() in levels:
             raise _BadFeatureError(f"Feature {name.strip()} was specified more than once.")
@@ -118,7 +123,7 @@ def _metadata_level(release: str) -> int:
     if not matching:
         raise _BadFeatureError(
             f"Unsupported metadata.version {release}. Supported metadata.version are "
-            f"{', '.join(_LEVELS)}"
+            f"{', '.join(_LEVELS[_OF_3_9])}"
         )
     return matching[-1]
 

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import IllegalArgumentError, ToolError, java_text, message_of
+from odradek.cli.client_flags import check_addresses
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.failures import ToolError, java_text, message_of
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
+from odradek.cli.java import split
 from odradek.cli.topics import matching_topics
 from odradek.client import admin_partitions
 from odradek.client.cluster import Cluster
@@ -38,14 +40,21 @@ def main(arguments: Sequence[str]) -> int:
         if done is not None:
             return done
         servers = _servers(flags)
+        check_addresses(parser, servers)
         properties = properties_of(flags.value("command-config"))
         return with_cluster(
-            servers, properties, lambda cluster: _run(cluster, flags), client_id="getoffset"
+            servers,
+            properties,
+            lambda cluster: _run(cluster, flags),
+            client_id="GetOffsetShell",
+            call="listTopics",
         )
     except UsageError:
         raise
     except ClientError as error:
         print(f"Error occurred: {error}", file=sys.stderr)
+    except (NobodyError, _RuleError) as error:
+        print(f"Error occurred: {java_text(error)}", file=sys.stderr)
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
         print(f"Error occurred: {message_of(error)}", file=sys.stderr)
@@ -126,8 +135,16 @@ async def _wanted(cluster: Cluster, flags: Flags) -> list[TopicPartition]:
     ]
 
 
-def _numbers(text: str) -> set[int]:
-    parts = [part.strip() for part in text.split(",")]
+class _RuleError(ToolError):
+    """A rule that is none."""
+
+    exception = "org.apache.kafka.tools.TerseException"
+
+
+def _numbers(text: str) -> set[int] | None:
+    parts = [part.strip() for part in split(text, ",")]
+    if parts == [""]:
+        return None
     if not all(part.isascii() and part.isdecimal() for part in parts):
         raise ToolError(
             "--partitions expects a comma separated list of numeric partition ids, "
@@ -150,7 +167,7 @@ def _any(_partition: TopicPartition) -> bool:
 def _range(text: str, rule: str | None = None) -> _Filter:
     first, dash, end = text.partition("-")
     if not all(part == "" or (part.isascii() and part.isdecimal()) for part in (first, end)):
-        raise IllegalArgumentError(f"Invalid rule specification: {rule or text}")
+        raise _RuleError(f"Invalid rule specification: {rule or text}")
     if not dash and not first:
         return _any
     if not dash:

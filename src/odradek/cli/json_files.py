@@ -65,15 +65,15 @@ def objects(holder: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
             yield _checked(item, dict)
 
 
-def field(holder: dict[str, Any], key: str, kind: type) -> Any:
-    """A field of an object.
+def field(holder: dict[str, Any], key: str, kind: type, *, name: str | None = None) -> Any:
+    """A field of an object; `name` is what Java calls the kind.
 
     Raises:
         JsonError: it is not there, or of another kind.
     """
     if key not in holder:
         raise JsonError(f"No such field exists: `{key}`")
-    return _checked(holder[key], kind)
+    return _checked(holder[key], kind, name)
 
 
 def list_of(holder: dict[str, Any], key: str, kind: type) -> list[Any]:
@@ -94,10 +94,10 @@ def topic_partition(holder: dict[str, Any]) -> TopicPartition:
     return TopicPartition(field(holder, "topic", str), field(holder, "partition", int))
 
 
-def _checked(value: Any, kind: type) -> Any:
+def _checked(value: Any, kind: type, name: str | None = None) -> Any:
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     if kind in (list, dict):
         raise JsonError(f"Expected {_NAMES[kind]}, received {text}")
-    raise JsonError(f"Expected `{_NAMES[kind]}` value, received {text}")
+    raise JsonError(f"Expected `{name or _NAMES[kind]}` value, received {text}")

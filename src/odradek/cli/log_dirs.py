@@ -21,6 +21,8 @@ from odradek.model.errors import ApiError, OdradekError
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
+    if not arguments:
+        parser.fail(parser.description)
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:

@@ -6,16 +6,20 @@ Where it is, one argument says: `host:port[,host:port][/chroot]` is ZooKeeper; t
 
 import asyncio
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.coord.store import Store
 from odradek.model.errors import StartupError
 
+if TYPE_CHECKING:
+    import ssl
+
 EMBEDDED: Final = "coordination.db"
 _TIMEOUT_MS: Final = 30_000
+_NETTY: Final = "zookeeper.clientCnxnSocket"
 
 
 def embedded_path(where: str) -> pathlib.Path | None:
@@ -27,13 +31,17 @@ def embedded_path(where: str) -> pathlib.Path | None:
 
 
 @asynccontextmanager
-async def opened_store(where: str, *, timeout_ms: int = _TIMEOUT_MS) -> AsyncIterator[Store]:
+async def opened_store(
+    where: str, *, timeout_ms: int = _TIMEOUT_MS, tls: Mapping[str, str] | None = None
+) -> AsyncIterator[Store]:
     """A session with a store, ended on the way out.
+
+    `tls` are `zookeeper.ssl.*` properties, as `-zk-tls-config-file` names them.
 
     Raises:
         StartupError: there is no such store, or it does not answer within the time-out.
     """
-    store = _store(where, timeout_ms)
+    store = _store(where, timeout_ms, tls or {})
     await store.open()
     try:
         yield store
@@ -41,7 +49,7 @@ async def opened_store(where: str, *, timeout_ms: int = _TIMEOUT_MS) -> AsyncIte
         await store.close()
 
 
-def _store(where: str, timeout_ms: int) -> Store:
+def _store(where: str, timeout_ms: int, tls: Mapping[str, str]) -> Store:
     path = embedded_path(where)
     if path is not None:
         from odradek.broker.world import RealClock  # noqa: PLC0415 - not for ZooKeeper
@@ -65,4 +73,16 @@ def _store(where: str, timeout_ms: int) -> Store:
         call_soon=asyncio.get_running_loop().call_soon_threadsafe,
         randomness=Random(),
         connection_timeout_ms=timeout_ms,
+        tls=_tls(tls),
     )
+
+
+def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
+    """How the properties ask for encryption; what else they say is for others."""
+    known = {k: v for k, v in properties.items() if k.startswith(("zookeeper.ssl.", _NETTY))}
+    if known.pop("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
+        return None
+    from odradek.broker.stores import zookeeper_tls  # noqa: PLC0415 - few stores are encrypted
+    from odradek.config.broker import BrokerConfig  # noqa: PLC0415
+
+    return zookeeper_tls(BrokerConfig(known, host_name="localhost"))

@@ -1,29 +1,11 @@
-"""Tools of Kafka's that have subcommands; Java reads their command lines by argparse4j.
-
-So ours are read by `argparse`, which that is modelled on: `tool --option value verb --option`,
-abbreviations allowed. What is wrong is told with the usage on stderr; the exit code is 1.
-"""
+"""Tools of Kafka's that have verbs; Java reads their command lines by argparse4j."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 
+from odradek.cli.arguments import ArgumentParser, BadArgumentsError
 
-class CommandLineError(Exception):
-    """The command line is none; it was told why."""
-
-
-class CommandLine(argparse.ArgumentParser):
-    """An `ArgumentParser` that ends no process."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Tell what is wrong.
-
-        Raises:
-            CommandLineError: always.
-        """
-        print(self.format_usage() + f"{self.prog}: error: {message}", file=sys.stderr)
-        raise CommandLineError(message)
+CommandLine = ArgumentParser
 
 
 def connection_options(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +16,12 @@ def connection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--command-config", metavar="file", help="Client properties.")
 
 
-def parse(parser: CommandLine, arguments: Sequence[str]) -> argparse.Namespace | int:
+def parse(parser: ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace | int:
     """The options; or the exit code, when all is said."""
     try:
+        parser.check_options(arguments)
         return parser.parse_args(list(arguments))
-    except CommandLineError:
+    except BadArgumentsError:
         return 1
     except SystemExit:
         return 0

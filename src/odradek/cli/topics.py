@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import (
+    FORMAT,
+    FORMAT_WARNING,
     CommandFailedError,
     ConfigError,
     IllegalArgumentError,
@@ -41,13 +43,6 @@ _REPORTS: Final = (
 )
 _CONFIGS_TOOL: Final = (
     " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
-)
-_FORMAT: Final = "message.format.version"
-_FORMAT_WARNING: Final = (
-    "WARNING: The configuration message.format.version={} is specified. This configuration will be "
-    "ignored if the version is newer than the inter.broker.protocol.version specified in the "
-    "broker or if the inter.broker.protocol.version is 3.0 or newer. This configuration is "
-    "deprecated and it will be removed in Apache Kafka 4.0."
 )
 _COLLISION: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
@@ -193,8 +188,8 @@ async def _create(cluster: Cluster, flags: Flags) -> None:
     if "." in topic.name or "_" in topic.name:
         print(_COLLISION)
     _check_counts(flags)
-    if topic.configs.get(_FORMAT) is not None:
-        print(_FORMAT_WARNING.format(topic.configs[_FORMAT]))
+    if FORMAT in topic.configs:
+        print(FORMAT_WARNING.format(topic.configs[FORMAT]))
     if not topic.name:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

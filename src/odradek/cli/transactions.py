@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from odradek.cli.arguments import integer, long
 from odradek.cli.connect import ClientError, properties_of, with_cluster
-from odradek.cli.failures import message_of
+from odradek.cli.failures import java_text, message_of
 from odradek.cli.subcommands import CommandLine, parse
 from odradek.client import admin, admin_groups
 from odradek.client.admin_groups import ProducerDescription
@@ -41,9 +42,6 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(parser, arguments)
     if isinstance(options, int):
         return options
-    if options.verb is None:
-        parser.print_usage(sys.stderr)
-        return 1
     problem = _problem(options)
     if problem is not None:
         print(problem, file=sys.stderr)
@@ -55,13 +53,33 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         return with_cluster(options.bootstrap_server, properties_of(options.command_config), work)
-    except ClientError:
-        raise
+    except ClientError as error:
+        told, _, more = str(error).partition("\n")
+        print(f'Exception in thread "main" {error.exception}: {told}\n{more}', file=sys.stderr)
+        return 1
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        text = message_of(error) if isinstance(error, ApiError) else error
-        print(f"{_failed(options)}{text}", file=sys.stderr)
+        print(_told(error, options), file=sys.stderr)
         return 1
+
+
+def _told(error: Exception, options: argparse.Namespace) -> str:
+    if not isinstance(error, ApiError):
+        return f"{_failed(options)}{error}"
+    text = message_of(error)
+    if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        text = (
+            f"DescribeTransactions request for transactionalId `{options.transactional_id}` failed "
+            "because the ID could not be found"
+        )
+    elif error.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        text = (
+            "Timed out waiting for a node assignment. "
+            "Call: describeProducers(api=DESCRIBE_PRODUCERS)"
+        )
+    elif options.verb == "find-hanging":
+        text = f"Failed to describe 1 topics: {java_text(ApiError(error.code)).partition(': ')[2]}"
+    return f"{_failed(options)}{text}. Enable debug logging for additional detail."
 
 
 def _failed(options: argparse.Namespace) -> str:
@@ -81,57 +99,62 @@ def _failed(options: argparse.Namespace) -> str:
 def command_line() -> CommandLine:
     """The options."""
     parser = CommandLine(
-        "kafka-transactions", description="Analyse transactions, and end those that hang."
+        "kafka-transactions.sh", description="Analyse transactions, and end those that hang."
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="host:port,...")
     parser.add_argument("--command-config", metavar="file", help="Client properties.")
-    verbs = parser.add_subparsers(dest="verb", metavar="verb")
+    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
     listing = verbs.add_parser("list", help="Tell transactional ids.")
-    listing.add_argument("--duration-filter", type=int, metavar="ms", help="Older transactions.")
+    listing.add_argument("--duration-filter", type=long, metavar="ms", help="Older transactions.")
     one = verbs.add_parser("describe", help="Tell the state of one transactional id.")
     one.add_argument("--transactional-id", required=True, metavar="id")
     producers = verbs.add_parser("describe-producers", help="Tell the producers of a partition.")
     _partition(producers)
-    producers.add_argument("--broker-id", type=int, metavar="N", help="As this broker knows them.")
+    producers.add_argument(
+        "--broker-id", type=integer, metavar="N", help="As this broker knows them."
+    )
     abort = verbs.add_parser("abort", help="End a transaction that hangs.")
     _partition(abort)
-    abort.add_argument("--start-offset", type=int, metavar="offset", help="Where it begins.")
-    abort.add_argument("--producer-id", type=int, metavar="id")
-    abort.add_argument("--producer-epoch", type=int, metavar="epoch")
-    abort.add_argument("--coordinator-epoch", type=int, metavar="epoch")
+    abort.add_argument("--start-offset", type=long, metavar="offset", help="Where it begins.")
+    abort.add_argument("--producer-id", type=long, metavar="id")
+    abort.add_argument("--producer-epoch", type=integer, metavar="epoch")
+    abort.add_argument("--coordinator-epoch", type=integer, metavar="epoch")
     hanging = verbs.add_parser("find-hanging", help="Find transactions that nobody will end.")
-    hanging.add_argument("--broker-id", type=int, metavar="N", help="Led by this broker.")
+    hanging.add_argument("--broker-id", type=integer, metavar="N", help="Led by this broker.")
     hanging.add_argument(
-        "--max-transaction-timeout", type=int, default=_TIMEOUT_MINUTES_MAX, metavar="minutes"
+        "--max-transaction-timeout", type=integer, default=_TIMEOUT_MINUTES_MAX, metavar="minutes"
     )
     hanging.add_argument("--topic", metavar="name")
-    hanging.add_argument("--partition", type=int, metavar="N")
+    hanging.add_argument("--partition", type=integer, metavar="N")
     return parser
 
 
 def _partition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True, metavar="name")
-    parser.add_argument("--partition", required=True, type=int, metavar="N")
+    parser.add_argument("--partition", required=True, type=integer, metavar="N")
 
 
 def _problem(options: argparse.Namespace) -> str | None:
     """What does not go together."""
     if options.verb == "abort" and options.start_offset is None:
-        needed = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
-        if None in needed:
+        needed = ("producer_id", "producer_epoch", "coordinator_epoch")
+        missing = [name for name in needed if getattr(options, name) is None]
+        if missing and "producer_id" not in missing:
+            return f"Missing required argument --{missing[0].replace('_', '-')}"
+        if missing:
             return (
                 "The transaction to abort must be identified either with --start-offset (for "
                 "brokers on 3.0 or above) or with --producer-id, --producer-epoch, and "
                 "--coordinator-epoch (for older brokers)"
             )
     if options.verb == "find-hanging":
-        if options.partition is not None and options.topic is None:
-            return "The --partition argument requires --topic to be provided"
         if options.broker_id is None and options.topic is None:
             return (
                 "The `find-hanging` command requires either --topic or --broker-id to limit the "
                 "scope of the search"
             )
+        if options.partition is not None and options.topic is None:
+            return "The --partition argument requires --topic to be provided"
     return None
 
 
@@ -210,7 +233,9 @@ async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
     limit_ms = options.max_transaction_timeout * 60_000
     now_ms = int(time.time() * 1000)
     partitions = await _searched(cluster, options)
-    told = await admin_groups.describe_producers(cluster, partitions, broker=options.broker_id)
+    told = {}
+    if partitions:
+        told = await admin_groups.describe_producers(cluster, partitions, broker=options.broker_id)
     candidates = [
         (partition, producer)
         for partition, producers in told.items()

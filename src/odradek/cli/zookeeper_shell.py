@@ -12,9 +12,11 @@ import asyncio
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from odradek.cli.connect import properties_of
+from odradek.cli.failures import ToolError, java_text
 from odradek.cli.store import opened_store
 from odradek.coord.store import (
     ANY_VERSION,
@@ -32,6 +34,22 @@ _USAGE: Final = (
     "USAGE: zookeeper-shell zookeeper_host:port[/path] | directory "
     "[-zk-tls-config-file file] [args...]"
 )
+_UNKNOWN_COMMAND: Final = 127
+_UNRECOGNIZED: Final = "org.apache.commons.cli.UnrecognizedOptionException"
+# Of each command: flags, the least and most other words, and how Kafka shows its use.
+SYNTAX: Final[Mapping[str, tuple[str, int, int, str]]] = {
+    "create": ("-s -e", 1, 2, "create [-s] [-e] [-c] [-t ttl] path [data] [acl]"),
+    "delete": ("-v", 1, 1, "delete [-v version] path"),
+    "deleteall": ("", 1, 1, "deleteall path [-b batch size]"),
+    "get": ("-s", 1, 1, "get [-s] [-w] path"),
+    "getAllChildrenNumber": ("", 1, 1, "getAllChildrenNumber path"),
+    "getEphemerals": ("", 0, 1, "getEphemerals path"),
+    "help": ("", 0, 99, "help"),
+    "ls": ("-s -R", 1, 1, "ls [-s] [-w] [-R] path"),
+    "set": ("-s -v", 2, 2, "set [-s] [-v version] path data"),
+    "stat": ("", 1, 1, "stat [-w] path"),
+    "version": ("", 0, 0, "version"),
+}
 _HELP: Final = """\
 \tcreate [-s] [-e] path [data]
 \tdelete [-v version] path
@@ -52,34 +70,44 @@ def main(arguments: Sequence[str]) -> int:
         print(_USAGE)
         return 0 if words else 1
     where = words.pop(0)
+    tls = {}
     if words[:1] == ["-zk-tls-config-file"]:
-        print("-zk-tls-config-file: this shell speaks to ZooKeeper in the clear", file=sys.stderr)
-        return 1
-    return asyncio.run(_session(where, words))
+        try:
+            tls = properties_of(words[1] if len(words) > 1 else "")
+        except ToolError as error:
+            print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+            return 1
+        words = words[2:]
+    return asyncio.run(_session(where, words, tls))
 
 
-async def _session(where: str, words: Sequence[str]) -> int:
+async def _session(where: str, words: Sequence[str], tls: Mapping[str, str]) -> int:
     print(f"Connecting to {where}", flush=True)
-    async with opened_store(where) as store:
+    async with opened_store(where, tls=tls) as store:
         shell = Shell(store)
         if words:
+            if not shell.understands(list(words)):
+                return 1 if words[0] in SYNTAX else _UNKNOWN_COMMAND
             _event("SyncConnected")
             return 0 if await shell.run(list(words)) else 1
         print("Welcome to ZooKeeper!\nJLine support is disabled")
         _event("SyncConnected")
+        worked, quits = True, False
         while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
             try:
                 command = shlex.split(line)
             except ValueError as error:
                 print(error, file=sys.stderr)
                 continue
-            if command[:1] == ["quit"]:
+            quits = command[:1] == ["quit"]
+            if quits:
                 break
             if command:
-                await shell.run(command)
+                worked = await shell.run(command)
             sys.stdout.flush()
-    _event("Closed")
-    return 0
+    if quits:
+        _event("Closed")
+    return int(not worked)
 
 
 def _event(state: str) -> None:
@@ -95,6 +123,7 @@ class Shell:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._ephemerals: list[str] = []  # made in this session
         self._commands: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "ls": self._ls,
             "get": self._get,
@@ -104,16 +133,30 @@ class Shell:
             "delete": self._delete,
             "deleteall": self._delete_all,
             "getAllChildrenNumber": self._count,
+            "getEphemerals": self._own,
             "help": self._help,
+            "version": self._version,
         }
+
+    def understands(self, command: list[str]) -> bool:
+        """Whether a command is one; else it is told on stderr why not."""
+        name, *arguments = command
+        sys.stdout.flush()
+        if name not in self._commands:
+            print(f"{_HELP}\nCommand not found: Command not found {name}", file=sys.stderr)
+            return False
+        try:
+            _parsed(name, arguments)
+        except UsageMismatchError as error:
+            print(error, file=sys.stderr)
+            return False
+        return True
 
     async def run(self, command: list[str]) -> bool:
         """Run one command; whether it worked. What is wrong is told on stderr."""
-        name, *arguments = command
-        if name not in self._commands:
-            print(f"Command not found: Command not found {name}", file=sys.stderr)
+        if not self.understands(command):
             return False
-        sys.stdout.flush()
+        name, *arguments = command
         try:
             await self._commands[name](arguments)
         except NoNodeError:
@@ -124,7 +167,7 @@ class Shell:
             print(f"Node not empty: {_path(arguments)}", file=sys.stderr)
         except BadVersionError:
             print(f"version No is not valid : {_path(arguments)}", file=sys.stderr)
-        except (StoreError, UsageMismatchError) as error:
+        except StoreError as error:
             print(error, file=sys.stderr)
         else:
             return True
@@ -133,7 +176,7 @@ class Shell:
     # ------------------------------------------------------------------------------- reading
 
     async def _ls(self, arguments: list[str]) -> None:
-        flags, (path,) = _parsed("ls", arguments, "-s -R", 1)
+        flags, (path,) = _parsed("ls", arguments)
         if "-R" in flags:
             for each in await self._below(path):
                 print(each)
@@ -144,19 +187,24 @@ class Shell:
             _print_stat(await self._need(path))
 
     async def _get(self, arguments: list[str]) -> None:
-        flags, (path,) = _parsed("get", arguments, "-s", 1)
+        flags, (path,) = _parsed("get", arguments)
         data, stat = await self._store.get(path)
         print("null" if data is None else data.decode("utf-8", "replace"))
         if "-s" in flags:
             _print_stat(stat)
 
     async def _stat(self, arguments: list[str]) -> None:
-        _, (path,) = _parsed("stat", arguments, "", 1)
+        _, (path,) = _parsed("stat", arguments)
         _print_stat(await self._need(path))
 
     async def _count(self, arguments: list[str]) -> None:
-        _, (path,) = _parsed("getAllChildrenNumber", arguments, "", 1)
+        _, (path,) = _parsed("getAllChildrenNumber", arguments)
         print(len(await self._below(path)) - 1)
+
+    async def _version(self, _arguments: list[str]) -> None:
+        from odradek import __version__  # noqa: PLC0415 - seldom asked for
+
+        print(f"ZooKeeper CLI version: 3.8's, of Odradek {__version__}")
 
     async def _help(self, _arguments: list[str]) -> None:
         print(_HELP)
@@ -168,34 +216,43 @@ class Shell:
         return stat
 
     async def _below(self, path: str) -> list[str]:
-        """A node and all below it, the node first."""
+        """A node and all below it, a node before those below it."""
         found = [path]
-        for name in await self._store.children(path):
-            found += await self._below(f"{path.rstrip('/')}/{name}")
+        for each in found:  # it grows: level by level
+            names = await self._store.children(each)
+            found += [f"{each.rstrip('/')}/{name}" for name in names]
         return found
 
     # ------------------------------------------------------------------------------- writing
 
     async def _create(self, arguments: list[str]) -> None:
-        flags, words = _parsed("create", arguments, "-s -e", 1, 2)
+        flags, words = _parsed("create", arguments)
         data = words[1].encode() if len(words) > 1 else None
         made = await self._store.create(
             words[0], data, ephemeral="-e" in flags, sequential="-s" in flags
         )
-        print(f"Created {made}")
+        if "-e" in flags:
+            self._ephemerals.append(made)
+        sys.stdout.flush()
+        print(f"Created {made}", file=sys.stderr)
+
+    async def _own(self, arguments: list[str]) -> None:
+        _, words = _parsed("getEphemerals", arguments)
+        below = (words or ["/"])[0]
+        print(f"[{', '.join(path for path in self._ephemerals if path.startswith(below))}]")
 
     async def _set(self, arguments: list[str]) -> None:
-        flags, (path, data) = _parsed("set", arguments, "-s -v", 2)
+        flags, (path, data) = _parsed("set", arguments)
         stat = await self._store.set_data(path, data.encode(), _version(flags))
         if "-s" in flags:
             _print_stat(stat)
 
     async def _delete(self, arguments: list[str]) -> None:
-        flags, (path,) = _parsed("delete", arguments, "-v", 1)
+        flags, (path,) = _parsed("delete", arguments)
         await self._store.delete(path, _version(flags))
 
     async def _delete_all(self, arguments: list[str]) -> None:
-        _, (path,) = _parsed("deleteall", arguments, "", 1)
+        _, (path,) = _parsed("deleteall", arguments)
         for each in reversed(await self._below(path)):
             await self._store.delete(each)
 
@@ -208,14 +265,13 @@ def _version(flags: dict[str, str]) -> int:
     return int(flags["-v"]) if "-v" in flags else ANY_VERSION
 
 
-def _parsed(
-    name: str, arguments: Sequence[str], known: str, least: int, most: int | None = None
-) -> tuple[dict[str, str], list[str]]:
-    """Flags (`-v` with its value) and the other words, of which there must be so many.
+def _parsed(name: str, arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Flags (`-v` with its value) and the other words.
 
     Raises:
-        UsageMismatchError: a flag there is not, or too few or too many words.
+        UsageMismatchError: a flag there is not, or too few words.
     """
+    known, least, most, usage = SYNTAX[name]
     flags: dict[str, str] = {}
     words: list[str] = []
     queue = list(arguments)
@@ -224,15 +280,15 @@ def _parsed(
         if not word.startswith("-"):
             words.append(word)
         elif word not in known.split():
-            raise UsageMismatchError(f"{name}: Unrecognized option: {word}")
+            raise UsageMismatchError(f"{_UNRECOGNIZED}: Unrecognized option: {word}")
         elif word == "-v":
             flags[word] = queue.pop(0) if queue else ""
             if not flags[word].lstrip("-").isdecimal():
                 raise UsageMismatchError(f"{name}: -v {flags[word]}: must be a number")
         else:
             flags[word] = ""
-    if not least <= len(words) <= (most or least):
-        raise UsageMismatchError(f"{name}: {len(words)} arguments; help shows how it is done")
+    if not least <= len(words) <= most:
+        raise UsageMismatchError(usage)
     for word in words[:1]:
         if not word.startswith("/"):
             raise UsageMismatchError("Path must start with / character")

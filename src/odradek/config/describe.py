@@ -98,18 +98,18 @@ def describe_broker_default(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """What is set dynamically for all brokers, or only those of it that are named."""
-    return [
-        _broker_entry(
-            name,
-            broker,
-            tuple(
-                synonym
-                for synonym in _broker_synonyms(broker, name)
-                if synonym.source is Source.DYNAMIC_DEFAULT_BROKER
-            ),
+    entries = []
+    for name in _asked_for(broker.dynamic_default, names, lambda _: True):
+        synonyms = tuple(
+            synonym
+            for synonym in _broker_synonyms(broker, name)
+            if synonym.source is Source.DYNAMIC_DEFAULT_BROKER
         )
-        for name in _asked_for(broker.dynamic_default, names, lambda _: True)
-    ]
+        entry = _broker_entry(name, broker, synonyms)
+        # What this broker has set for itself does not show.
+        own = None if entry.sensitive else broker.dynamic_default[name]
+        entries.append(entry._replace(value=own))
+    return entries
 
 
 def _asked_for(
