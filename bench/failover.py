@@ -1,6 +1,7 @@
 """A broker dies or leaves: for how long producers with acks=all get no acknowledgement.
 
     ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
+                         [--store zookeeper]
 
 Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
 
@@ -12,7 +13,8 @@ Three brokers, replication factor 3, min.insync.replicas 2; each case on a clust
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
 those that the broker led, by producers that send one record after the other and keep trying. For a
 kill this has the time in which the death is noticed: with ZooKeeper the session's time-out,
-6 s here; on our store of one machine the end of a socket. One JSON line for each run is appended to
+6 s here; on our store of one machine the end of a socket. `--store` says which of them ours has.
+One JSON line for each run is appended to
 bench/results/failover.jsonl.
 """
 
@@ -29,7 +31,7 @@ from typing import Any, NamedTuple
 
 import click
 from kit import ROOT, apache, fetch, machine, raw
-from kit.targets import TARGETS, Target
+from kit.targets import STORES, TARGETS, Target, target_of
 
 RESULTS = ROOT / "bench" / "results" / "failover.jsonl"
 BROKERS = 3
@@ -60,11 +62,11 @@ CASES = (
 )
 
 
-def measure(kind: str, case: Case, partitions: int) -> dict[str, float]:
+def measure(kind: str, store: str, case: Case, partitions: int) -> dict[str, float]:
     """One run on a cluster of its own."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         home = pathlib.Path(folder) / kind
-        target: Target = TARGETS[kind](home, brokers=BROKERS, properties=PROPERTIES)
+        target: Target = target_of(kind, store)(home, brokers=BROKERS, properties=PROPERTIES)
         try:
             target.start()
             return _measure(target, case, partitions if case.many else BROKERS)
@@ -126,7 +128,14 @@ def _until_gone(pid: int) -> float:
 @click.option("--runs", default=3, show_default=True, help="Runs of each case and target.")
 @click.option("--case", "word", default="", help="Only the cases whose name has this in it.")
 @click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
-def main(*, partitions: int, runs: int, word: str, only: str | None) -> None:
+@click.option(
+    "--store",
+    type=click.Choice(list(STORES)),
+    default="embedded",
+    show_default=True,
+    help="What coordinates ours.",
+)
+def main(*, partitions: int, runs: int, word: str, only: str | None, store: str) -> None:
     """Measure, append to the results, print."""
     kinds = [only] if only else list(TARGETS)
     if "kafka" in kinds:
@@ -141,12 +150,12 @@ def main(*, partitions: int, runs: int, word: str, only: str | None) -> None:
         for run in range(runs):
             for kind in kinds if run % 2 == 0 else reversed(kinds):
                 before = machine.describe()
-                found = measure(kind, case, partitions)
+                found = measure(kind, store, case, partitions)
                 figures[kind].append(found)
                 result: dict[str, Any] = {
                     "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                     "run": run + 1,
-                    "target": kind,
+                    "target": target_of(kind, store).name,
                     "case": case.name,
                     "partitions": partitions if case.many else BROKERS,
                     **{key: round(value, 3) for key, value in found.items()},
@@ -156,10 +165,11 @@ def main(*, partitions: int, runs: int, word: str, only: str | None) -> None:
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(result) + "\n")
         for kind, runs_of_it in figures.items():
+            name = target_of(kind, store).name
             gaps = [each["longest_gap_ms"] for each in runs_of_it]
             gone = [each["process_gone_s"] for each in runs_of_it]
             print(
-                f"{case.name:20} {kind:8} longest gap {statistics.median(gaps):8,.0f} ms"
+                f"{case.name:20} {name:20} longest gap {statistics.median(gaps):8,.0f} ms"
                 f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); gone after"
                 f" {statistics.median(gone):.2f} s"
             )

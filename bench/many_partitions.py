@@ -1,10 +1,12 @@
 """A topic of a thousand partitions: until every broker knows every leader, and what that costs.
 
     ./run bench many_partitions [--partitions 1000] [--runs 3] [--only odradek|kafka]
+                                [--store zookeeper]
 
-Three brokers, replication factor 3. Measured from the request to create the topic: to its answer,
-and until each of the three brokers' metadata has a leader for each partition; then the deletion,
-until it is answered and no broker shows the topic. One JSON line for each run is appended to
+Three brokers, replication factor 3; ours on its store of one machine, or on a ZooKeeper.
+Measured from the request to create the topic: to its answer, and until each of the three
+brokers' metadata has a leader for each partition; then the deletion, until it is answered and no
+broker shows the topic. One JSON line for each run is appended to
 bench/results/many_partitions.jsonl.
 """
 
@@ -18,17 +20,17 @@ from typing import Any
 
 import click
 from kit import ROOT, apache, fetch, machine, raw
-from kit.targets import TARGETS, Target
+from kit.targets import STORES, TARGETS, Target, target_of
 
 RESULTS = ROOT / "bench" / "results" / "many_partitions.jsonl"
 BROKERS = 3
 _TIMEOUT_S = 300.0
 
 
-def measure(kind: str, partitions: int) -> dict[str, float]:
+def measure(kind: str, store: str, partitions: int) -> dict[str, float]:
     """One run on a cluster of its own: seconds."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
-        target: Target = TARGETS[kind](pathlib.Path(folder) / kind, brokers=BROKERS)
+        target: Target = target_of(kind, store)(pathlib.Path(folder) / kind, brokers=BROKERS)
         try:
             target.start()
             raw.create_topic(_controller(target), "first", 1, replication=BROKERS)
@@ -93,7 +95,14 @@ def _wait_until_led(address: str, partitions: int, seen: dict[str, float], begun
 @click.option("--partitions", default=1_000, show_default=True, help="Of the topic.")
 @click.option("--runs", default=3, show_default=True, help="Runs of each target.")
 @click.option("--only", type=click.Choice(list(TARGETS)), help="Measure one target alone.")
-def main(*, partitions: int, runs: int, only: str | None) -> None:
+@click.option(
+    "--store",
+    type=click.Choice(list(STORES)),
+    default="embedded",
+    show_default=True,
+    help="What coordinates ours.",
+)
+def main(*, partitions: int, runs: int, only: str | None, store: str) -> None:
     """Measure, append to the results, print."""
     kinds = [only] if only else list(TARGETS)
     if "kafka" in kinds:
@@ -105,12 +114,12 @@ def main(*, partitions: int, runs: int, only: str | None) -> None:
     for run in range(runs):
         for kind in kinds if run % 2 == 0 else reversed(kinds):
             before = machine.describe()
-            figures = measure(kind, partitions)
+            figures = measure(kind, store, partitions)
             results[kind].append(figures)
             result: dict[str, Any] = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "run": run + 1,
-                "target": kind,
+                "target": target_of(kind, store).name,
                 "partitions": partitions,
                 **{key: round(value, 3) for key, value in figures.items()},
                 "machine": before,
@@ -119,12 +128,13 @@ def main(*, partitions: int, runs: int, only: str | None) -> None:
             with RESULTS.open("a") as file:
                 file.write(json.dumps(result) + "\n")
     for kind, runs_of_it in results.items():
-        print(f"{kind}: {partitions:,} partitions, replication factor {BROKERS}")
+        name = target_of(kind, store).name
+        print(f"{name}: {partitions:,} partitions, replication factor {BROKERS}")
         for key in runs_of_it[0]:
             values = [figures[key] for figures in runs_of_it]
-            name, _, unit = key.rpartition("_")
+            label, _, unit = key.rpartition("_")
             print(
-                f"  {name.replace('_', ' '):20} {statistics.median(values):8.2f} {unit}"
+                f"  {label.replace('_', ' '):20} {statistics.median(values):8.2f} {unit}"
                 f"   (min {min(values):.2f}, max {max(values):.2f})"
             )
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from kit import apache, raw
+from kit import raw
 from kit.targets import Odradek
 
 _ROWS = 45
@@ -43,7 +43,7 @@ class ProfiledOdradek(Odradek):
         command = [*profiler, "-m", "odradek", "server-start", str(properties)]
         with self._output.with_suffix(".log").open("wb") as log:
             self._broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
-        raw.wait_for_metadata(f"{apache.HOST}:{self._port}", timeout_s=60)
+        raw.wait_for_metadata(self.bootstrap, timeout_s=60)
 
     def pids(self) -> list[int]:
         return [self._broker.pid] if self._broker else super().pids()

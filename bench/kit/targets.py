@@ -6,6 +6,7 @@ processes, so that their processor time and memory can be read from outside.
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -100,26 +101,38 @@ class Odradek:
         self.bootstrap = ""
         self.start_s = 0.0
         self._home = home
-        self._port = apache.free_port()
-        self._wishes = ["--brokers", str(brokers), "--port", str(self._port), "--"]
-        self._wishes += [f"{key}={value}" for key, value in (properties or {}).items()]
+        self._brokers = brokers
+        self._options = [f"{key}={value}" for key, value in (properties or {}).items()]
 
     def start(self) -> None:
         spawned_s = time.monotonic()
         up = subprocess.Popen(
-            self._command("up", "--detach", *self._wishes),
+            self._command("up", "--detach", *self._wishes(), "--", *self._options),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            raw.wait_for_metadata(f"{apache.HOST}:{self._port}", timeout_s=_START_TIMEOUT_S)
+            raw.wait_for_metadata(self._first_address(up), timeout_s=_START_TIMEOUT_S)
             self.start_s = time.monotonic() - spawned_s
         finally:
             ended_with = up.wait(_START_TIMEOUT_S)
         if ended_with:
             raise RuntimeError(f"odradek up ended with {ended_with}; see {self._home}/logs")
         self.bootstrap = self._status()["bootstrap"]
+
+    def _wishes(self) -> list[str]:
+        """What `odradek up` is asked for; the ports it finds itself."""
+        return ["--brokers", str(self._brokers)]
+
+    def _first_address(self, up: "subprocess.Popen[bytes]") -> str:
+        """Of broker 0, once its options are written."""
+        file = self._home / "broker-0" / "server.properties"
+        while up.poll() is None and not file.exists():
+            time.sleep(0.005)
+        found = re.search(r"^listeners=PLAINTEXT://(\S+)$", file.read_text(), re.MULTILINE)
+        assert found is not None, file
+        return found[1]
 
     def halt(self) -> None:
         subprocess.run(self._command("down"), check=False, timeout=120, capture_output=True)
@@ -143,6 +156,33 @@ class Odradek:
         return dict(json.loads(done.stdout))
 
 
+class OdradekOnZooKeeper(Odradek):
+    """Ours, coordinated by a ZooKeeper, which is not counted as its broker."""
+
+    name = "odradek on zookeeper"
+    _zookeeper: apache.ZooKeeper | None = None
+
+    def start(self) -> None:
+        if self._zookeeper is None:
+            self._zookeeper = apache.ZooKeeper(self._home.with_name("zookeeper"))
+        super().start()
+
+    def end(self) -> None:
+        super().end()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+
+    def _wishes(self) -> list[str]:
+        assert self._zookeeper is not None
+        return [*super()._wishes(), "--zookeeper", self._zookeeper.address]
+
+
 TARGETS: dict[str, type[ApacheKafka] | type[Odradek]] = {
     target.name: target for target in (Odradek, ApacheKafka)
 }
+STORES: dict[str, type[Odradek]] = {"embedded": Odradek, "zookeeper": OdradekOnZooKeeper}
+
+
+def target_of(kind: str, store: str) -> type[ApacheKafka] | type[Odradek]:
+    """The target of a kind, ours on this coordination store."""
+    return STORES[store] if kind == Odradek.name else TARGETS[kind]
