@@ -62,16 +62,16 @@ CASES = (
 )
 
 
-def measure(kind: str, store: str, case: Case, partitions: int) -> dict[str, float]:
+def measure(
+    home: pathlib.Path, kind: str, store: str, case: Case, partitions: int
+) -> dict[str, float]:
     """One run on a cluster of its own."""
-    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
-        home = pathlib.Path(folder) / kind
-        target: Target = target_of(kind, store)(home, brokers=BROKERS, properties=PROPERTIES)
-        try:
-            target.start()
-            return _measure(target, case, partitions if case.many else BROKERS)
-        finally:
-            target.end()
+    target: Target = target_of(kind, store)(home / kind, brokers=BROKERS, properties=PROPERTIES)
+    try:
+        target.start()
+        return _measure(target, case, partitions)
+    finally:
+        target.end()
 
 
 def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
@@ -143,36 +143,48 @@ def main(*, partitions: int, runs: int, word: str, only: str | None, store: str)
             fetch.jars(apache.LINE)
         except fetch.UnavailableError as error:
             raise click.ClickException(str(error)) from None
-    for case in CASES:
-        if word not in case.name:
-            continue
-        figures: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
-        for run in range(runs):
-            for kind in kinds if run % 2 == 0 else reversed(kinds):
-                before = machine.describe()
-                found = measure(kind, store, case, partitions)
-                figures[kind].append(found)
-                result: dict[str, Any] = {
-                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                    "run": run + 1,
-                    "target": target_of(kind, store).name,
-                    "case": case.name,
-                    "partitions": partitions if case.many else BROKERS,
-                    **{key: round(value, 3) for key, value in found.items()},
-                    "machine": before,
-                }
-                RESULTS.parent.mkdir(exist_ok=True)
-                with RESULTS.open("a") as file:
-                    file.write(json.dumps(result) + "\n")
-        for kind, runs_of_it in figures.items():
-            name = target_of(kind, store).name
-            gaps = [each["longest_gap_ms"] for each in runs_of_it]
-            gone = [each["process_gone_s"] for each in runs_of_it]
-            print(
-                f"{case.name:20} {name:20} longest gap {statistics.median(gaps):8,.0f} ms"
-                f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); gone after"
-                f" {statistics.median(gone):.2f} s"
-            )
+    # Deleted in the end: see many_partitions.
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        for number, case in enumerate(CASES):
+            if word in case.name:
+                home = pathlib.Path(folder) / str(number)
+                count = partitions if case.many else BROKERS
+                for kind, found in _measure_all(home, kinds, store, case, count, runs).items():
+                    _print(case, target_of(kind, store).name, found)
+
+
+def _measure_all(
+    home: pathlib.Path, kinds: list[str], store: str, case: Case, partitions: int, runs: int
+) -> dict[str, list[dict[str, float]]]:
+    figures: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for run in range(runs):
+        for kind in kinds if run % 2 == 0 else reversed(kinds):
+            before = machine.describe()
+            found = measure(home / str(run), kind, store, case, partitions)
+            figures[kind].append(found)
+            result: dict[str, Any] = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "run": run + 1,
+                "target": target_of(kind, store).name,
+                "case": case.name,
+                "partitions": partitions,
+                **{key: round(value, 3) for key, value in found.items()},
+                "machine": before,
+            }
+            RESULTS.parent.mkdir(exist_ok=True)
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+    return figures
+
+
+def _print(case: Case, target: str, runs: list[dict[str, float]]) -> None:
+    gaps = [each["longest_gap_ms"] for each in runs]
+    gone = [each["process_gone_s"] for each in runs]
+    print(
+        f"{case.name:20} {target:20} longest gap {statistics.median(gaps):8,.0f} ms"
+        f" (min {min(gaps):,.0f}, max {max(gaps):,.0f}); gone after"
+        f" {statistics.median(gone):.2f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,10 @@ Measured from the request to create the topic: to its answer, and until each of 
 brokers' metadata has a leader for each partition; then the deletion, until it is answered and no
 broker shows the topic. One JSON line for each run is appended to
 bench/results/many_partitions.jsonl.
+
+The files of all runs are deleted in the end: ext4 does not give away an inode that was deleted in
+the last minutes, and who makes a file then has it pass all of them in search of another. A run
+behind the deletion of another took three times as long, whoever was measured.
 """
 
 import json
@@ -27,38 +31,38 @@ BROKERS = 3
 _TIMEOUT_S = 300.0
 
 
-def measure(kind: str, store: str, partitions: int) -> dict[str, float]:
+def measure(home: pathlib.Path, kind: str, store: str, partitions: int) -> dict[str, float]:
     """One run on a cluster of its own: seconds."""
-    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
-        target: Target = target_of(kind, store)(pathlib.Path(folder) / kind, brokers=BROKERS)
-        try:
-            target.start()
-            raw.create_topic(_controller(target), "first", 1, replication=BROKERS)
-            before = machine.cpu_time(target.pids())
-            begun_s = time.monotonic()
-            seen: dict[str, float] = {}
-            watchers = [
-                threading.Thread(target=_wait_until_led, args=(address, partitions, seen, begun_s))
-                for address in target.bootstrap.split(",")
-            ]
-            for watcher in watchers:
-                watcher.start()
-            _create(target, partitions)
-            answered_s = time.monotonic() - begun_s
-            for watcher in watchers:
-                watcher.join()
-            used = machine.cpu_time(target.pids()) - before
-            begun_s = time.monotonic()
-            _delete(target)
-            return {
-                "create_answered_s": answered_s,
-                "all_leaders_known_s": max(seen.values()),
-                "create_cpu_s": used.total_s,
-                "delete_s": time.monotonic() - begun_s,
-                "rss_mib": machine.rss_mib(target.pids()) / BROKERS,
-            }
-        finally:
-            target.end()
+    target: Target = target_of(kind, store)(home / kind, brokers=BROKERS)
+    try:
+        target.start()
+        raw.create_topic(_controller(target), "first", 1, replication=BROKERS)
+        before = machine.cpu_time(target.pids())
+        begun_s = time.monotonic()
+        seen: dict[str, float] = {}
+        watchers = [
+            threading.Thread(target=_wait_until_led, args=(address, partitions, seen, begun_s))
+            for address in target.bootstrap.split(",")
+        ]
+        for watcher in watchers:
+            watcher.start()
+        _create(target, partitions)
+        answered_s = time.monotonic() - begun_s
+        for watcher in watchers:
+            watcher.join()
+        used = machine.cpu_time(target.pids()) - before
+        begun_s = time.monotonic()
+        _delete(target)
+        return {
+            "create_answered_s": answered_s,
+            "all_leaders_known_s": max(seen.values()),
+            "create_cpu_s": used.total_s,
+            "create_system_cpu_s": used.system_s,
+            "delete_s": time.monotonic() - begun_s,
+            "rss_mib": machine.rss_mib(target.pids()) / BROKERS,
+        }
+    finally:
+        target.end()
 
 
 def _create(target: Target, partitions: int) -> None:
@@ -110,11 +114,28 @@ def main(*, partitions: int, runs: int, only: str | None, store: str) -> None:
             fetch.jars(apache.LINE)
         except fetch.UnavailableError as error:
             raise click.ClickException(str(error)) from None
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
+        results = _measure_all(pathlib.Path(folder), kinds, store, partitions, runs)
+    for kind, runs_of_it in results.items():
+        name = target_of(kind, store).name
+        print(f"{name}: {partitions:,} partitions, replication factor {BROKERS}")
+        for key in runs_of_it[0]:
+            values = [figures[key] for figures in runs_of_it]
+            label, _, unit = key.rpartition("_")
+            print(
+                f"  {label.replace('_', ' '):20} {statistics.median(values):8.2f} {unit}"
+                f"   (min {min(values):.2f}, max {max(values):.2f})"
+            )
+
+
+def _measure_all(
+    folder: pathlib.Path, kinds: list[str], store: str, partitions: int, runs: int
+) -> dict[str, list[dict[str, float]]]:
     results: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for run in range(runs):
         for kind in kinds if run % 2 == 0 else reversed(kinds):
             before = machine.describe()
-            figures = measure(kind, store, partitions)
+            figures = measure(folder / str(run), kind, store, partitions)
             results[kind].append(figures)
             result: dict[str, Any] = {
                 "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -127,16 +148,7 @@ def main(*, partitions: int, runs: int, only: str | None, store: str) -> None:
             RESULTS.parent.mkdir(exist_ok=True)
             with RESULTS.open("a") as file:
                 file.write(json.dumps(result) + "\n")
-    for kind, runs_of_it in results.items():
-        name = target_of(kind, store).name
-        print(f"{name}: {partitions:,} partitions, replication factor {BROKERS}")
-        for key in runs_of_it[0]:
-            values = [figures[key] for figures in runs_of_it]
-            label, _, unit = key.rpartition("_")
-            print(
-                f"  {label.replace('_', ' '):20} {statistics.median(values):8.2f} {unit}"
-                f"   (min {min(values):.2f}, max {max(values):.2f})"
-            )
+    return results
 
 
 if __name__ == "__main__":
