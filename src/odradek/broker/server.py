@@ -885,4 +885,5 @@ def limits_of(config: BrokerConfig) -> ConnectionLimits:
         per_ip_overrides=config.max_connections_per_ip_overrides,
         idle_ms_max=config.connections_max_idle_ms,
         frame_bytes_max=config.socket_request_max_bytes,
+        queued_bytes_max=config.queued_max_request_bytes,
     )

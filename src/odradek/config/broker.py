@@ -69,6 +69,7 @@ class BrokerOptions:
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
+    queued_max_request_bytes: int
     socket_listen_backlog_size: int
     max_connections: int
     max_connections_per_ip: int

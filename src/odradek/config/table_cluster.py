@@ -198,9 +198,8 @@ OPTIONS: Final = (
     ),
     Option(
         "queued.max.request.bytes", LONG, -1,
-        effect=False,
-        doc="How many bytes of requests may be in the broker before it stops reading from its "
-            "connections; -1 sets no limit.",
+        doc="How many bytes of requests may be in the broker, received and not yet handled, before "
+            "it reads no further request from any connection; -1 sets no limit.",
     ),
     Option(
         "request.timeout.ms", INT, 30_000,

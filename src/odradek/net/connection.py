@@ -10,7 +10,9 @@ and handled; their responses wait in the line. Reading stops while
 * the peer has `in_flight_max` requests in the line, or
 * the peer does not take what was written (the transport's high-water mark), or
 * it is muted (throttled, or not yet authenticated), or
-* it is held: a request waits for something before it may act, and must not be overtaken.
+* it is held: a request waits for something before it may act, and must not be overtaken, or
+* all peers together have sent more than is wanted (`queued.max.request.bytes`): then none begins
+  another request, and those that are half sent are read to their end.
 
 Frames already received stay in the buffer meanwhile: the peer feels TCP's back-pressure.
 """
@@ -42,9 +44,13 @@ class Place:
 
     def fill(self, chunks: Sequence[Chunk]) -> None:
         """Give the response (an empty one for a request that gets none). Once, at any time."""
+        self.put(chunks)
+        self.connection.release()
+
+    def put(self, chunks: Sequence[Chunk]) -> None:
+        """The same for one of several: who gives them lets them go together, by `release`."""
         assert self.chunks is None, "a request was answered twice"
         self.chunks = chunks
-        self.connection.release()
 
 
 class FrameHandler(Protocol):
@@ -72,9 +78,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_closing_after_write", "_frames", "_handler", "_handling", "_held", "_in_flight_max",
-        "_line", "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready", "_stopped",
-        "_transport", "_unsent_bytes", "active_ms", "closing", "listener", "peer_host",
-        "peer_port", "session",
+        "_is_crowded", "_line", "_muted", "_now_ms", "_peer_is_slow", "_reading", "_ready",
+        "_received", "_stopped", "_told_bytes", "_transport", "_unsent_bytes", "active_ms",
+        "closing", "listener", "peer_host", "peer_port", "session",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         frame_bytes_max: int,
         in_flight_max: int,
         now_ms: Callable[[], int],
+        received: Callable[[int], None] | None = None,
     ) -> None:
+        """`received` is told how many bytes more, or less, wait here to be handled."""
         self.listener = listener
         self.session: Any = None
         self.peer_host = "unknown"
@@ -106,6 +114,9 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False  # slow, muted, held or closing
         self._reading = True
         self._closing_after_write = False
+        self._received = received
+        self._told_bytes = 0
+        self._is_crowded = False  # there are too many peers with too much: begin no request
         self._unsent_bytes = -1  # when it was last asked whether this is idle
 
     # --------------------------------------------------------------- for the handler
@@ -139,7 +150,8 @@ class Connection(asyncio.BufferedProtocol):
             self._ready += line.popleft().chunks or ()
         if not self._handling:
             self._flush()
-            self._handle_frames()
+            if not self._reading:  # perhaps because of the line
+                self._handle_frames()
 
     def mute(self) -> None:
         """Handle no further request until `unmute`."""
@@ -173,6 +185,12 @@ class Connection(asyncio.BufferedProtocol):
         unsent_bytes = transport.get_write_buffer_size() if transport is not None else 0
         before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
         return not unsent_bytes or unsent_bytes == before
+
+    def crowd(self, is_crowded: bool) -> None:
+        """Begin no further request, or go on."""
+        self._is_crowded = is_crowded
+        if not self._handling:
+            self._handle_frames()
 
     def close(self) -> None:
         """Close when what is written has gone; nothing more is read."""
@@ -215,6 +233,9 @@ class Connection(asyncio.BufferedProtocol):
                 lost()
         self._handler.disconnected(self)
         self._transport = None
+        if self._received is not None:
+            self._received(-self._told_bytes)
+            self._told_bytes = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Where the socket may write."""
@@ -264,10 +285,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._ready:
             self._flush()
         wanted = not self._stopped and len(line) < self._in_flight_max
+        if self._received is not None:
+            self._tell_received(len(frames))
+            wanted &= not self._is_crowded or len(frames) > 0
         if wanted is not self._reading:
             self._read_or_not(wanted)
         if self._closing_after_write and not line:
             self.close()
+
+    def _tell_received(self, held_bytes: int) -> None:
+        more, self._told_bytes = held_bytes - self._told_bytes, held_bytes
+        if more and self._received is not None:
+            self._received(more)
 
     def _read_or_not(self, wanted: bool) -> None:
         transport = self._transport

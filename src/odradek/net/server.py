@@ -9,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from odradek.model.cluster import EndPoint
@@ -49,6 +50,7 @@ class ConnectionLimits:
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms_max: int = 600_000
     frame_bytes_max: int = 104_857_600
+    queued_bytes_max: int = -1  # received and not handled, of all together; -1: no limit
     in_flight_max: int = 64  # of one connection; Java's clients have at most 5
 
 
@@ -65,6 +67,8 @@ class Server:
     ) -> None:
         self.limits = limits
         self.refused_connections = 0
+        self._queued_bytes = 0
+        self._is_crowded = False
         self._network = network
         self._handler = handler
         # Passed on without a call in between: it is called for every request.
@@ -89,16 +93,7 @@ class Server:
         Raises:
             StartupError: the address cannot be had.
         """
-
-        def make_protocol() -> Connection:
-            return Connection(
-                self,
-                listener=end_point.listener,
-                frame_bytes_max=self.limits.frame_bytes_max,
-                in_flight_max=self.limits.in_flight_max,
-                now_ms=self._now_ms,
-            )
-
+        make_protocol = partial(self.make_connection, end_point.listener)
         try:
             listening = await self._network.listen(make_protocol, end_point.host, end_point.port)
         except OSError as error:
@@ -108,6 +103,17 @@ class Server:
             ) from None
         self._listening.append(listening)
         return listening.port
+
+    def make_connection(self, listener: str) -> Connection:
+        """The protocol for a peer that comes to a listener."""
+        return Connection(
+            self,
+            listener=listener,
+            frame_bytes_max=self.limits.frame_bytes_max,
+            in_flight_max=self.limits.in_flight_max,
+            now_ms=self._now_ms,
+            received=self._received if self.limits.queued_bytes_max > 0 else None,
+        )
 
     def stop_listening(self) -> None:
         """Accept nobody any more."""
@@ -145,6 +151,8 @@ class Server:
             return
         self._connections[connection] = None
         self._by_ip[ip] += 1
+        if self._is_crowded:
+            connection.crowd(True)
         self._handler.connected(connection)
 
     def refused(self, connection: Connection, reason: str) -> None:
@@ -160,6 +168,15 @@ class Server:
         if not self._by_ip[connection.peer_host]:
             del self._by_ip[connection.peer_host]
         self._handler.disconnected(connection)
+
+    def _received(self, more_bytes: int) -> None:
+        """So many bytes more (or less) wait to be handled: enough, or no longer too many?"""
+        self._queued_bytes += more_bytes
+        is_crowded = self._queued_bytes > self.limits.queued_bytes_max
+        if is_crowded is not self._is_crowded:
+            self._is_crowded = is_crowded
+            for connection in list(self._connections):
+                connection.crowd(is_crowded)
 
 
 class RealNetwork:

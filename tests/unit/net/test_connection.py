@@ -6,6 +6,7 @@ import pytest
 
 from odradek.model.errors import MalformedRequestError
 from odradek.net.connection import Connection
+from odradek.net.server import ConnectionLimits, Server
 
 
 class FakeTransport(asyncio.Transport):
@@ -217,3 +218,64 @@ def test_a_promised_length_costs_no_memory():
     peer.send_bytes((100 << 20).to_bytes(4, "big") + b"ten bytes.")
 
     assert len(peer.connection.get_buffer(-1)) < 64 * 1024
+
+
+# ------------------------------------------------------------- queued.max.request.bytes
+
+
+class Crowd:
+    """Peers of one server that wants at most so many bytes of requests it has not handled."""
+
+    def __init__(self, *, peers, queued_bytes_max):
+        self.handler = Handler()
+        self.server = Server(
+            None, self.handler, ConnectionLimits(queued_bytes_max=queued_bytes_max),
+            now_ms=lambda: 0,
+        )  # fmt: skip
+        self.peers = [self.join() for _ in range(peers)]
+
+    def join(self):
+        peer = Peer.__new__(Peer)
+        peer.handler, peer.transport = self.handler, FakeTransport()
+        peer.connection = self.server.make_connection("PLAINTEXT")
+        peer.connection.connection_made(peer.transport)
+        return peer
+
+
+def test_while_too_much_waits_half_sent_requests_are_read_and_no_others():
+    crowd = Crowd(peers=3, queued_bytes_max=100)
+    first, second, third = crowd.peers
+    first.send_bytes(frame("a" * 120)[:90])
+    assert [peer.transport.reading for peer in crowd.peers] == [True, True, True]
+    second.send_bytes(frame("b" * 120)[:20])
+    late = crowd.join()
+
+    assert [peer.transport.reading for peer in crowd.peers] == [True, True, False]
+    assert not late.transport.reading
+    first.send_bytes(frame("a" * 120)[90:])
+    assert first.received == "a" * 120
+    assert all(peer.transport.reading for peer in (*crowd.peers, late))
+    third.send("c")
+    assert third.received == "c"
+
+
+def test_what_a_peer_had_sent_counts_no_longer_when_it_is_gone():
+    crowd = Crowd(peers=2, queued_bytes_max=100)
+    first, second = crowd.peers
+    first.send_bytes(frame("a" * 200)[:110])
+    assert not second.transport.reading
+    first.connection.connection_lost(None)
+
+    assert second.transport.reading
+
+
+def test_requests_that_a_muted_peer_has_sent_count_until_they_are_handled():
+    crowd = Crowd(peers=2, queued_bytes_max=100)
+    first, second = crowd.peers
+    first.connection.mute()
+    first.send("a" * 110)
+    assert not second.transport.reading
+    first.connection.unmute()
+
+    assert first.received == "a" * 110
+    assert second.transport.reading
