@@ -19,7 +19,8 @@ one with the later last epoch, or the same and the larger end, holds what was co
 other. That does not hold for a stranger, who left before: a leader may commit what was written in
 an earlier epoch without writing anything in its own, and the stranger may have led in between, and
 have written what nobody else ever had. His word counts within the same epoch alone, where one log
-is the beginning of the other.
+is the beginning of the other. A log that is empty because all in it was deleted knows of no epoch,
+but below its end everything was committed: who ends before that has lost some of it.
 
 A memory is believed only if the state it belongs to is the one that stands: the same partition
 epoch, written by the same controller. It is written in one transaction with that state: written
@@ -105,12 +106,14 @@ def choose(
     if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):
         return None
     order = {replica: place for place, replica in enumerate(assigned)}
+    emptied_at = [end for epoch, end in ends.values() if epoch == NO_LOG.leader_epoch]
+    whole = {r for r, end in ends.items() if end.end_offset >= max(emptied_at, default=0)}
 
     def reach(replica: int) -> tuple[LogEnd, bool, int]:
         return ends[replica], replica in isr, -order.get(replica, len(order))
 
     # Also of those who left when one was left, where that one was enough.
     trusted = set(isr) | {r for r, gone in left.items() if gone.isr_size < max(isr_min, 2)}
-    best = max(trusted & ends.keys(), key=reach)
-    same_epoch = [r for r in ends if ends[r].leader_epoch == ends[best].leader_epoch]
+    best = max(trusted & whole or whole, key=reach)
+    same_epoch = [r for r in whole if ends[r].leader_epoch == ends[best].leader_epoch]
     return max(same_epoch, key=reach)

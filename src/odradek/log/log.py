@@ -569,6 +569,8 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         self.cuts += 1
+        # First: should the process die within the cut, it died believing in nothing that is gone.
+        self.set_high_watermark(min(self.high_watermark, offset))
         if offset < max(self.recovery_point, self.first_dirty_offset):
             self.recovery_point = min(self.recovery_point, offset)
             self.first_dirty_offset = min(self.first_dirty_offset, offset)

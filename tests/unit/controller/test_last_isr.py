@@ -76,6 +76,8 @@ def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again()
         pytest.param({1: (5, 80), 2: (5, 100)}, (), 1, 2, id="but takes what there is"),
         pytest.param({1: (5, 80), 2: (5, 80)}, (2,), 2, 1, id="equal: who is in sync"),
         pytest.param({1: tuple(NO_LOG), 2: (5, 3)}, (2,), 2, 2, id="an empty disk"),
+        pytest.param({1: (-1, 137), 2: (3, 135)}, (2,), 2, 1, id="what was deleted was committed"),
+        pytest.param({1: (-1, 137), 2: (3, 150)}, (2,), 2, 2, id="and more was written since"),
         pytest.param({}, (), 1, None, id="nobody"),
         pytest.param(
             {1: (5, 100), 2: (5, 100), 3: (6, 90)}, (2,), 2, 1, id="a stranger's later epoch"
