@@ -171,7 +171,7 @@ class Stage:
         )
 
     def _timeouts(self) -> str:
-        return self._handle(TimeOutsDue(self.now_ms))
+        return self._handle(TimeOutsDue(self.now_ms, self.now_ms))
 
     def _expire(self, expiration_ms: str) -> str:
         return self._handle(ExpirationDue(self.now_ms, int(expiration_ms)))

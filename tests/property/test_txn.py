@@ -275,7 +275,7 @@ class CoordinatorLife(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 50, 200]))
     def time_passes(self, ms):
         self.now_ms += ms
-        self.handle(TimeOutsDue(self.now_ms))
+        self.handle(TimeOutsDue(self.now_ms, self.now_ms))
 
     @rule()
     def nobody_has_used_it(self):

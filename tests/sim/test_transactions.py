@@ -12,16 +12,17 @@ from functools import cache
 import pytest
 
 from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, kinds_of, simulate
+from odradek.sim.simulation import Options, simulate
 from odradek.sim.transactions import Fate, TransactionOptions
 
 SEEDS = range(1, 9)
 ALONE = range(101, 104)
+DURABLE = [(151, 1), (152, 1), (153, 3), (154, 3)]  # and how many brokers
 CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # what loses no time on the network
 
 
 @cache
-def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None):
+def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None, durable=False):
     """What came of a run: its violations, what happened in it, and its digest."""
     outcome = simulate(
         seed,
@@ -29,10 +30,11 @@ def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None):
             seconds=40.0,
             brokers=brokers,
             kinds=kinds,
+            durable=durable,
             transactions=TransactionOptions(version=version, late_copies=late_copies),
         ),
     )
-    happened = outcome.happened + Counter(kinds_of(outcome.schedule))
+    happened = outcome.happened + outcome.kinds_played
     happened += Counter({fate.value: outcome.ledger.count(fate) for fate in Fate})
     said = [outcome.replay, *outcome.violations] if outcome.violations else []
     return said, happened, outcome.digest
@@ -53,7 +55,18 @@ def test_a_single_broker_keeps_its_word_too(seed):
     assert happened["committed"] > 10
 
 
+@pytest.mark.parametrize(("seed", "brokers"), DURABLE)
+def test_brokers_that_flush_first_may_all_lose_power(seed, brokers):
+    violations, happened, _ = played(seed, brokers=brokers, durable=True)
+    assert not violations
+    assert happened["committed"] > 5
+
+
 def test_these_seeds_have_what_transactions_have_to_survive():
+    durable = [played(seed, brokers=brokers, durable=True) for seed, brokers in DURABLE]
+    dark = sum((happened for _, happened, _ in durable), Counter())
+    assert dark["power loss"] > 2
+    assert dark["power loss of all brokers at once"] > 2
     happened = sum((played(seed)[1] for seed in SEEDS), Counter())
     wanted = {
         "EndTxn once more, late": 100,

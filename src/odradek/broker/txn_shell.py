@@ -226,8 +226,9 @@ class TransactionShell:
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for too long."""
+        due = TimeOutsDue(self._clock.wall_ms(), self._clock.monotonic_ms())
         for led in self._topic.serving:
-            effects = led.mind.machine.handle(TimeOutsDue(self._clock.wall_ms()))
+            effects = led.mind.machine.handle(due)
             if effects:
                 log.info("%s: aborts %d transactions, open for too long", led, len(effects))
             self._carry_out(led, effects)

@@ -87,11 +87,11 @@ ABORTABLE: Final = frozenset(
 def kinds(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
     """What may go wrong and still leave everything that was acknowledged.
 
-    Of several brokers one at a time may lose its power; of one alone, if it acknowledges only
-    what is on its disk (`durable`).
+    Of several brokers one at a time may lose its power; one alone, or all of them at once, if they
+    acknowledge only what is on their disks (`durable`).
     """
     if brokers > 1:
-        return USUAL
+        return (*USUAL, *[Kind.BLACKOUT] * 4) if durable else USUAL
     return (*LOSSLESS, *[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else LOSSLESS
 
 

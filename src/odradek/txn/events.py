@@ -76,6 +76,7 @@ class TimeOutsDue:
     """It is time to look for transactions that have been open for too long."""
 
     now_ms: int
+    monotonic_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ EXPIRED_AT_ONCE: Final = 1_000
 class _Entry:
     """A transaction as it is written, and the change of it that is under way."""
 
-    __slots__ = ("current", "pending", "request", "success", "unmarked")
+    __slots__ = ("_deadline", "current", "pending", "request", "success", "unmarked")
 
     def __init__(self, current: Transaction) -> None:
         self.current = current
@@ -84,6 +84,23 @@ class _Entry:
         self.success: ErrorCode = ErrorCode.NONE  # what it is told when the change is written
         # While markers are on the way: the partitions that have none yet.
         self.unmarked: frozenset[TopicPartition] | None = None
+        # Of which transaction, by its id, epoch and beginning; and until when, monotonic time.
+        self._deadline: tuple[tuple[int, int, int], int] | None = None
+
+    def has_timed_out(self, event: TimeOutsDue) -> bool:
+        """Whether it has been open for longer than its producer wanted.
+
+        It is written by wall time when it began, which a new coordinator goes by. From the first
+        look on monotonic time is what counts: a clock that jumps, or that of another broker, would
+        abort it too early, or leave it open for as long as the jump was.
+        """
+        current = self.current
+        if current.state is not State.ONGOING:
+            return False
+        which = current.producer_id, current.producer_epoch, current.started_ms
+        if self._deadline is None or self._deadline[0] != which:
+            self._deadline = which, event.monotonic_ms + current.left_ms(event.now_ms)
+        return self._deadline[1] < event.monotonic_ms
 
     @property
     def is_dying(self) -> bool:
@@ -370,7 +387,7 @@ class TransactionMachine:
     def _time_outs_due(self, event: TimeOutsDue) -> list[Effect]:
         effects: list[Effect] = []
         for entry in self._entries.values():
-            if entry.pending is None and entry.current.has_timed_out(event.now_ms):
+            if entry.pending is None and entry.has_timed_out(event):
                 effects += self._write(entry, fenced(entry.current, now_ms=event.now_ms))
         return effects
 

@@ -118,9 +118,12 @@ class Transaction:
         """Whether no producer may get another epoch of this producer id."""
         return is_exhausted(self.producer_epoch)
 
-    def has_timed_out(self, now_ms: int) -> bool:
-        """Whether it has been open for longer than its producer wanted."""
-        return self.state is State.ONGOING and self.started_ms + self.timeout_ms < now_ms
+    def left_ms(self, now_ms: int) -> int:
+        """How long it may stay open; whatever a clock says, never longer than from its beginning.
+
+        -1: it has been open for too long.
+        """
+        return min(max(self.started_ms + self.timeout_ms - now_ms, -1), self.timeout_ms)
 
     def may_expire(self, now_ms: int, expiration_ms: int) -> bool:
         """Whether nobody has used the id for `transactional.id.expiration.ms`."""

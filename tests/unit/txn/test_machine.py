@@ -171,7 +171,7 @@ def test_while_a_change_is_written_who_asks_for_another_comes_again():
     )  # fmt: skip
     assert coordinator.add(producer, P1) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
-    coordinator.tell(TimeOutsDue(1_000_000))  # nor does time
+    coordinator.tell(TimeOutsDue(1_000_000, 1_000_000))  # nor does time
     coordinator.tell(ExpirationDue(1_000_000, 0))
     assert len(coordinator.appends) == 1
 
@@ -182,7 +182,8 @@ def test_time_does_not_end_what_is_just_being_changed():
     coordinator.add(producer, P0)
     coordinator.holds = True
     coordinator.end(producer)
-    coordinator.tell(TimeOutsDue(coordinator.now_ms + TIMEOUT_MS + 1))
+    now_ms = coordinator.now_ms + TIMEOUT_MS + 1
+    coordinator.tell(TimeOutsDue(now_ms, now_ms))
     assert len(coordinator.appends) == 1
 
 
@@ -259,13 +260,50 @@ def test_who_is_open_for_too_long_is_aborted_and_fenced():
     coordinator.add(producer, P0)
     coordinator.now_ms += TIMEOUT_MS
     coordinator.add(producer, P1)  # which does not prolong it
-    coordinator.tell(TimeOutsDue(coordinator.now_ms))
-    assert coordinator.orders == []
-    coordinator.tell(TimeOutsDue(coordinator.now_ms + 1))
+    for late_ms in (0, 1):
+        assert coordinator.orders == []
+        now_ms = coordinator.now_ms + late_ms
+        coordinator.tell(TimeOutsDue(now_ms, now_ms))
     assert coordinator.orders[0].commit is False
     coordinator.marked()
     assert coordinator.add(producer, P0) is ErrorCode.PRODUCER_FENCED
     assert coordinator.end(producer).error is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("jump_ms", [-1_000_000, 1_000_000])
+def test_a_clock_that_jumps_ends_nothing_early_and_leaves_nothing_open_for_long(jump_ms):
+    coordinator = Coordinator()
+    coordinator.add(coordinator.begun(), P0)
+    began_ms = coordinator.now_ms
+    coordinator.tell(TimeOutsDue(began_ms, 5))
+    coordinator.tell(TimeOutsDue(began_ms + jump_ms, 5 + TIMEOUT_MS))
+    assert coordinator.orders == []
+    coordinator.tell(TimeOutsDue(began_ms + jump_ms, 6 + TIMEOUT_MS))
+    assert len(coordinator.orders) == 1
+
+
+def test_what_began_by_a_clock_that_was_ahead_is_not_open_for_longer_elsewhere():
+    coordinator = Coordinator()
+    coordinator.now_ms += 1_000_000
+    coordinator.add(coordinator.begun(), P0)
+    after = Coordinator(coordinator.log)
+    after.tell(TimeOutsDue(1_000, 5))
+    after.tell(TimeOutsDue(1_000, 6 + TIMEOUT_MS))
+    assert len(after.orders) == 1
+
+
+def test_the_next_transaction_has_its_whole_time():
+    coordinator = Coordinator()
+    producer = coordinator.begun()
+    coordinator.add(producer, P0)
+    coordinator.tell(TimeOutsDue(coordinator.now_ms, 5))
+    coordinator.end(producer)
+    coordinator.marked()
+    coordinator.now_ms += TIMEOUT_MS
+    coordinator.add(producer, P0)
+    coordinator.tell(TimeOutsDue(coordinator.now_ms, 6 + TIMEOUT_MS))
+    coordinator.tell(TimeOutsDue(coordinator.now_ms, 6 + 2 * TIMEOUT_MS))
+    assert len(coordinator.orders) == 1
 
 
 def test_who_asks_again_with_what_it_had_gets_the_same_epoch():
