@@ -7,7 +7,10 @@ session has one too, for the time of the request.
     read()      walks the ready set, never all partitions; stops when the response is full.
                 What did not fit stays ready, at the front, for the next request.
     waits       until about `min_bytes` have come below the high watermark, or something has to
-                be said at once: an error, a diverging epoch, a newer HW that a follower is owed
+                be said at once: an error, a diverging epoch. A newer HW that a follower is owed
+                goes with the next records; where none come it is told after milliseconds.
+                (Told at once, it would double the fetches of a partition that is written to
+                again and again: each write would be told of twice.)
 """
 
 from collections.abc import Callable
@@ -35,7 +38,7 @@ Nearest = Callable[[Partition, int], int | None]
 class Fetcher(FetchSession):
     """A fetch session that reads. `follower_id` is -1 for a consumer."""
 
-    __slots__ = ("_find", "_missing_bytes", "_purgatory", "_urgent", "follower_id", "waiting")
+    __slots__ = ("_find", "_is_soon", "_missing_bytes", "_purgatory", "follower_id", "waiting")
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Fetcher(FetchSession):
         self._find = find
         self._purgatory = purgatory
         self._missing_bytes = 0
-        self._urgent = False
+        self._is_soon = False  # the request that waits is looked at again soon
 
     # -------------------------------------------------------- what partitions tell us
 
@@ -73,12 +76,27 @@ class Fetcher(FetchSession):
         if self.waiting is not None:
             self._purgatory.wake(self.waiting)
 
+    def high_watermark_moved(self, partition: SessionPartition) -> None:
+        """There is something to say that can wait a little."""
+        self.ready.setdefault(partition.key, partition)
+        if self.waiting is not None:
+            self.wake_soon(self.waiting)
+
     # ------------------------------------------------------------------ for the request
 
     def sleep(self, waiting: Waiting, missing_bytes: int) -> None:
         """Let a request wait until so many bytes have come."""
         self.waiting = waiting
         self._missing_bytes = missing_bytes
+        self._is_soon = False
+
+    def wake_soon(self, waiting: Waiting) -> None:
+        """Let the request that waits say what it has to, if nothing else makes it speak."""
+        if not waiting.patient:
+            self._purgatory.wake(waiting)
+        elif not self._is_soon:
+            self._is_soon = True
+            self._purgatory.wake_soon(waiting)
 
     def leave(self, partitions: list[SessionPartition]) -> None:
         """These partitions are nothing to us any more."""
@@ -125,6 +143,7 @@ class Reading:
         "answers",
         "bytes",
         "cold",
+        "news",
         "urgent",
     )  # fmt: skip
 
@@ -159,6 +178,7 @@ class Reading:
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
         self.bytes = 0
         self.urgent = False
+        self.news = False  # a follower is owed a high watermark
         self.cold: ColdRead | None = None  # data that has to be brought into memory first
 
     def read_ready(self) -> None:
@@ -302,13 +322,12 @@ class Reading:
 
     def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
         """Whether the fetcher has to be told although there are no records (KIP-227)."""
-        news = (
-            wanted.told_high_watermark != answer.high_watermark
-            or wanted.told_log_start_offset != answer.log_start_offset
-        )
-        if news and self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
-            self.urgent = True
-        return news
+        moved = wanted.told_high_watermark != answer.high_watermark
+        cut = wanted.told_log_start_offset != answer.log_start_offset
+        if self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
+            self.news |= moved
+            self.urgent |= cut
+        return moved or cut
 
 
 def _refuse_stranger(

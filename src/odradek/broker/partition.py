@@ -28,13 +28,23 @@ from odradek.replica.leader import Follower, LeaderReplica
 from odradek.replica.throttle import Throttles
 
 
+class Sender(Protocol):
+    """Where answers leave."""
+
+    def release(self) -> None:
+        """Let those go that are there, in one write."""
+
+
 class WaitingProduce(Protocol):
     """A produce request that waits for the high watermark of some partitions."""
 
     done: bool
 
-    def committed(self, slot: int) -> None:
-        """What it wrote to its partition number `slot` is on all replicas in sync."""
+    def committed(self, slot: int) -> Sender | None:
+        """What it wrote to its partition number `slot` is on all replicas in sync.
+
+        Returns where its answer leaves, if that is ready now: more may be, for the same peer.
+        """
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
         """It never will be, as far as this broker can say."""
@@ -62,7 +72,10 @@ class FetchWatch(Protocol):
         """There may be something to read, about so much more than before."""
 
     def partition_changed(self, partition: SessionPartition) -> None:
-        """There is something to say that cannot wait: an error, or another high watermark."""
+        """There is something to say that cannot wait."""
+
+    def high_watermark_moved(self, partition: SessionPartition) -> None:
+        """A follower is owed another high watermark: with the next records, or soon."""
 
 
 class Partition:
@@ -429,10 +442,9 @@ class Partition:
         stable = log.last_stable_offset
         log.set_high_watermark(high_watermark)
         produces = self._produces
+        senders: dict[Sender, None] = {}
         if produces is not None:
-            while produces and produces[0][0] <= high_watermark:
-                _, produce, slot = produces.popleft()
-                produce.committed(slot)
+            _tell_committed(produces, high_watermark, senders)
             if not produces:
                 self._produces = None
         if self._watches is not None:
@@ -444,7 +456,21 @@ class Partition:
                 if watch.follower_id < 0:
                     watch.partition_ready(wanted, new_bytes)
                 else:
-                    # A follower owed a newer HW is answered early.
-                    watch.partition_changed(wanted)
+                    watch.high_watermark_moved(wanted)
         else:
             self._new_bytes = 0
+        for sender in senders:
+            sender.release()
+
+
+def _tell_committed(
+    produces: deque[tuple[int, WaitingProduce, int]],
+    high_watermark: int,
+    senders: dict[Sender, None],
+) -> None:
+    """Tell those who waited for that, and note where answers are ready."""
+    while produces and produces[0][0] <= high_watermark:
+        _, produce, slot = produces.popleft()
+        sender = produce.committed(slot)
+        if sender is not None:
+            senders[sender] = None

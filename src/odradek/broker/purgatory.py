@@ -13,6 +13,8 @@ from typing import Final
 
 # Deadlines are met this much late at most: one wake-up serves all that fall into it.
 _TICK_MS: Final = 10
+# For so long who is patient waits for a better reason to be answered.
+_PATIENCE_MS: Final = 5
 # Requests answered early stay in the heap until their deadline; above this many dead entries
 # it is rebuilt (Kafka: `fetch.purgatory.purge.interval.requests`).
 _DEAD_MAX: Final = 1000
@@ -21,11 +23,12 @@ _DEAD_MAX: Final = 1000
 class Waiting:
     """A request that waits. Subclasses say what happens when time is up."""
 
-    __slots__ = ("done", "queued")
+    __slots__ = ("done", "patient", "queued")
 
     def __init__(self) -> None:
         self.done = False
         self.queued = False  # stands in the heap of deadlines
+        self.patient = True  # what is no more than good to know can wait a little
 
     def expire(self) -> None:
         """The time is up: answer with what there is."""
@@ -48,6 +51,7 @@ class Purgatory:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._woken: list[Waiting] = []
+        self._woken_soon: list[Waiting] = []
 
     @property
     def size(self) -> int:
@@ -81,6 +85,12 @@ class Purgatory:
             self._loop.call_soon(self._look_at_woken)
         self._woken.append(waiting)
 
+    def wake_soon(self, waiting: Waiting) -> None:
+        """Look at this one again in a few milliseconds, unless it is answered before."""
+        if not self._woken_soon:
+            self._loop.call_later(_PATIENCE_MS / 1000, self._end_patience)
+        self._woken_soon.append(waiting)
+
     def expire_all(self) -> None:
         """The broker stops: everybody gets an answer now."""
         waiting_now = [waiting for _, _, waiting in sorted(self._heap) if not waiting.done]
@@ -100,6 +110,13 @@ class Purgatory:
                     waiting.look_again()
         finally:  # one that fails must not take the others along
             for waiting in reversed(woken):
+                self.wake(waiting)
+
+    def _end_patience(self) -> None:
+        woken, self._woken_soon = self._woken_soon, []
+        for waiting in woken:
+            if not waiting.done:
+                waiting.patient = False
                 self.wake(waiting)
 
     def _arm(self, deadline_ms: int) -> None:

@@ -47,6 +47,10 @@ from odradek.wire.messages.list_offsets import (
 
 log = logging.getLogger(__name__)
 
+# A new leader may hear of its reign a moment after its followers: the first refusals are asked
+# about again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
+_FIRST_PAUSE_MS: Final = 10
+
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _SESSION_ERRORS: Final = frozenset(
@@ -74,13 +78,14 @@ class FetchOptions(NamedTuple):
 class _Followed:
     """One partition that is fetched, and in which reign."""
 
-    __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition")
+    __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition", "pause_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.is_asked = False  # a request has named it in this reign
         self.is_held_back = False  # refused just now, or being put right
+        self.pause_ms = _FIRST_PAUSE_MS  # after the next refusal
 
 
 class ReplicaFetcher:
@@ -171,13 +176,15 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------ the loop
 
-    def _go_on(self) -> None:
+    def _go_on(self, *, at_once: bool = False) -> None:
         """Send the next fetch, unless one is under way or there is nothing to fetch."""
         if self._is_under_way or self._is_stopped or len(self._aside) >= len(self._followed):
             return
         self._is_under_way = True
         if self._channel is None:
             self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
+        elif at_once:
+            self._send()
         else:
             # In the next turn: partitions that come together are named together.
             self._loop.call_soon(self._send)
@@ -308,7 +315,7 @@ class ReplicaFetcher:
                 # fenced is no word about the present one. The next request asks in this one's.
                 if followed is not None and followed.is_asked and not followed.is_held_back:
                     self._take(key, followed, data)
-        self._go_on()
+        self._go_on(at_once=True)
 
     def _refused(self, error: ErrorCode) -> None:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
@@ -344,7 +351,7 @@ class ReplicaFetcher:
             self.leave(partition)
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
-            self._hold_back(key, followed)
+            self._hold_back(key, followed, self._options.backoff_ms)
 
     def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
         """Let a throttled partition that lags wait, if too much was fetched of such."""
@@ -354,7 +361,7 @@ class ReplicaFetcher:
         now_ms = self._clock.monotonic_ms()
         quota.record(len(data.records or b""), now_ms)
         if partition.log.leo < data.high_watermark and quota.is_exceeded(now_ms):
-            self._hold_back(key, followed)
+            self._hold_back(key, followed, self._options.backoff_ms)
 
     @staticmethod
     def _cut(partition: Partition, told: EpochEnd) -> None:
@@ -379,16 +386,18 @@ class ReplicaFetcher:
             # There is a newer reign; the controller will tell us of it.
             self.leave(followed.partition)
         else:
-            self._hold_back(key, followed)
+            pause_ms = min(followed.pause_ms, self._options.backoff_ms)
+            followed.pause_ms = 2 * pause_ms
+            self._hold_back(key, followed, pause_ms)
 
-    def _hold_back(self, key: Key, followed: _Followed) -> None:
+    def _hold_back(self, key: Key, followed: _Followed, pause_ms: int) -> None:
         """Ask for this one again after a while; the others go on."""
         self._set_aside(key, followed)
 
         def again() -> None:
             self._take_up(key, followed)
 
-        self._loop.call_later(self._options.backoff_ms / 1000, again)
+        self._loop.call_later(pause_ms / 1000, again)
 
     def _set_aside(self, key: Key, followed: _Followed) -> None:
         """Out of the session with it: else the leader would answer at once, again and again."""
@@ -424,7 +433,7 @@ class ReplicaFetcher:
             self._storage_failed(error)
         except (PeerError, ApiError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
-            self._hold_back(key, followed)
+            self._hold_back(key, followed, self._options.backoff_ms)
         else:
             self._take_up(key, followed)
 

@@ -207,6 +207,27 @@ def test_while_all_are_in_trouble_nothing_is_fetched():
         await live.until(lambda: len(leader.fetches) == 2)
         assert sorted(named(leader.fetches[1])) == [0]
 
+    follow(story, answer(part(records=batch(0, b"a")[:-1] + b"!")))
+
+
+def test_who_refuses_is_asked_again_soon_then_seldom_and_in_its_next_reign_soon_again():
+    async def pause_s(live, leader, refusals):
+        asked = len(leader.fetches)
+        begun_s = live.loop.time()
+        if refusals:
+            leader.reply(answer(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+        await live.until(lambda: len(leader.fetches) > asked)
+        return live.loop.time() - begun_s
+
+    async def story(live, leader):
+        pauses = [await pause_s(live, leader, refusals) for refusals in range(12)]
+        assert pauses[:3] == pytest.approx([0.01, 0.02, 0.04], abs=0.003)
+        assert pauses[-2:] == pytest.approx([BACKOFF_S, BACKOFF_S], abs=0.003)
+        await live.order("t", leader=2, leader_epoch=1, is_new=False)
+        leader.reply(answer())
+        await live.until(lambda: named(leader.fetches[-1])[0].current_leader_epoch == 1)
+        assert await pause_s(live, leader, 1) == pytest.approx(0.01, abs=0.003)
+
     follow(story, answer(part(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
 
 

@@ -2,7 +2,8 @@
 
 Behaviour:
     * Answered when `min_bytes` are there, something has to be said at once (an error, a
-      diverging epoch, a follower owed a newer HW), or `max_wait_ms` are over.
+      diverging epoch), or `max_wait_ms` are over. A follower owed a newer HW is answered within
+      milliseconds; at once where consumers may read from it.
     * The first partition with data gives at least one batch, however large; after it the
       response stays within `max_bytes`.
     * Consumers read up to the high watermark, or up to the last stable offset with the list of
@@ -310,6 +311,7 @@ class FetchCall(Waiting):
         self._place: Place | None = None
         self._allowed: dict[str, bool] = {}
         self._warmed = False
+        self.patient = api.nearest is None
 
     def run(self) -> None:
         """The first look."""
@@ -328,7 +330,7 @@ class FetchCall(Waiting):
         elif self._is_enough(reading):
             self._finish(reading)
         else:
-            self.fetcher.sleep(self, self._missing_bytes(reading))
+            self._sleep(reading)
 
     def expire(self) -> None:
         """The time is up: answer with what there is, from memory if need be with nothing."""
@@ -384,17 +386,20 @@ class FetchCall(Waiting):
     def _is_enough(self, reading: Reading) -> bool:
         return (
             reading.urgent
+            or (reading.news and not self.patient)
             or reading.bytes >= self.request.min_bytes
             or self.request.max_wait_ms <= 0
             or not self.fetcher.partitions
         )
 
-    def _missing_bytes(self, reading: Reading) -> int:
-        return max(self.request.min_bytes - reading.bytes, 1)
+    def _sleep(self, reading: Reading) -> None:
+        self.fetcher.sleep(self, max(self.request.min_bytes - reading.bytes, 1))
+        if reading.news:
+            self.fetcher.wake_soon(self)
 
     def _wait(self, reading: Reading) -> None:
         self._place = self.connection.later(self._abandoned)
-        self.fetcher.sleep(self, self._missing_bytes(reading))
+        self._sleep(reading)
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:
             self._warm(reading.cold)

@@ -477,10 +477,11 @@ class _Flush:
         self.slot = -1
 
     def done(self, error: StorageError | None) -> None:
-        if error is None:
-            self._call.committed(self.slot)
-        else:
-            self._call.failed_at(self.slot, ErrorCode.KAFKA_STORAGE_ERROR)
+        call = self._call
+        if error is not None:
+            call.failed_at(self.slot, ErrorCode.KAFKA_STORAGE_ERROR)
+        elif call.committed(self.slot) is not None:
+            call.connection.release()
 
 
 class ProduceCall(Waiting):
@@ -529,40 +530,45 @@ class ProduceCall(Waiting):
         """An answer that was left open is there."""
         topic, index = place
         self.topics[topic][1][index] = answer
-        self._settle(slot, ErrorCode.NONE)
+        if self._settle(slot, _NONE):
+            self.connection.release()
 
-    def committed(self, slot: int) -> None:
+    def committed(self, slot: int) -> Connection | None:
         """The high watermark has passed what was written there."""
-        if not self.done and self._waiting_for[slot] is not None:
-            self._settle(slot, ErrorCode.NONE)
+        if self.done or self._waiting_for[slot] is None or not self._settle(slot, _NONE):
+            return None
+        return self.connection
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
         """Whether it will be committed is not for this broker to say any more."""
-        if not self.done and self._waiting_for[slot] is not None:
-            self._settle(slot, error)
+        if not self.done and self._waiting_for[slot] is not None and self._settle(slot, error):
+            self.connection.release()
 
     def expire(self) -> None:
         """The time is up: appended, but not known to be committed."""
         for slot, entry in enumerate(self._waiting_for):
-            if entry is not None and not self.done:
-                self._settle(slot, ErrorCode.REQUEST_TIMED_OUT)
+            if entry is not None:
+                self.failed_at(slot, ErrorCode.REQUEST_TIMED_OUT)
 
     def abandoned(self) -> None:
         """Nobody wants to know any more."""
         if not self.done:
             self._api.purgatory.finish(self)
 
-    def _settle(self, slot: int, error: ErrorCode) -> None:
+    def _settle(self, slot: int, error: ErrorCode) -> bool:
+        """One thing less to wait for. Whether it was the last, and the answer is in its place."""
         entry, self._waiting_for[slot] = self._waiting_for[slot], None
         assert entry is not None
         topic, index = entry
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             answer = self.topics[topic][1][index]
             self.topics[topic][1][index] = _failure(answer.partition, error)
         self.pending -= 1
-        if not self.pending and self.place is not None:
-            self._api.purgatory.finish(self)
-            self.place.fill(self._api.answer(self))
+        if self.pending or self.place is None:
+            return False
+        self._api.purgatory.finish(self)
+        self.place.put(self._api.answer(self))
+        return True
 
 
 def _failure(index: int, error: ErrorCode, message: str | None = None) -> ProducePartitionResult:

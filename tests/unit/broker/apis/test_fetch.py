@@ -17,6 +17,7 @@ from odradek.broker.session import AllowAll
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
+from odradek.replica.selector import RACK_AWARE
 from odradek.sim.disk import Fault
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
@@ -523,27 +524,74 @@ def test_a_follower_reads_to_the_end_of_the_log_and_acknowledges_by_asking():
     play(story)
 
 
-def test_a_follower_that_waits_is_told_a_newer_high_watermark_at_once():
+async def idle_follower(live):
+    """Follower 2 has all there is, and waits for more; follower 3 has not said that it has."""
+    await live.order()
+    live.append(b"a")
+    waiting = live.peer()
+    first = await waiting.ask(fetch({T0: 1}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME)
+    answer = waiting.send(
+        fetch({}, replica_id=2, max_wait_ms=NEVER_MS, session_id=first.session_id, session_epoch=1),
+        BY_NAME,
+    )
+    assert not answer.done()
+    return answer
+
+
+def test_a_follower_that_waits_is_told_a_newer_high_watermark_within_milliseconds():
     async def story(live):
-        await live.order()
-        live.append(b"a")
-        waiting = live.peer()
-        first = await waiting.ask(
-            fetch({T0: 1}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
-        )
-        answer = waiting.send(
-            fetch(
-                {}, replica_id=2, max_wait_ms=NEVER_MS, session_id=first.session_id, session_epoch=1
-            ),
-            BY_NAME,
-        )
-        assert not answer.done()
+        answer = await idle_follower(live)
+        begun_s = live.loop.time()
         await followed(live, 3, 1)
+        assert not answer.done(), "perhaps there are records in a moment"
 
         part = part_of(await soon(answer))
         assert (part.high_watermark, bytes(part.records)) == (1, b"")
+        assert live.loop.time() - begun_s < 0.02
 
     play(story)
+
+
+def test_a_newer_high_watermark_goes_with_the_next_records():
+    async def story(live):
+        answer = await idle_follower(live)
+        await followed(live, 3, 1)
+        live.append(b"b")
+
+        part = part_of(await soon(answer))
+        assert (part.high_watermark, values(part.records)) == (1, [b"b"])
+
+    play(story)
+
+
+def test_the_follower_whose_fetch_moves_the_high_watermark_waits_for_it_like_the_others():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        live.append(b"a")
+        waiting = live.peer()
+        first = await waiting.ask(
+            fetch({T0: 0}, replica_id=2, max_wait_ms=0, session_epoch=0), BY_NAME
+        )
+        more = {"session_id": first.session_id, "max_wait_ms": NEVER_MS}
+        answer = waiting.send(fetch({T0: 1}, replica_id=2, session_epoch=1, **more), BY_NAME)
+        assert live.log().high_watermark == 1
+        assert not answer.done()
+
+        assert part_of(await soon(answer)).high_watermark == 1
+
+    play(story)
+
+
+def test_where_consumers_read_from_followers_these_are_told_a_newer_high_watermark_at_once():
+    async def story(live):
+        answer = await idle_follower(live)
+        begun_s = live.loop.time()
+        await followed(live, 3, 1)
+
+        assert part_of(await soon(answer)).high_watermark == 1
+        assert live.loop.time() == begun_s
+
+    play(story, replica_selector_class=RACK_AWARE)
 
 
 def test_what_followers_read_is_counted_as_replication():

@@ -13,6 +13,7 @@ from odradek.record.compression import Codec
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
 from odradek.sim.disk import Fault
+from odradek.wire.messages.fetch import FetchPartition
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -50,6 +51,29 @@ def test_acks_1_is_answered_by_the_leader_alone():
         assert (part.error_code, part.base_offset, part.log_start_offset) == (0, 0, 0)
         assert part.log_append_time_ms == -1, "the producer's stamps stand"
         assert (live.log().leo, live.log().high_watermark) == (2, 0)
+
+    play(story)
+
+
+def test_what_is_committed_together_is_told_each_producer_in_one_write():
+    async def story(live):
+        await live.order(replicas=(0, 2))
+        writes = []
+        answers = []
+        for name in ("one", "other"):
+            peer = live.peer()
+            received = peer.data_received
+            peer.data_received = lambda data, name=name, received=received: (
+                writes.append(name), received(data)
+            )  # fmt: skip
+            answers += [peer.send(produce(live.batch(b"a"), acks=-1)) for _ in range(3)]
+        assert writes == []
+        await live.peer().ask(
+            fetch({T0: FetchPartition(fetch_offset=6, partition_max_bytes=1)}, replica_id=2), 12
+        )
+
+        assert [only(answer.result()).base_offset for answer in answers] == [0, 1, 2, 3, 4, 5]
+        assert writes == ["one", "other"]
 
     play(story)
 
