@@ -10,7 +10,7 @@ time is dropped, as in Kafka; the client was told so and commits again. A pendin
 out is kept, for it stands in the log before its marker, and whoever replays the log counts it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from odradek.group.records import NO_TIMESTAMP, Committed
@@ -31,11 +31,6 @@ class Offsets:
 
     def __bool__(self) -> bool:
         return bool(self.committed or self._staged or self._pending)
-
-    @property
-    def producers(self) -> Iterator[int]:
-        """Who has a transaction open in here."""
-        return iter(self._pending)
 
     def places(self) -> list[Place]:
         """Everything of which something is known, or on its way."""

@@ -138,7 +138,7 @@ def is_exhausted(producer_epoch: int) -> bool:
 # ------------------------------------------------------------------------- what may become of it
 
 
-def initialized(  # noqa: PLR0911 - one for each case
+def initialized(
     transaction: Transaction,
     *,
     timeout_ms: int,
@@ -175,8 +175,6 @@ def initialized(  # noqa: PLR0911 - one for each case
     if expected_epoch is None:
         return replace(begun, producer_epoch=epoch + 1, last_producer_epoch=NO_EPOCH)
     if epoch in {NO_EPOCH, expected_epoch}:
-        if transaction.is_exhausted:
-            return ErrorCode.PRODUCER_FENCED
         return replace(begun, producer_epoch=epoch + 1, last_producer_epoch=epoch)
     if expected_epoch == transaction.last_producer_epoch:
         # It asks again, for it has not heard the answer. Nobody else has begun since: that

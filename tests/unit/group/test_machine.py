@@ -18,6 +18,7 @@ from odradek.group.effects import (
 )
 from odradek.group.group import GroupState
 from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.membership import PENDING_JOINS_MAX
 from odradek.group.options import GroupOptions
 from odradek.group.records import Committed
 from odradek.model.errors import ErrorCode
@@ -472,6 +473,81 @@ def test_who_got_an_id_and_does_not_come_with_it_holds_up_nobody_for_long():
     assert coordinator.hear(a).generation == 2
 
 
+def test_a_group_of_static_members_that_are_all_away_waits_for_them_and_then_ends():
+    coordinator, static = Coordinator(), Member("s", "S")
+    coordinator.together(static, session_timeout_ms=100_000)
+    coordinator.join(Member("c"), session_timeout_ms=6_000)
+    coordinator.tell(  # who wanted another generation leaves again
+        Leave(ticket=0, group_id="g", members=[Leaving(member_id=next(reversed(ids(coordinator))))])
+    )
+    coordinator.later(REBALANCE_MS)
+    assert ids(coordinator) == [static.id]  # its place is kept,
+    coordinator.later(100_000 - REBALANCE_MS)
+    assert coordinator.group.state is GroupState.EMPTY  # for its session's time
+
+
+def ids(coordinator):
+    return list(coordinator.group.members)
+
+
+def test_a_static_member_that_comes_back_with_another_strategy_rebalances_the_group():
+    coordinator, static = Coordinator(), Member("s", "S")
+    both = (("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))
+    coordinator.together(static, protocols=both)
+    back = Member("s", "S")
+    coordinator.join(back, protocols=both[::-1])
+    assert coordinator.group.state is not GroupState.STABLE
+    coordinator.later(0)
+    assert coordinator.hear(back).protocol == "sticky"
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_id_alone():
+    coordinator, static, other = Coordinator(), Member("s", "S"), Member("o")
+    coordinator.together(static, other)
+    for instance, error in (("S", NONE), ("S", ErrorCode.UNKNOWN_MEMBER_ID)):
+        leaving = Leaving(member_id="", group_instance_id=instance)
+        coordinator.tell(Leave(ticket=instance, group_id="g", members=[leaving]))
+        assert coordinator.answers[instance].members == (error,)
+    assert ids(coordinator) == [other.id]
+
+
+def test_who_has_an_id_and_no_part_yet_may_leave():
+    coordinator, a = Coordinator(), Member("a")
+    coordinator.tell(asking(coordinator, a))
+    a.id = coordinator.answer(a).member_id
+    assert coordinator.leave(a) is NONE
+    assert coordinator.group is None
+
+
+def asking(coordinator, member):
+    """A JoinGroup of one who has no id yet, alone: `join` comes back with it."""
+    return Join(
+        ticket=coordinator.next_ticket(member), group_id="g", member_id="",
+        fresh_member_id=f"{member.name}-{coordinator.tickets}", session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS, protocol_type="consumer", protocols=RANGE,
+    )  # fmt: skip
+
+
+def test_of_those_who_were_sent_back_for_their_id_the_oldest_is_forgotten():
+    coordinator, first = Coordinator(), Member("a")
+    coordinator.tell(asking(coordinator, first))
+    first.id = coordinator.answer(first).member_id
+    for _ in range(PENDING_JOINS_MAX):
+        coordinator.tell(asking(coordinator, Member("b")))
+    assert len(coordinator.group.pending_joins) == PENDING_JOINS_MAX
+    assert coordinator.join(first).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_of_a_group_that_nobody_knows_nobody_is_a_member():
+    coordinator, a = Coordinator(), Member("a")
+    a.id, a.generation = "a-1", 1
+    assert coordinator.beat(a) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.sync(a).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.leave(a) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.join(a).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.commit(a, 1) is ErrorCode.ILLEGAL_GENERATION
+
+
 # -------------------------------------------------------------------------------- positions
 
 
@@ -513,6 +589,24 @@ def test_a_position_in_a_transaction_counts_when_it_is_committed(committed):
     coordinator.machine.transaction_ended(7, committed=committed)
     assert coordinator.position() == (2 if committed else 1)
     assert not coordinator.machine.is_unstable("g", PLACE)
+
+
+def test_the_marker_brings_no_position_back_whose_topic_has_gone_meanwhile():
+    coordinator = Coordinator()
+    coordinator.commit(None, 1)
+    coordinator.commit(None, 2, producer=7)
+    coordinator.commit(None, 3, producer=7, place=("other", 0))
+    for effects in coordinator.machine.topics_deleted(frozenset({"t"})):
+        coordinator.perform(effects)
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert coordinator.machine.positions("g").keys() == {("other", 0)}
+
+
+def test_a_record_of_a_newer_kafka_is_passed_over():
+    coordinator = Coordinator()
+    coordinator.commit(None, 1)
+    newer = (b"\0\3whatever", b"\0\0")
+    assert Coordinator([newer, *coordinator.log, newer]).position() == 1
 
 
 @pytest.mark.parametrize(

@@ -335,6 +335,18 @@ def test_without_a_drawn_id_where_one_is_needed_it_has_to_ask_again():
     assert answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
+def test_who_uses_up_the_epochs_unforeseen_has_to_ask_again():
+    coordinator = Coordinator(producer_id=7, producer_epoch=LAST)
+    assert coordinator.ask(InitProducerId, timeout_ms=TIMEOUT_MS).error is (
+        ErrorCode.CONCURRENT_TRANSACTIONS
+    )
+    coordinator.add((7, LAST), P0, version=VERSION_2)
+    ending = {"producer_id": 7, "producer_epoch": LAST, "client_version": VERSION_2}
+    answer = coordinator.ask(EndTransaction, commit=True, **ending)
+    assert answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert coordinator.state is State.ONGOING
+
+
 def test_an_id_that_nobody_knows_is_told_so():
     coordinator = Coordinator()
     assert coordinator.add((1, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
