@@ -87,6 +87,12 @@ def remembered(
     return left, in_sync
 
 
+def holders(isr: Collection[int], memory: Memory | None) -> frozenset[int]:
+    """Who has everything that two or more had to acknowledge: the ISR, and who left one alone."""
+    left = memory.left if memory else {}
+    return frozenset(isr) | {replica for replica, gone in left.items() if gone.isr_size == 1}
+
+
 def choose(
     *,
     ends: Mapping[int, LogEnd],
@@ -100,7 +106,8 @@ def choose(
 
     `ends` are of those who were heard; `sound` those of the remembered who have lost nothing.
     """
-    left = memory.left if memory else {}
+    # Who is no replica any more has deleted what he had: nobody need wait for him.
+    left = {r: gone for r, gone in memory.left.items() if r in assigned} if memory else {}
     expected = set(isr) | {replica for replica, gone in left.items() if gone.isr_size < isr_min}
     heard = expected & ends.keys()
     if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):

@@ -37,6 +37,7 @@ from odradek.controller.events import (
     ReassignmentsRequested,
     ReassignmentsSeen,
 )
+from odradek.controller.last_isr import holders
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.proposals import Purpose
 from odradek.controller.replica_machine import ReplicaMachine
@@ -157,8 +158,9 @@ class Reassignment:
         wanted = present.reassigned_to(present.origin if target is None else target)
         problem = newcomers_problem(wanted, frozenset(live))
         stands = partition.leader_and_isr if partition else None
-        if problem is None and stands is not None and present.is_being_reassigned:
-            problem = remainder_problem(wanted, stands.isr)
+        if problem is None and partition and stands and present.is_being_reassigned:
+            holding = holders(stands.isr, partition.valid_memory)
+            problem = remainder_problem(wanted, stands.isr, holding)
         if problem is not None:
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         doomed = self._context.is_being_deleted(name) or (

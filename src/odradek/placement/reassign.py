@@ -1,8 +1,9 @@
 """Which reassignments make sense: the rules for a partition's new replicas.
 
-Kafka's rules (KIP-455), and one of our own: nobody in sync would be left if a running
-reassignment were taken back or replaced so that all of the ISR goes. Then the records would be
-gone, too.
+Kafka's rules (KIP-455), and two of our own for a running reassignment that is taken back or
+replaced. If all of the ISR went, the records would be gone, too. If one were left of several that
+hold everything, records that all had acknowledged would be on that one alone, and whatever befalls
+it next takes them.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,14 +32,26 @@ def newcomers_problem(assignment: Assignment, live: Collection[int]) -> str | No
     )
 
 
-def remainder_problem(assignment: Assignment, isr: Sequence[int]) -> str | None:
-    """Why this cannot take the place of what is under way; None if it can."""
-    if set(isr) & set(assignment.replicas):
-        return None
-    return (
-        f"Nobody in sync would be left: the ISR is {_show(isr)}, and none of them is among "
-        f"{_show(assignment.replicas)}. Let the running reassignment come to its end."
-    )
+def remainder_problem(
+    assignment: Assignment, isr: Sequence[int], holders: Collection[int]
+) -> str | None:
+    """Why this cannot take the place of what is under way; None if it can.
+
+    `holders` are the ISR and those who left it last, and have everything it has committed.
+    """
+    if not set(isr) & set(assignment.replicas):
+        return (
+            f"Nobody in sync would be left: the ISR is {_show(isr)}, and none of them is among "
+            f"{_show(assignment.replicas)}. Let the running reassignment come to its end."
+        )
+    left = set(holders) & set(assignment.replicas)
+    if len(left) == 1 < min(len(holders), len(assignment.replicas)):
+        return (
+            f"Of brokers {_show(sorted(holders))}, which have everything, only {min(left)} would "
+            "be left. Let the running reassignment come to its end, or wait until another of "
+            f"{_show(assignment.replicas)} is in sync."
+        )
+    return None
 
 
 def _show(brokers: Sequence[int]) -> str:

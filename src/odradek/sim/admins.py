@@ -219,7 +219,8 @@ class Administrator:
             return answer.results[0].error_code, answer.results[0].error_message
 
         what = f"CreatePartitions {topic.name}"
-        error = await self._insist(what, attempt, again=TOO_FEW_BROKERS)
+        again = (*TOO_FEW_BROKERS, ErrorCode.REASSIGNMENT_IN_PROGRESS)
+        error = await self._insist(what, attempt, again=again)
         # INVALID_PARTITIONS: it has that many already, from an attempt whose answer was lost.
         if error in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
             topic.partitions = count

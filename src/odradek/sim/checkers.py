@@ -236,15 +236,29 @@ class LogChecker:
 
     # ------------------------------------------------------------------------ at the end
 
-    def end(self, broker: SimulatedBroker, tree: MemoryTree) -> None:
-        """Everything is healed, everybody is idle: store and broker agree."""
+    def end(
+        self,
+        broker: SimulatedBroker,
+        tree: MemoryTree,
+        may_be_left: Callable[[int, TopicPartition, bytes | None], bool],
+    ) -> None:
+        """Everything is healed, everybody is idle: store and broker agree.
+
+        `may_be_left` says of which logs the broker need not know that they are not its any more.
+        """
         running = broker.broker
         if running is None:
             self._violated(f"{broker.name} is down at the end: {broker.gave_up}")
             return
         assigned = _assigned(broker, tree)
-        held = {p.topic_partition: p for p in running.replicas}
         logs = {log.partition: log.topic_id for log in running.logs}
+        left = {
+            name
+            for name, topic_id in logs.items()
+            if name not in assigned and may_be_left(broker.id, name, topic_id)
+        }
+        logs = {name: topic_id for name, topic_id in logs.items() if name not in left}
+        held = {p.topic_partition: p for p in running.replicas if p.topic_partition not in left}
         if logs != assigned:
             self._violated(f"{broker.name} has the logs {_names(logs)}, not {_names(assigned)}")
         if held.keys() != assigned.keys():

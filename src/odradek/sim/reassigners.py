@@ -66,7 +66,7 @@ class Reassigner:
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(1 / MEAN_PAUSE_S))
             topics = self._workload.topics
-            if not topics:
+            if not topics or self._workload.is_over:
                 continue
             try:
                 await self._give_an_order(self._random.choice(topics))

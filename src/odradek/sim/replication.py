@@ -13,6 +13,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from odradek.broker.partition import Partition as HeldPartition
 from odradek.coord import layout, layout_odradek
@@ -23,6 +24,7 @@ from odradek.sim.cluster import SimulatedBroker, SimulatedCluster, State
 from odradek.sim.history import Facts, History
 
 _TOPICS: Final = layout.TOPICS + "/"
+_BROKERS: Final = layout.BROKER_IDS + "/"
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class ReplicationChecker:
         self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
         self._topics: dict[str, tuple[Node, layout.TopicNode]] = {}  # as they were last seen
         self._moving: dict[str, set[int]] = {}  # partitions of a topic
+        # Who was a replica once, and whether he may not have been told that he is none any more.
+        self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
         cluster.tree.written = self._written
 
     # ------------------------------------------------------------------ what is stored
@@ -59,6 +63,8 @@ class ReplicationChecker:
         for path, kind in changes:
             if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
                 self.tally.controllers += 1
+            elif path.startswith(_BROKERS) and kind is ChangeKind.DELETED:
+                self._broker_gone(int(path.removeprefix(_BROKERS)))
             elif path.startswith(_TOPICS):
                 topic, _, below = path.removeprefix(_TOPICS).partition("/")
                 if not below:
@@ -67,14 +73,38 @@ class ReplicationChecker:
                     self._state_changed(TopicPartition(topic, int(below.split("/")[1])), path, kind)
 
     def _topic_written(self, name: str) -> None:
-        """Count the reassignments that have come to their end."""
+        """Count the reassignments that have come to their end, and note who is no replica more."""
+        before = self._topics.get(name)
         topic = self._topic(name)
         assignments = topic.assignments if topic is not None else {}
+        if before is not None and topic is not None:
+            self._note_leavers(name, before[1], topic)
         moving = {number for number, a in assignments.items() if a.is_being_reassigned}
         was_moving = self._moving.pop(name, set())
         self.tally.reassignments += len(was_moving & assignments.keys() - moving)
         if moving:
             self._moving[name] = moving
+
+    def _note_leavers(self, name: str, before: layout.TopicNode, topic: layout.TopicNode) -> None:
+        for number, assignment in topic.assignments.items():
+            former = before.assignments.get(number)
+            for broker in set(former.replicas if former else ()) - {*assignment.replicas}:
+                node = self._cluster.tree.find(layout.broker_path(broker))
+                self._left[broker, TopicPartition(name, number), before.topic_id] = node is None
+
+    def _broker_gone(self, broker: int) -> None:
+        for key in self._left:
+            if key[0] == broker:
+                self._left[key] = True
+
+    def may_be_left(self, broker: int, partition: TopicPartition, topic_id: bytes | None) -> bool:
+        """Whether a broker may still have a log that nobody has assigned to it any more.
+
+        It was a replica, and was not registered when that ended, or not ever since: nobody tells
+        it what it has missed. Apache Kafka leaves such logs as well.
+        """
+        known = UUID(bytes=topic_id) if topic_id else None
+        return self._left.get((broker, partition, known), False)
 
     def _state_changed(self, partition: TopicPartition, path: str, kind: ChangeKind) -> None:
         if kind is ChangeKind.DELETED:

@@ -19,6 +19,7 @@ from odradek.sim.history import Facts, History, Topic
 from odradek.sim.movers import start_movers
 from odradek.sim.producers import Producer
 from odradek.sim.readers import Reader
+from odradek.sim.reassigners import Reassigner
 from odradek.sim.transactions import Ledger, TransactionOptions, start_transactions
 from odradek.sim.vandals import Vandal
 
@@ -76,6 +77,8 @@ class Workload:
         if self.replication_factor > 1:
             client = self.client("torrent")
             client.run(Producer(self, client, "torrent", torrent=True).run())
+            client = self.client("reassigner")
+            client.run(Reassigner(self, client).run())
         for number in range(draw.randint(1, 3)):
             self._read(draw.choice((*clients, self.client(f"reader-{number}"))), number)
         vandal = self.client("vandals")

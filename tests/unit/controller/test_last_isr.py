@@ -15,7 +15,7 @@ from odradek.controller.events import (
     TopicSeen,
     TopicsLoaded,
 )
-from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, remembered
+from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, holders, remembered
 from odradek.controller.proposals import Accepted, StoredState
 from odradek.model.cluster import Broker
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
@@ -97,6 +97,25 @@ def test_the_choice(ends, sound, isr_min, elected):
         assigned=(3, 2, 1),
     )
     assert chosen == elected
+
+
+def test_who_left_one_alone_has_what_that_one_has():
+    left = {2: Left(isr_size=1, transaction_id=50), 3: Left(isr_size=2, transaction_id=40)}
+    assert holders((1,), Memory(7, 1, left=left)) == {1, 2}
+    assert holders((1,), None) == {1}
+
+
+def test_nobody_waits_for_one_who_is_no_replica_any_more():
+    """His log is deleted: he would be waited for for ever."""
+    chosen = choose(
+        ends={1: LogEnd(5, 80), 3: LogEnd(5, 70)},
+        isr=(1,),
+        memory=ONE_LEFT,
+        sound=(),
+        isr_min=2,
+        assigned=(3, 1),
+    )
+    assert chosen == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+"""What a simulation takes for a violation besides what its checkers say."""
+
+import errno
+
+import pytest
+
+from odradek.broker.features import FeatureShell
+from odradek.log.disk import StorageError
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.sim.simulation import Options, simulate
+
+ERRORS = (ApiError(ErrorCode.NOT_CONTROLLER), StorageError("/data/a/x", errno.EIO))
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["of an API", "of a disk"])
+def test_a_task_of_a_broker_that_fails_is_one_whatever_the_error(monkeypatch, error):
+    async def run(self):
+        raise error
+
+    monkeypatch.setattr(FeatureShell, "run", run)
+    (said, *_) = simulate(1, Options(seconds=3, only=frozenset())).violations
+    assert "logged: features failed" in said
