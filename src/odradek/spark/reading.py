@@ -1,17 +1,21 @@
-"""What a task does to read its piece of a partition: fetch, decode, hand Arrow to Spark."""
+"""What a task does to read its piece of a partition: fetch, decode, hand Arrow to Spark.
+
+Each query is planned by a process that imports anew and reads nothing: so what reading needs is
+imported by who reads.
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from odradek.client.arrow import stream
-from odradek.client.arrow_decode import Layout
-from odradek.client.arrow_fetch import DataLossError, FetchSettings, Range
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.offsets import LostDataError, Piece
 from odradek.spark.options import ReadOptions, number
+
+if TYPE_CHECKING:
+    from odradek.client.arrow_fetch import FetchSettings
 
 _PARTITION_BYTES: Final = 4 << 20
 _FETCH_BYTES: Final = 8 << 20
@@ -39,6 +43,10 @@ def read_piece(
         ApiError: a broker refuses, nothing came for kafkaConsumer.pollTimeoutMs, or a batch is
             damaged; names topic, partition and offset.
     """
+    from odradek.client.arrow import stream  # noqa: PLC0415
+    from odradek.client.arrow_decode import Layout  # noqa: PLC0415
+    from odradek.client.arrow_fetch import DataLossError, Range  # noqa: PLC0415
+
     piece = getattr(given, "piece", None)
     if piece is None:  # what Spark makes of no partitions at all
         return
@@ -62,8 +70,10 @@ def read_piece(
         raise LostDataError(str(error)) from None
 
 
-def fetch_settings(options: ReadOptions) -> FetchSettings:
+def fetch_settings(options: ReadOptions) -> "FetchSettings":
     """The client's properties, and ours where they say nothing."""
+    from odradek.client.arrow_fetch import FetchSettings  # noqa: PLC0415
+
     kafka = options.kafka
     return FetchSettings(
         partition_bytes_max=number(kafka, "max.partition.fetch.bytes", _PARTITION_BYTES),

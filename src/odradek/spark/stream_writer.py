@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.fs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -111,12 +110,14 @@ def query_of_checkpoint(checkpoint: str | None) -> str | None:
     """The id of the query that has this checkpoint; None if it cannot be read from here."""
     if checkpoint is None:
         return None
+    from pyarrow import fs  # noqa: PLC0415  who has failed has time
+
     place = f"{checkpoint.rstrip('/')}/metadata"
     try:
         if ":" in place:
-            files, path = pyarrow.fs.FileSystem.from_uri(place)
+            files, path = fs.FileSystem.from_uri(place)
         else:
-            files, path = pyarrow.fs.LocalFileSystem(), place
+            files, path = fs.LocalFileSystem(), place
         with files.open_input_stream(path) as stream:
             return str(json.loads(stream.read())["id"])
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
