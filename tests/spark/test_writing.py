@@ -1,8 +1,10 @@
 """`df.write.format("odradek")`: columns, keys, headers, refusals."""
 
+import pyarrow as pa
 import pytest
 
 from odradek.client import arrow
+from odradek.spark.writer import _pieces
 
 
 @pytest.fixture
@@ -102,3 +104,13 @@ def test_overwriting_is_refused(spark, servers):
         frame.write.format("odradek").mode("overwrite").options(
             **{"kafka.bootstrap.servers": servers, "topic": "t"}
         ).save()
+
+
+def test_batches_of_large_rows_are_sent_in_parts():
+    rows = [bytes([n]) * 1_000_000 for n in range(40)]
+    batches = [pa.RecordBatch.from_pydict({"value": part}) for part in (rows[:30], [], rows[30:])]
+
+    pieces = list(_pieces(iter(batches)))
+
+    assert max(piece.nbytes for piece in pieces) < 17 << 20
+    assert [row for piece in pieces for row in piece.column("value").to_pylist()] == rows

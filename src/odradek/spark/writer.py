@@ -262,8 +262,8 @@ async def _send_piece(options: WriteOptions, producer: ArrowProducer, piece: pa.
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches:
-        if batch.num_rows:
+    for whole in batches:
+        for batch in _parts(whole):
             gathered.append(batch)
             size += batch.nbytes
             if size >= _SEND_BYTES:
@@ -271,6 +271,14 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
                 gathered, size = [], 0
     if gathered:
         yield pa.Table.from_batches(gathered)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Spark hands over thousands of rows, however large: no more than so much is copied at once."""
+    rows = batch.num_rows
+    at_once = max(1, rows * _SEND_BYTES // max(1, batch.nbytes))
+    for start in range(0, rows, at_once):
+        yield batch.slice(start, at_once)
 
 
 def _by_topic(options: WriteOptions, piece: pa.Table) -> Iterator[tuple[str, pa.Table]]:
