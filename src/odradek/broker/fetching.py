@@ -7,10 +7,10 @@ session has one too, for the time of the request.
     read()      walks the ready set, never all partitions; stops when the response is full.
                 What did not fit stays ready, at the front, for the next request.
     waits       until about `min_bytes` have come below the high watermark, or something has to
-                be said at once: an error, a diverging epoch. A newer HW that a follower is owed
-                goes with the next records; where none come it is told after milliseconds.
-                (Told at once, it would double the fetches of a partition that is written to
-                again and again: each write would be told of twice.)
+                be said at once: an error, a diverging epoch, the end of a segment that is not the
+                last. A newer HW that a follower is owed goes with the next records; where none
+                come it is told after milliseconds. (Told at once, it would double the fetches of
+                a partition that is written to again and again: each write would be told of twice.)
 """
 
 from collections.abc import Callable
@@ -312,6 +312,9 @@ class Reading:
         if found is None:
             return
         answer.records = found.data
+        if found.segment is not log.active_segment:
+            # More stands behind it, which this answer cannot have: nothing to wait for.
+            self.urgent = True
         self.bytes += found.size
         self._left_bytes -= found.size
         if self._read_committed:

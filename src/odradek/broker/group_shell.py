@@ -53,7 +53,7 @@ _COMMIT_ERRORS: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 # Timers may be this late; one wake-up serves all that fall into it.
-_TICK_MS: Final = 5
+_TICK_MS: Final = 1
 
 Led = CoordinatorLog[GroupMachine]
 

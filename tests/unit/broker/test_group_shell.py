@@ -104,6 +104,25 @@ def test_the_first_rebalance_waits_and_the_session_ends_by_the_clock():
     play(story)
 
 
+def test_a_session_ends_within_two_milliseconds_of_its_time():
+    async def story(live):
+        peer = await coordinated(live)
+        joined = await peer.ask(join(group_instance_id="i"))
+        part = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
+        who = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+        await peer.ask(SyncGroupRequest(assignments=[part], **who, **NAMES))
+        assert not (await peer.ask(HeartbeatRequest(**who))).error_code
+        await asyncio.sleep(9.995)
+        described = await peer.ask(DescribeGroupsRequest(groups=["g"]))
+        assert described.groups[0].group_state == "Stable"
+        await asyncio.sleep(0.007)
+        described = await peer.ask(DescribeGroupsRequest(groups=["g"]))
+
+        assert described.groups[0].group_state == "Empty"
+
+    play(story)
+
+
 def test_positions_and_members_are_there_after_a_restart():
     async def story(live):
         peer = await coordinated(live)

@@ -141,6 +141,23 @@ def test_what_is_below_min_bytes_is_answered_when_the_time_is_up():
     play(story)
 
 
+def test_the_end_of_a_segment_is_answered_at_once_if_another_stands_behind_it():
+    async def story(live):
+        await live.topic("t", segment_bytes=1024)
+        live.append(b"x" * 600)
+        live.append(b"y" * 600)
+        request = fetch({T0: 0}, min_bytes=2_000, max_wait_ms=NEVER_MS)
+        answer = live.peer().send(request, BY_NAME)
+
+        assert told(await soon(answer)) == {T0: [b"x" * 600]}
+
+        last = live.peer().send(fetch({T0: 1}, min_bytes=2_000, max_wait_ms=NEVER_MS), BY_NAME)
+        await asyncio.sleep(0.01)
+        assert not last.done()
+
+    play(story)
+
+
 def test_with_nothing_to_read_the_answer_is_empty_and_not_null():
     async def story(live):
         await live.topic("t")
