@@ -129,7 +129,10 @@ def _rows(text: str) -> str:
 
 
 # What Java's client logs beside what its tool prints.
-_LOGGED = re.compile(r"\[TIME\] ERROR \[AdminClient [^]]*\] (Received|ListOffsets request) ")
+_LOGGED = re.compile(
+    r"\[TIME\] ERROR \[AdminClient [^]]*\] (Received|ListOffsets request) "
+    r"|\[TIME\] WARN \[[^]]*\] Bootstrap broker HOST:PORT "
+)
 _AGAIN = re.compile(r"\[TIME\] WARN |TIME: max lag is ")
 _ERROR_AFTER_USAGE = re.compile(r"[\w.-]+: +error: ")
 _REPLACED = [

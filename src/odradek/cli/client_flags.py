@@ -1,7 +1,6 @@
 """What the tools that produce and consume share: properties on the command line, and failures."""
 
 import contextlib
-import logging
 import pathlib
 import re
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import NoSuchFileError, ToolError, java_text, log_line
+from odradek.cli.failures import NoSuchFileError, ToolError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.client import errors
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
@@ -105,22 +104,6 @@ def write_bytes(data: bytes) -> None:
         sys.stdout.write(data.decode("utf-8", "replace"))
     else:
         buffer.write(data)
-
-
-class _Log(logging.Handler):
-    """What our client tells, as Kafka's tools log what theirs tells."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        level = "WARN" if record.levelno == logging.WARNING else record.levelname
-        print(log_line(level, record.getMessage(), record.name), file=sys.stderr)
-
-
-def show_log() -> None:
-    """Show warnings of the client on stderr."""
-    log = logging.getLogger("odradek.client")
-    if not any(isinstance(handler, _Log) for handler in log.handlers):
-        log.addHandler(_Log())
-        log.propagate = False
 
 
 def fail(error: BaseException) -> int:

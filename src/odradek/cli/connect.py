@@ -9,11 +9,10 @@ where `work(cluster)` is a coroutine function that returns the exit code.
 
 import asyncio
 import pathlib
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from odradek.cli.failures import FileError, NoSuchFileError, ToolError, log_line
+from odradek.cli.failures import FileError, NoSuchFileError, ToolError, show_log
 from odradek.client.cluster import (
     BootstrapError,
     Cluster,
@@ -23,8 +22,6 @@ from odradek.client.cluster import (
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.config.option import InvalidConfigError
 
-_CLIENT_UTILS: Final = "org.apache.kafka.clients.ClientUtils"
-_NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
 _CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException"
 _TIMEOUTS: Final = (
     "The specified value of default.api.timeout.ms must be no smaller than the value of "
@@ -91,6 +88,7 @@ def with_cluster(
         NobodyError: no broker answers; each address and why is told on stderr.
         OdradekError: whatever the work raises.
     """
+    show_log()
     merged = {**properties, "bootstrap.servers": servers}
     try:
         return asyncio.run(_connected(merged, work, client_id))
@@ -109,41 +107,14 @@ async def _connected(
         raise no_client(_TIMEOUTS)
     try:
         cluster = await Cluster.connect(settings)
-    except UnresolvableError as error:
-        for reason in error.reasons:
-            print(log_line("WARN", _unresolved(reason), _CLIENT_UTILS), file=sys.stderr)
+    except UnresolvableError:
         raise no_client("No resolvable bootstrap urls given in bootstrap.servers") from None
     except InvalidAddressError as error:
         raise no_client(str(error)) from None
-    except BootstrapError as error:
-        for reason in error.reasons:
-            _warn(client_id, reason)
-        raise
     async with cluster:
-        for reason in cluster.unresolved:
-            print(log_line("WARN", _unresolved(reason), _CLIENT_UTILS), file=sys.stderr)
         return await work(cluster)
-
-
-def _warn(client_id: str, reason: str) -> None:
-    """As Kafka's client logs that nobody is there: `reason` is `host:port: why`."""
-    server, _, why = reason.partition(": ")
-    text = (
-        f"[AdminClient clientId={client_id}] Connection to node -1 (/{server}) could not be "
-        f"established. Node may not be available. ({why})"
-    )
-    print(log_line("WARN", text, _NETWORK_CLIENT), file=sys.stderr)
 
 
 def no_client(why: str) -> ClientError:
     """The message of a client that cannot be made."""
     return ClientError(f"Failed to create new KafkaAdminClient\n{_CONFIG_EXCEPTION}: {why}")
-
-
-def _unresolved(reason: str) -> str:
-    """As Kafka's client logs it: `reason` is `host:port: why`."""
-    server = reason.partition(": ")[0]
-    return (
-        f"Couldn't resolve server {server} from bootstrap.servers as DNS resolution failed for "
-        f"{server.rpartition(':')[0]}"
-    )

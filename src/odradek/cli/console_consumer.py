@@ -17,15 +17,15 @@ from odradek.cli.client_flags import (
     in_java_words,
     pairs,
     properties_from,
-    show_log,
     write_bytes,
 )
 from odradek.cli.connect import ClientError, properties_of
-from odradek.cli.failures import ToolError, log_line
-from odradek.cli.flags import Flags, Parser
+from odradek.cli.failures import NoSuchFileError, ToolError, java_text, log_line, show_log
+from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.cli.formatters import Default, Formatter, NoOp, is_deserializer
+from odradek.cli.java import hash_order, string_hash
 from odradek.cli.signals import Stopping
-from odradek.client.cluster import InvalidAddressError, UnresolvableError
+from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
 from odradek.client.errors import ClientTimeoutError, WakeUpError
@@ -53,6 +53,9 @@ _RENAMED: Final[Mapping[str, str]] = {
         "TransactionLogMessageFormatter"
     ),
 }
+_WHITELIST: Final = (
+    "--whitelist is DEPRECATED use --include instead; ignored if --include specified."
+)
 _FOREVER_MS: Final = 30_000
 _GROUP_NUMBERS: Final = 100_000
 
@@ -80,21 +83,31 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     show_log()
     parser = command_line()
-    flags = parser.parse(arguments)
     if not arguments:
-        parser.fail("This tool helps to read data from Kafka topics and outputs it to stdout.")
+        parser.fail(
+            "This tool helps to read data from Kafka topics and outputs it to standard output."
+        )
+    flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
         return done
-    plan = _plan(parser, flags)
-    formatter = _formatter(parser, flags)
-    parser.require(flags, "bootstrap-server")
     try:
+        plan = _plan(parser, flags)
+    except FlagError as error:
+        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+        return 1
+    formatter = _formatter(parser, flags)
+    try:
+        parser.require(flags, "bootstrap-server")
         properties = _properties(parser, flags)
     except _BothError as error:
         print(error, file=sys.stderr)
         return 1
+    except (FlagError, NoSuchFileError) as error:
+        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
+        return 1
     try:
+        plan = plan._replace(messages_max=_messages_max(flags))
         settings = ConsumerSettings.from_properties(properties, client_id="console-consumer")
         return asyncio.run(_consume(settings, plan, formatter))
     except (OdradekError, ConnectionError) as error:
@@ -103,8 +116,18 @@ def main(arguments: Sequence[str]) -> int:
             said = "Unknown error when running consumer: "
         sys.stdout.flush()
         print(log_line("ERROR", said, _LOGGER), file=sys.stderr)
-        print(in_java_words(error), file=sys.stderr)
+        print(java_text(error) if isinstance(error, FlagError) else in_java_words(error),
+              file=sys.stderr)  # fmt: skip
         return 1
+
+
+def _messages_max(flags: Flags) -> int:
+    try:
+        messages = flags.integer("max-messages")
+    except FlagError:
+        print("Processed a total of 0 messages", file=sys.stderr)
+        raise
+    return -1 if messages is None else messages
 
 
 def _no_consumer(error: OdradekError) -> ClientError:
@@ -149,7 +172,10 @@ def _plan(parser: Parser, flags: Flags) -> Plan:
     topic = flags.value("topic")
     pattern = flags.value("include") or flags.value("whitelist")
     if (topic is None) == (pattern is None):
-        parser.fail("Exactly one of --include/--topic is required. ")
+        parser.fail(
+            "Exactly one of --include/--topic is required. "
+            + (_WHITELIST if flags.has("whitelist") else "")
+        )
     partition = flags.integer("partition")
     if partition is not None:
         if topic is None:
@@ -158,14 +184,13 @@ def _plan(parser: Parser, flags: Flags) -> Plan:
             parser.fail("Options from-beginning and offset cannot be specified together.")
     elif flags.has("offset"):
         parser.fail("The partition is required when offset is specified.")
-    messages = flags.integer("max-messages")
     timeout_ms = flags.integer("timeout-ms", bits=64)
     return Plan(
         topic=topic,
         pattern=pattern,
         partition=partition,
         offset=_offset(parser, flags),
-        messages_max=-1 if messages is None else messages,
+        messages_max=-1,  # looked at last
         timeout_ms=None if timeout_ms is None or timeout_ms < 0 else timeout_ms,
         skips_errors=flags.has("skip-message-on-error"),
         tells_events=flags.has("enable-systest-events"),
@@ -247,7 +272,7 @@ def _properties(parser: Parser, flags: Flags) -> dict[str, str]:
         parser.fail(
             "The group ids provided in different places (directly using '--group', via "
             "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
-            + ", ".join(f"'{group}'" for group in sorted(groups))
+            + ", ".join(f"'{group}'" for group in hash_order(sorted(groups), string_hash))
         )
     if groups:
         properties["group.id"] = groups.pop()
@@ -279,6 +304,13 @@ async def _consume(settings: ConsumerSettings, plan: Plan, formatter: Formatter)
         consumer = await Consumer.open(settings, wait_ms=wait_ms)
     except (InvalidAddressError, UnresolvableError, SettingsError) as error:
         raise _no_consumer(error) from None
+    except BootstrapError:
+        if plan.timeout_ms is None:
+            raise
+        # Nothing has come for so long, for nobody was there.
+        _tell_end("org.apache.kafka.common.errors.TimeoutException")
+        print("Processed a total of 0 messages", file=sys.stderr)
+        return 0
     stopping = Stopping(consumer.wake_up)
     reading = _Reading(consumer, plan, formatter)
     try:
@@ -304,7 +336,10 @@ def _begin(consumer: Consumer, plan: Plan) -> None:
         try:
             consumer.subscribe_pattern(plan.pattern.strip().replace(",", "|").replace(" ", ""))
         except re.error as error:
-            raise PatternError(f"{error.msg} near index {error.pos}\n{plan.pattern}") from None
+            near = " " * (error.pos or 0)
+            raise PatternError(
+                f"{error.msg} near index {error.pos}\n{plan.pattern}\n{near}^"
+            ) from None
         return
     assert plan.topic is not None
     if plan.partition is None:
@@ -318,6 +353,12 @@ def _begin(consumer: Consumer, plan: Plan) -> None:
         consumer.seek_to_beginning([partition])
     else:
         consumer.seek_to_end([partition])
+
+
+def _tell_end(why: str) -> None:
+    what = "Error processing message, terminating consumer process: "
+    print(log_line("ERROR", what, _LOGGER), file=sys.stderr)
+    print(why, file=sys.stderr)
 
 
 class _Reading:
@@ -344,10 +385,8 @@ class _Reading:
                 raise
             except (OdradekError, ConnectionError) as error:
                 _flush()
-                what = "Error processing message, terminating consumer process: "
-                print(log_line("ERROR", what, _LOGGER), file=sys.stderr)
                 # Java's exception for a time-out has no message here.
-                print(in_java_words(error).removesuffix(": "), file=sys.stderr)
+                _tell_end(in_java_words(error).removesuffix(": "))
                 return
             if not self._show(records) or not _flush():
                 return

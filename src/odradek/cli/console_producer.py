@@ -17,14 +17,15 @@ from odradek.cli.client_flags import (
     merge,
     pairs,
     properties_from,
-    show_log,
     usage_for_bad_flags,
 )
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import ToolError, log_line
+from odradek.cli.failures import ToolError, log_line, show_log
 from odradek.cli.flags import Flags, Parser
 from odradek.cli.line_reader import LineReader, Parsed
 from odradek.client.batches import Delivery
+from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
+from odradek.client.errors import ClientTimeoutError
 from odradek.client.producer import Producer
 from odradek.client.producer_settings import ProducerSettings
 from odradek.model.errors import OdradekError
@@ -150,7 +151,13 @@ def _properties(flags: Flags, servers: str) -> dict[str, str]:
 
 async def _produce(settings: ProducerSettings, flags: Flags, reader: LineReader) -> int:
     topic = flags.text("topic")
-    producer = await Producer.open(settings, wait_ms=settings.block_ms_max)
+    try:
+        producer = await Producer.open(settings, wait_ms=settings.block_ms_max)
+    except (InvalidAddressError, UnresolvableError):
+        raise
+    except BootstrapError:
+        _complain_of_all(topic, reader, settings.block_ms_max)
+        return 0
     try:
         await _send_lines(producer, topic, reader, one_by_one=flags.has("sync"))
     finally:
@@ -185,6 +192,14 @@ async def _send_lines(
                 _complain(topic, parsed, error)
             else:
                 delivery.when_done(partial(_arrived, topic, parsed))
+
+
+def _complain_of_all(topic: str, reader: LineReader, waited_ms: int) -> None:
+    """Nobody was there in the time that a record may wait."""
+    error = ClientTimeoutError(f"Topic {topic} not present in metadata after {waited_ms} ms.")
+    while lines := _read_lines(_LINES_IN_A_ROW):
+        for line in lines:
+            _complain(topic, reader.parse(line), error)
 
 
 def _read_lines(count: int) -> list[str]:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from odradek.cli.client_flags import in_java_words, merge, show_log, usage_for_bad_flags
+from odradek.cli.client_flags import in_java_words, merge, usage_for_bad_flags
 from odradek.cli.connect import properties_of
 from odradek.cli.dates import java_date
-from odradek.cli.failures import IllegalArgumentError
+from odradek.cli.failures import IllegalArgumentError, show_log
 from odradek.cli.flags import Flags, Parser
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings

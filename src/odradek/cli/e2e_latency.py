@@ -12,9 +12,16 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.client_flags import in_java_words, show_log
+from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import FileError, IllegalArgumentError, NoSuchFileError, ToolError, to_int
+from odradek.cli.failures import (
+    FileError,
+    IllegalArgumentError,
+    NoSuchFileError,
+    ToolError,
+    show_log,
+    to_int,
+)
 from odradek.client.admin import NewTopic, create_topics
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings

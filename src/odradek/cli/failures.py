@@ -4,6 +4,8 @@ Scripts look for the names of Java's exceptions in what the tools print, so thes
 Kafka's tools print them; Java's stack traces do not.
 """
 
+import logging
+import sys
 import time
 from typing import Final
 
@@ -125,3 +127,19 @@ def to_int(text: str) -> int:
     if digits.isascii() and digits.isdecimal() and -(1 << 31) <= int(text) < 1 << 31:
         return int(text)
     raise NumberFormatError(text)
+
+
+class _Log(logging.Handler):
+    """What our client tells, as Kafka's tools log what theirs tells."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        print(log_line(level, record.getMessage(), record.name), file=sys.stderr)
+
+
+def show_log() -> None:
+    """Show warnings of the client on stderr."""
+    log = logging.getLogger("odradek.client")
+    if not any(isinstance(handler, _Log) for handler in log.handlers):
+        log.addHandler(_Log())
+        log.propagate = False

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words, show_log
+from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import IllegalArgumentError
+from odradek.cli.failures import IllegalArgumentError, show_log
 from odradek.cli.throttle import Throttle
 from odradek.client.batches import Delivery
 from odradek.client.producer import Producer

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import click
 
-from odradek.broker.main import run
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
 from odradek.local.ready import tell
@@ -25,6 +24,8 @@ from odradek.local.ready import tell
 )
 def server_start(file: pathlib.Path, override: Sequence[str], ready_fd: int | None) -> int:
     """Run one broker until SIGTERM or SIGINT, with the options of a properties file."""
+    from odradek.broker.main import run  # noqa: PLC0415 - a broker, only where one is started
+
     try:
         properties = parse(file.read_text())
     except InvalidConfigError as error:

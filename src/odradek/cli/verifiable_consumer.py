@@ -9,8 +9,9 @@ from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer
-from odradek.cli.client_flags import in_java_words, show_log
+from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
+from odradek.cli.failures import show_log
 from odradek.cli.signals import Stopping
 from odradek.cli.verifiable import add_connection, tell, text_of
 from odradek.client.consumer import Consumer

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words, show_log
+from odradek.cli.client_flags import in_java_words
 from odradek.cli.connect import properties_of
+from odradek.cli.failures import show_log
 from odradek.cli.signals import Stopping
 from odradek.cli.throttle import Throttle
 from odradek.cli.verifiable import add_connection, tell

@@ -11,6 +11,7 @@ A `lane` is a connection of its own to the same broker: fetches have one, groups
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, Self
@@ -31,6 +32,7 @@ from odradek.wire.messages.metadata import (
 if TYPE_CHECKING:
     import ssl
 
+_log: Final = logging.getLogger("odradek.client")
 _RETRY_MS: Final = 20
 
 # Lanes of connections to one broker.
@@ -78,7 +80,6 @@ class Cluster(Closing):
         self._dialling: dict[tuple[int, str], asyncio.Lock] = {}
         self._tls: ssl.SSLContext | None = None
         self._retired: list[Connection] = []
-        self.unresolved: list[str] = []  # servers of the settings without an address, and why
 
     @classmethod
     async def bootstrap(
@@ -154,6 +155,26 @@ class Cluster(Closing):
         answer = await (await self.any_broker()).request(request, MetadataResponse)
         self.picture.update(answer, all_topics=topics is None)
         return answer
+
+    def log_errors(self, topics: Collection[str]) -> None:
+        """Log what is the matter with topics that were asked for, as Kafka's clients do.
+
+        A topic may well come into being later.
+        """
+        errors = {name: self.picture.errors[name] for name in topics if name in self.picture.errors}
+        if not errors:
+            return
+        told = ", ".join(f"{name}={ErrorCode(code).name}" for name, code in errors.items())
+        _log.warning(
+            "%s The metadata response from the cluster reported a recoverable issue: {%s}",
+            self.settings.log_name, told,
+        )  # fmt: skip
+        wrong = [n for n, code in errors.items() if code == ErrorCode.INVALID_TOPIC_EXCEPTION]
+        if wrong:
+            _log.error(
+                "%s Metadata response reported invalid topics [%s]",
+                self.settings.log_name, ", ".join(wrong),
+            )  # fmt: skip
 
     async def leader(self, partition: TopicPartition, lane: str = USUAL) -> Connection:
         """A connection to the broker that leads a partition; waits while there is none.
@@ -334,8 +355,16 @@ class Cluster(Closing):
                 reasons.append(str(error))
                 if isinstance(error, UnresolvedError):
                     unresolved.append(str(error))
+                    _log.warning(  # as Kafka's clients log it, and below
+                        "Couldn't resolve server %s:%d from bootstrap.servers as DNS resolution "
+                        "failed for %s", host, port, host,
+                    )  # fmt: skip
+                else:
+                    _log.warning(
+                        "%s Connection to node -1 (/%s:%d) could not be established. Node may not "
+                        "be available. (%s)", self.settings.log_name, host, port, error,
+                    )  # fmt: skip
             else:
-                self.unresolved = unresolved
                 return self._seed
         if len(unresolved) == len(addresses):
             raise UnresolvableError(

@@ -11,7 +11,6 @@ ends when `consumer.timeout.ms` have passed without a record (B25).
 """
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
@@ -36,8 +35,6 @@ from odradek.model.partition import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.client.coordinator import Coordinator, Offsets, RebalanceListener
-
-_log: Final = logging.getLogger("odradek.client")
 
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TOPIC_NEVER: Final = (
@@ -250,26 +247,13 @@ class Consumer(Closing):
             self._retry_s = max(self._retry_s, now_s + self._cluster.retry_pause_s(1))
             return
         self._refreshed_s = now_s
-        self._tell_errors(wanted)
+        self._cluster.log_errors(wanted)
         for topic in wanted:
             code = self._cluster.picture.errors.get(topic)
             if code in _TOPIC_NEVER:
                 raise ApiError(ErrorCode(code), refusal(code, topic))
         if self._pattern is not None:
             self._match(self._pattern)
-
-    def _tell_errors(self, topics: Sequence[str]) -> None:
-        """As Kafka's client logs it, for a topic may well come into being later."""
-        errors = self._cluster.picture.errors
-        told = [f"{t}={ErrorCode(errors[t]).name}" for t in topics if t in errors]
-        if told:
-            _log.warning(
-                "[Consumer clientId=%s, groupId=%s] The metadata response from the cluster "
-                "reported a recoverable issue: {%s}",
-                self._settings.client.client_id,
-                self._settings.group_id,
-                ", ".join(told),
-            )
 
     def _match(self, pattern: re.Pattern[str]) -> None:
         topics = tuple(

@@ -101,7 +101,7 @@ class ConsumerSettings:
             commits = False
         timeout_ms = values["consumer.timeout.ms"]
         return cls(
-            client=ClientSettings.from_properties(properties, client_id=client_id),
+            client=ClientSettings.from_properties(properties, client_id=client_id, kind="Consumer"),
             group_id=group_id,
             instance_id=values["group.instance.id"],
             offset_reset=values["auto.offset.reset"],

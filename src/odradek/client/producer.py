@@ -237,6 +237,7 @@ class Producer(Closing):
                     await self._cluster.refresh([topic], creating=True)
             except (TimeoutError, ConnectionError, OdradekError):
                 pass
+            self._cluster.log_errors([topic])
             code = self._cluster.picture.errors.get(topic)
             if code in _TOPIC_NEVER:
                 raise ApiError(ErrorCode(code), refusal(code, topic))
@@ -633,9 +634,9 @@ class Producer(Closing):
         if self._may_repeat(queue, batch, code):
             client = self._settings.client
             _log.warning(  # as Kafka's client logs it
-                "[Producer clientId=%s] Got error produce response on topic-partition %s, "
+                "%s Got error produce response on topic-partition %s, "
                 "retrying (%d attempts left). Error: %s",
-                client.client_id, batch.partition, client.retries - batch.attempts, code.name,
+                client.log_name, batch.partition, client.retries - batch.attempts, code.name,
             )  # fmt: skip
             self._again(queue, batch)
         else:

@@ -81,7 +81,7 @@ class ProducerSettings:
             SettingsError: options that do not go together.
         """
         values = read(PRODUCER, properties)
-        client = ClientSettings.from_properties(properties, client_id=client_id)
+        client = ClientSettings.from_properties(properties, client_id=client_id, kind="Producer")
         acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[values["acks"]]
         return cls(
             client=client,

@@ -113,6 +113,7 @@ class ClientSettings:
 
     bootstrap_servers: tuple[str, ...] = ()
     client_id: str = "odradek"
+    log_name: str = ""  # who tells something, as Kafka's clients are named in their logs
     security: Security = Security()
     request_timeout_ms: int = 30_000
     # Of a whole operation, with all its attempts.
@@ -127,7 +128,7 @@ class ClientSettings:
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[str, str], *, client_id: str = "odradek"
+        cls, properties: Mapping[str, str], *, client_id: str = "odradek", kind: str = "AdminClient"
     ) -> "ClientSettings":
         """Settings from properties; `client_id` is taken where they name none.
 
@@ -139,6 +140,7 @@ class ClientSettings:
         return cls(
             bootstrap_servers=values["bootstrap.servers"],
             client_id=values["client.id"] or client_id,
+            log_name=_log_name(kind, values["client.id"] or client_id, properties),
             security=_security(values),
             request_timeout_ms=values["request.timeout.ms"],
             api_timeout_ms=values["default.api.timeout.ms"],
@@ -150,6 +152,11 @@ class ClientSettings:
             connection_setup_timeout_ms=values["socket.connection.setup.timeout.ms"],
             metadata_age_ms_max=values["metadata.max.age.ms"],
         )
+
+
+def _log_name(kind: str, client_id: str, properties: Mapping[str, str]) -> str:
+    group = f", groupId={properties.get('group.id', 'null')}" if kind == "Consumer" else ""
+    return f"[{kind} clientId={client_id}{group}]"
 
 
 def read(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
