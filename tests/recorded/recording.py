@@ -143,6 +143,7 @@ _REPLACED = [
     (r"\b(salt|stored_key|server_key)=[\w+/=]+", r"\1=KEY"),
     (r"127\.0\.0\.1:\d+", "HOST:PORT"),
     (r"CreateTime:\d+", "CreateTime:N"),
+    (r"payloads from: \S*/", "payloads from: DIR/"),
     (r'"timestamp":\d+', '"timestamp":N'),
     (r" with correlation id \d+", ""),
     (r"(recoverable issue) :", r"\1:"),

@@ -88,6 +88,16 @@ def long(text: str) -> int:
     return _number(text, 64, "Long")
 
 
+def double(text: str) -> float:
+    """A number with a fraction, refused in Java's words."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"could not convert '{text}' to Double (For input string: \"{text}\")"
+        ) from None
+
+
 def _number(text: str, bits: int, name: str) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
     if digits.isascii() and digits.isdecimal() and -(1 << bits - 1) <= int(text) < 1 << bits - 1:

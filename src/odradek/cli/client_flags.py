@@ -106,6 +106,16 @@ def write_bytes(data: bytes) -> None:
         buffer.write(data)
 
 
+def unmade(error: BaseException, what: str) -> str:
+    """The same of an error that may be why there is no client (`what` it would have been)."""
+    if isinstance(error, InvalidAddressError | UnresolvableError):
+        return (
+            f"org.apache.kafka.common.KafkaException: Failed to construct kafka {what}\n"
+            f"Caused by: {in_java_words(error)}"
+        )
+    return java_text(error) if isinstance(error, FlagError) else in_java_words(error)
+
+
 def fail(error: BaseException) -> int:
     """Say what went wrong, as Java's stack trace begins; the exit code."""
     sys.stdout.flush()

@@ -10,9 +10,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from odradek.cli.client_flags import in_java_words, merge, usage_for_bad_flags
+from odradek.cli.client_flags import merge, unmade, usage_for_bad_flags
 from odradek.cli.connect import properties_of
-from odradek.cli.dates import java_date
+from odradek.cli.dates import check_pattern, java_date
 from odradek.cli.failures import IllegalArgumentError, show_log
 from odradek.cli.flags import Flags, Parser
 from odradek.client.consumer import Consumer
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         return _run(flags)
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f"{error}\n{in_java_words(error)}\n", file=sys.stderr)
+        why = unmade(error, "consumer")
+        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else error
+        print(f"{message}\n{why}\n", file=sys.stderr)
         return 1
 
 
@@ -66,28 +68,25 @@ def command_line() -> Parser:
     parser.value("reporting-interval", metavar="ms", help="That interval (5000).")
     parser.flag("hide-header", help="Leave out the line of column names.")
     parser.value("date-format", metavar="format", help="As Java's SimpleDateFormat has it.")
-    parser.optional("timeout", metavar="ms", help="End when no record comes for so long (10000).")
+    parser.optional(
+        "timeout", metavar="ms", integer=True, help="End when no record comes for so long (10000)."
+    )
     return parser
 
 
 def _run(flags: Flags) -> int:
+    flags.integer("fetch-size")
+    flags.integer("messages", bits=64)
+    detailed = flags.has("show-detailed-stats")
+    _print_header(flags, detailed=detailed)
     properties = properties_of(flags.value("consumer.config"))
+    check_pattern(flags.text("date-format", _DATE_FORMAT))
     properties["bootstrap.servers"] = flags.text("bootstrap-server") or flags.text("broker-list")
     properties["group.id"] = flags.text("group", f"perf-consumer-{random.randrange(100_000)}")
     properties["max.partition.fetch.bytes"] = flags.text("fetch-size", "1048576")
     properties["auto.offset.reset"] = "latest" if flags.has("from-latest") else "earliest"
     properties["check.crcs"] = "false"
     merge(properties, flags, flag="socket-buffer-size", into="receive.buffer.bytes", default=None)
-    detailed = flags.has("show-detailed-stats")
-    if flags.has("threads") or flags.has("num-fetch-threads"):
-        print(
-            "WARNING: option [threads] and [num-fetch-threads] have been deprecated and will be "
-            "ignored by the test"
-        )
-    if not flags.has("hide-header"):
-        start = "time, threadId" if detailed else "start.time, end.time"
-        columns = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
-        print(f"{start}, {columns}{_FETCH_HEADER}", flush=True)
     interval_ms = flags.integer("reporting-interval", bits=64)
     if interval_ms is not None and interval_ms <= 0:
         raise IllegalArgumentError("Reporting interval must be greater than 0.")
@@ -102,6 +101,18 @@ def _run(flags: Flags) -> int:
         detailed=detailed,
     )
     return asyncio.run(reading.run(settings, shows_metrics=flags.has("print-metrics")))
+
+
+def _print_header(flags: Flags, *, detailed: bool) -> None:
+    if flags.has("threads") or flags.has("num-fetch-threads"):
+        print(
+            "WARNING: option [threads] and [num-fetch-threads] have been deprecated and will be "
+            "ignored by the test"
+        )
+    if not flags.has("hide-header"):
+        start = "time, threadId" if detailed else "start.time, end.time"
+        columns = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+        print(f"{start}, {columns}{_FETCH_HEADER}", flush=True)
 
 
 class _Reading:

@@ -4,9 +4,23 @@ import re
 import time
 from typing import Final
 
+from odradek.cli.failures import IllegalArgumentError
+
 _WIDTHS: Final = {"y": "tm_year", "M": "tm_mon", "d": "tm_mday", "H": "tm_hour",
                   "m": "tm_min", "s": "tm_sec"}  # fmt: skip
+_LETTERS: Final = "GyYMLwWDdFEuaHkKhmsSzZX"
 _PIECE: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*")
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse what `SimpleDateFormat` refuses.
+
+    Raises:
+        IllegalArgumentError: a letter that stands for nothing.
+    """
+    for match in _PIECE.finditer(pattern):
+        if match[1] is None and match[2] not in _LETTERS:
+            raise IllegalArgumentError(f"Illegal pattern character '{match[2]}'")
 
 
 def java_date(moment_ms: int, pattern: str) -> str:

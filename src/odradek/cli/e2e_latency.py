@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import unmade
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import (
     FileError,
@@ -31,8 +31,8 @@ from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 
 _USAGE: Final = (
-    "USAGE: kafka-e2e-latency broker_list topic num_messages producer_acks "
-    "message_size_bytes [optional] properties_file"
+    "USAGE: java org.apache.kafka.tools.EndToEndLatency broker_list topic num_messages "
+    "producer_acks message_size_bytes [optional] properties_file"
 )
 _POLL_MS: Final = 60_000
 _REPORT_EVERY: Final = 1_000
@@ -59,7 +59,9 @@ def main(arguments: Sequence[str]) -> int:
         return asyncio.run(_measure(properties, topic, to_int(count), acks, to_int(size)))
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f"{error}\n{in_java_words(error)}\n", file=sys.stderr)
+        why = unmade(error, "consumer")
+        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else error
+        print(f"{message}\n{why}\n", file=sys.stderr)
         return 1
 
 

@@ -12,12 +12,14 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.arguments import ArgumentParser, BadArgumentsError, double, integer, long
+from odradek.cli.client_flags import in_java_words, unmade
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import IllegalArgumentError, show_log
 from odradek.cli.throttle import Throttle
 from odradek.client.batches import Delivery
+from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
+from odradek.client.errors import ClientTimeoutError
 from odradek.client.producer import Producer
 from odradek.client.producer_settings import ProducerSettings
 from odradek.model.errors import OdradekError
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str]) -> int:
             parser.error("Either --producer-props or --producer.config must be specified.")
     except BadArgumentsError:
         return 1
-    except SystemExit:  # of --help
-        return 0
+    except SystemExit:  # of --help, for which Kafka's has this exit code, too
+        return 1
     try:
         settings = ProducerSettings.from_properties(
             _properties(chosen), client_id="perf-producer-client"
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         return asyncio.run(_measure(settings, chosen, _payloads(chosen)))
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f'Exception in thread "main" {in_java_words(error)}', file=sys.stderr)
+        print(f'Exception in thread "main" {unmade(error, "producer")}', file=sys.stderr)
         return 1
 
 
@@ -73,7 +75,7 @@ def command_line() -> ArgumentParser:
     add(
         "--throughput",
         required=True,
-        type=float,
+        type=double,
         metavar="THROUGHPUT",
         help="at most so many records a second; -1 for as many as go",
     )
@@ -198,7 +200,16 @@ def _percentiles(latencies: Sequence[int], shares: Sequence[float]) -> list[int]
 async def _measure(
     settings: ProducerSettings, chosen: Namespace, payload: Callable[[int], bytes]
 ) -> int:
-    producer = await Producer.open(settings, wait_ms=settings.block_ms_max)
+    try:
+        producer = await Producer.open(settings, wait_ms=settings.block_ms_max)
+    except (InvalidAddressError, UnresolvableError):
+        raise
+    except BootstrapError:
+        # Nobody was there in the time that a record may wait: none has gone out.
+        waited = f"Topic {chosen.topic} not present in metadata after {settings.block_ms_max} ms."
+        _complain(ClientTimeoutError(waited))
+        _Stats(chosen.num_records).print_total()
+        return 0
     try:
         transactional = settings.transactional_id is not None
         if transactional:

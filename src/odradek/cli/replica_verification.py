@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.cli.client_flags import check_addresses, in_java_words, usage_for_bad_flags
+from odradek.cli.client_flags import check_addresses, unmade, usage_for_bad_flags
 from odradek.cli.failures import ToolError, log_line
 from odradek.cli.flags import Parser
 from odradek.client.cluster import Cluster
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         return asyncio.run(verification.run(settings))
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f"{error}\n{in_java_words(error)}\n", file=sys.stderr)
+        print(f"{error}\n{unmade(error, 'consumer')}\n", file=sys.stderr)
         return 1
 
 

@@ -9,9 +9,9 @@ from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import unmade
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import show_log
+from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.signals import Stopping
 from odradek.cli.verifiable import add_connection, tell, text_of
 from odradek.client.consumer import Consumer
@@ -36,14 +36,17 @@ def main(arguments: Sequence[str]) -> int:
         chosen = parser.parse_args(arguments)
     except BadArgumentsError:
         return 1
-    except SystemExit:  # of --help
-        return 0
+    except SystemExit:  # of --help, for which Kafka's has this exit code, too
+        return 1
     try:
         settings = ConsumerSettings.from_properties(_properties(chosen))
         return asyncio.run(_consume(settings, chosen))
+    except NoSuchFileError as error:
+        print(f"verifiable-consumer: error: {error}", file=sys.stderr)
+        return 1
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f'Exception in thread "main" {in_java_words(error)}', file=sys.stderr)
+        print(f'Exception in thread "main" {unmade(error, "consumer")}', file=sys.stderr)
         return 1
 
 
@@ -51,7 +54,8 @@ def _properties(chosen: Namespace) -> dict[str, str]:
     properties = properties_of(chosen.consumer_config)
     properties |= {
         "bootstrap.servers": chosen.bootstrap_server or chosen.broker_list,
-        "group.protocol": chosen.group_protocol,
+        # Whatever else is said is classic to Kafka's tool.
+        "group.protocol": "consumer" if chosen.group_protocol.lower() == "consumer" else "classic",
         "group.id": chosen.group_id,
         "enable.auto.commit": str(chosen.enable_autocommit).lower(),
         "auto.offset.reset": chosen.reset_policy,

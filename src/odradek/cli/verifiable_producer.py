@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
-from odradek.cli.client_flags import in_java_words
+from odradek.cli.client_flags import in_java_words, unmade
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import show_log
+from odradek.cli.failures import NoSuchFileError, show_log
 from odradek.cli.signals import Stopping
 from odradek.cli.throttle import Throttle
 from odradek.cli.verifiable import add_connection, tell
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str]) -> int:
         chosen = parser.parse_args(arguments)
     except BadArgumentsError:
         return 1
-    except SystemExit:  # of --help
-        return 0
+    except SystemExit:  # of --help, for which Kafka's has this exit code, too
+        return 1
     try:
         properties = properties_of(chosen.producer_config)
         # Words win over the file, and no numbers are repeated by accident.
@@ -46,9 +46,12 @@ def main(arguments: Sequence[str]) -> int:
         }
         settings = ProducerSettings.from_properties(properties)
         return asyncio.run(_produce(settings, chosen))
+    except NoSuchFileError as error:
+        print(f"verifiable-producer: error: {error}", file=sys.stderr)
+        return 1
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
-        print(f'Exception in thread "main" {in_java_words(error)}', file=sys.stderr)
+        print(f'Exception in thread "main" {unmade(error, "producer")}', file=sys.stderr)
         return 1
 
 

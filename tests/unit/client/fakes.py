@@ -35,6 +35,7 @@ class FakeCluster:
         self.asked = []
         self.forgotten = 0
         self.refreshed = 0
+        self.logged = []  # of which topics errors were to be told
         self.connection = FakeConnection(self)
 
     async def refresh(self, topics=(), *, creating=False):
@@ -57,6 +58,9 @@ class FakeCluster:
         )
         self.picture.update(answer, all_topics=topics is None)
         return answer
+
+    def log_errors(self, topics):
+        self.logged.append(list(topics))
 
     async def broker(self, broker_id, lane=""):
         return self.connection
