@@ -75,10 +75,10 @@ def command_line() -> Parser:
 
 
 def _run(flags: Flags) -> int:
-    flags.integer("fetch-size")
-    flags.integer("messages", bits=64)
     detailed = flags.has("show-detailed-stats")
     _print_header(flags, detailed=detailed)
+    flags.integer("fetch-size")
+    flags.integer("messages", bits=64)
     properties = properties_of(flags.value("consumer.config"))
     check_pattern(flags.text("date-format", _DATE_FORMAT))
     properties["bootstrap.servers"] = flags.text("bootstrap-server") or flags.text("broker-list")
