@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from odradek.cli.failures import FileError, NoSuchFileError, ToolError, show_log
+from odradek.cli.failures import FileError, NoSuchFileError, ToolError, hide_log, show_log
 from odradek.client.cluster import (
     BootstrapError,
     Cluster,
@@ -94,6 +94,8 @@ def with_cluster(
         return asyncio.run(_connected(merged, work, client_id))
     except BootstrapError:
         raise NobodyError(call) from None
+    finally:
+        hide_log()
 
 
 async def _connected(

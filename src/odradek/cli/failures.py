@@ -137,9 +137,17 @@ class _Log(logging.Handler):
         print(log_line(level, record.getMessage(), record.name), file=sys.stderr)
 
 
+_CLIENT_LOG: Final = logging.getLogger("odradek.client")
+_SHOWN: Final = _Log()
+
+
 def show_log() -> None:
-    """Show warnings of the client on stderr."""
-    log = logging.getLogger("odradek.client")
-    if not any(isinstance(handler, _Log) for handler in log.handlers):
-        log.addHandler(_Log())
-        log.propagate = False
+    """Show warnings of the client on stderr, until `hide_log`."""
+    _CLIENT_LOG.addHandler(_SHOWN)  # once is enough, and more often is the same
+    _CLIENT_LOG.propagate = False
+
+
+def hide_log() -> None:
+    """As it was before."""
+    _CLIENT_LOG.removeHandler(_SHOWN)
+    _CLIENT_LOG.propagate = True

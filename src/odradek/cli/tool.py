@@ -98,6 +98,10 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have it by now
+
+        hide_log()
     assert isinstance(code, int), name
     return code
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import ssl
 
 _log: Final = logging.getLogger("odradek.client")
+_log.addHandler(logging.NullHandler())  # who uses a library says where its log goes
 _RETRY_MS: Final = 20
 
 # Lanes of connections to one broker.
