@@ -62,6 +62,20 @@ def test_nothing_is_violated_any_more(seed):
     assert not outcome.violations, outcome.replay
 
 
+MOVED = {
+    "a move was taken back when its new replica and one other had everything": 108,
+    "a partition waited for one who was no replica any more": 155,
+    "a replica was taken out that could not be told": 115,
+}
+
+
+@pytest.mark.parametrize("seed", MOVED.values(), ids=MOVED.keys())
+def test_what_was_acknowledged_stays_while_replicas_are_moved(seed):
+    outcome = simulate(seed, Options(brokers=3, reassigns=True))
+    assert not outcome.violations, outcome.replay
+    assert outcome.tally.reassignments
+
+
 def test_five_brokers():
     outcome = simulate(3, Options(brokers=5))
     assert not outcome.violations, outcome.replay

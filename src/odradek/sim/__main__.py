@@ -75,6 +75,7 @@ def _kinds(
     help="Play transactions of this version instead of the usual clients.",
 )
 @click.option("--groups", is_flag=True, help="Play members of a group instead of them.")
+@click.option("--reassign", "reassigns", is_flag=True, help="Give partitions other replicas.")
 @click.option("--durable", is_flag=True, help="Acknowledge what is on disk, and lose power.")
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
@@ -93,6 +94,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     only: frozenset[int] | None,
     transactions: int | None,
     groups: bool,
+    reassigns: bool,
     durable: bool,
     kinds: tuple[Kind, ...] | None,
     smaller: bool,
@@ -110,6 +112,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         kinds=kinds,
         transactions=None if transactions is None else TransactionOptions(version=transactions),
         groups=groups,
+        reassigns=reassigns,
         durable=durable,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)

@@ -74,6 +74,7 @@ class Options:
     kinds: tuple[Kind, ...] | None = None  # from which faults are drawn; None: the usual ones
     transactions: TransactionOptions | None = None  # instead of the usual clients
     groups: bool = False  # members of a group, instead of the usual clients
+    reassigns: bool = False  # an administrator reassigns all the while
     durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
 
     @property
@@ -102,6 +103,8 @@ class Options:
             words.append(f"--transactions {self.transactions.version}")
         if self.groups:
             words.append("--groups")
+        if self.reassigns:
+            words.append("--reassign")
         if self.durable:
             words.append("--durable")
         return " ".join(words)
@@ -221,7 +224,13 @@ class Simulation:
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
-        self._workload = Workload(cluster, self.history, transactions, groups=options.groups)
+        self._workload = Workload(
+            cluster,
+            self.history,
+            transactions,
+            groups=options.groups,
+            reassigns=options.reassigns,
+        )
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
         self._settling = Settling(
             cluster,

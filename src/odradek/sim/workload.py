@@ -36,8 +36,12 @@ class Workload:
         transactions: TransactionOptions | None = None,
         *,
         groups: bool = False,
+        reassigns: bool = False,
     ) -> None:
-        """`transactions`: there are transactors, and nobody else; `groups`: members of a group."""
+        """`transactions`: there are transactors, and nobody else; `groups`: members of a group.
+
+        `reassigns`: of the usual clients one gives partitions other replicas all the while.
+        """
         self.cluster = cluster
         self.history = history
         self.is_over = False
@@ -47,6 +51,7 @@ class Workload:
         self.ledger: Ledger | None = None
         self._transactions = transactions
         self._groups = groups
+        self._reassigns = reassigns
         self.book: GroupBook | None = None
         self.happened = Counter[str]()  # what clients met that a run is for
         self.clients: list[Client] = []
@@ -77,8 +82,9 @@ class Workload:
         if self.replication_factor > 1:
             client = self.client("torrent")
             client.run(Producer(self, client, "torrent", torrent=True).run())
-            client = self.client("reassigner")
-            client.run(Reassigner(self, client).run())
+            if self._reassigns:
+                client = self.client("reassigner")
+                client.run(Reassigner(self, client).run())
         for number in range(draw.randint(1, 3)):
             self._read(draw.choice((*clients, self.client(f"reader-{number}"))), number)
         vandal = self.client("vandals")
