@@ -186,9 +186,11 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         active = self._active
         position = active.size
-        if self._may_roll(header, size, last_offset, position) and self._must_roll(
-            header, size, last_offset, position, now_ms
-        ):
+        if (
+            position + size > self._segment_bytes
+            or header.max_timestamp > self._roll_after
+            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        ) and self._must_roll(header, size, last_offset, position, now_ms):
             active = self.roll()
             position = 0
         if leader_epoch != self.epochs.latest_epoch:
@@ -222,9 +224,7 @@ class Log:
         for header in headers:
             size = header.length + OVERHEAD_BYTES
             planned = self._active.size + end - begin
-            if self._may_roll(header, size, header.last_offset, planned) and self._must_roll(
-                header, size, header.last_offset, planned, now_ms
-            ):
+            if self._must_roll(header, size, header.last_offset, planned, now_ms):
                 self._write_run(batches[begin:end], run)
                 self.roll(header.base_offset)
                 begin, run = end, []
@@ -284,14 +284,6 @@ class Log:
         return Appended(stored.base_offset, stored.last_offset, stored.timestamp, duplicate=True)
 
     # ------------------------------------------------------------------------------- rolling
-
-    def _may_roll(self, header: BatchHeader, size: int, last_offset: int, position: int) -> bool:
-        """Whether that is to be looked into: the quick half of the question."""
-        return (
-            position + size > self._segment_bytes
-            or header.max_timestamp > self._roll_after
-            or last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX
-        )
 
     def _must_roll(
         self, header: BatchHeader, size: int, last_offset: int, position: int, now_ms: int

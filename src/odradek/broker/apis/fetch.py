@@ -104,11 +104,7 @@ class FetchApi:
         if isinstance(fetcher, ErrorCode):
             self._refuse(connection, header, fetcher)
             return
-        call = FetchCall(self, connection, header, request, fetcher)
-        if follower_id < 0:
-            call.run()
-        else:
-            call.run_later()
+        FetchCall(self, connection, header, request, fetcher).run()
 
     # ---------------------------------------------------------------------- sessions
 
@@ -167,17 +163,15 @@ class FetchApi:
                 )
             )
         if request.topics:
-            named = _wanted(request, by_topic_id=fetcher.by_topic_id)
-            fetcher.want(named)
+            fetcher.want(_wanted(request, by_topic_id=fetcher.by_topic_id))
             if follower_id >= 0:
-                state = request.replica_state
-                epoch = state.replica_epoch if state is not None else -1
-                self._acknowledged(fetcher, named, follower_id, epoch, now_ms)
+                self._acknowledged(fetcher, request, follower_id, now_ms)
 
     def _acknowledged(
-        self, fetcher: Fetcher, named: list[Wanted], follower_id: int, epoch: int, now_ms: int
+        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
     ) -> None:
-        for item in named:
+        epoch = request.replica_state.replica_epoch if request.replica_state is not None else -1
+        for item in _wanted(request, by_topic_id=fetcher.by_topic_id):
             wanted = fetcher.partitions[item.key]
             partition = fetcher.partition_of(wanted)
             if (
@@ -327,17 +321,6 @@ class FetchCall(Waiting):
         else:
             self.connection.respond(self._answer(reading))
             self._over()
-
-    def run_later(self) -> None:
-        """The first look of a follower: at the end of the turn.
-
-        What it acknowledged comes first, and what the other followers do: a producer waits for
-        these. By then there may be more to read, too.
-        """
-        self._place = self.connection.later(self._abandoned)
-        self.fetcher.sleep(self, max(self.request.min_bytes, 1))
-        self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
-        self._api.purgatory.wake(self)
 
     def look_again(self) -> None:
         """Something is ready."""
