@@ -1,7 +1,8 @@
 """Kafka's historic rules lose what was acknowledged: by hand-written schedules, and by chance.
 
 Each story is played with the rule that holds now, and nothing is lost; and with the historic one
-(`historic_rules`), and the story's last lines must fail.
+(`historic_rules`), and the story's last lines must fail. Then chance has its turn: a seed finds the
+loss, and finds nothing without the rule.
 """
 
 import pytest
@@ -22,6 +23,8 @@ from tests.sim.stage import TWO_IN_SYNC, contents, held
 
 from odradek.coord import layout
 from odradek.coord.store import Create
+from odradek.sim.faults import Kind
+from odradek.sim.simulation import Options, simulate
 
 FIRST = [b"%d" % number for number in range(5)]
 
@@ -247,3 +250,26 @@ def test_by_a_historic_rule_the_same_story_ends_badly(monkeypatch, rule, story, 
     rule(monkeypatch)
     with pytest.raises(LostError):
         play(story, replicas=replicas)
+
+
+# Deaths and silence, and leaders that change while all are in sync.
+STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.DEAF, Kind.ISOLATE, Kind.PAUSE)
+STORMY = Options(brokers=3, kinds=STORM)
+FOUND = [
+    (rules.truncation_to_the_high_watermark, 6, STORMY),
+    (rules.one_step_of_truncation, 14, STORMY),
+]
+SEEDS_MAX = 15  # from the recorded one on: what happens in a seed changes with the code
+
+
+@pytest.mark.parametrize(
+    ("rule", "seed", "options"), FOUND, ids=[rule.__name__ for rule, *_ in FOUND]
+)
+def test_a_seed_finds_it_and_finds_nothing_without_the_rule(monkeypatch, rule, seed, options):
+    with monkeypatch.context() as historic:
+        rule(historic)
+        seeds = range(seed, seed + SEEDS_MAX)
+        found = next((s for s in seeds if simulate(s, options).violations), None)
+    assert found is not None, f"{SEEDS_MAX} seeds from {seed} on have found nothing"
+    outcome = simulate(found, options)
+    assert not outcome.violations, outcome.replay
