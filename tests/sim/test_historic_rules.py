@@ -25,6 +25,7 @@ from odradek.coord import layout
 from odradek.coord.store import Create
 from odradek.sim.faults import Kind
 from odradek.sim.simulation import Options, simulate
+from odradek.sim.transactions import TransactionOptions
 
 FIRST = [b"%d" % number for number in range(5)]
 
@@ -255,9 +256,15 @@ def test_by_a_historic_rule_the_same_story_ends_badly(monkeypatch, rule, story, 
 # Deaths and silence, and leaders that change while all are in sync.
 STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.DEAF, Kind.ISOLATE, Kind.PAUSE)
 STORMY = Options(brokers=3, kinds=STORM)
+SURPRISED = Options(brokers=3, kinds=(Kind.DEAF, Kind.MOVE, Kind.POWER, Kind.KILL))
+DEPOSED = Options(brokers=3, kinds=(Kind.ZOMBIE, Kind.RESET, Kind.CLOCK))
+OF_TRANSACTIONS = Options(brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
+    (rules.no_broker_epoch, 19, SURPRISED),
+    (rules.no_controller_fencing, 3, DEPOSED),
+    (rules.last_stable_offset_off_by_one, 0, OF_TRANSACTIONS),
 ]
 SEEDS_MAX = 15  # from the recorded one on: what happens in a seed changes with the code
 
