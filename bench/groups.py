@@ -100,8 +100,11 @@ async def until_coordinated(address: str, group: str) -> None:
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
         while time.monotonic() < deadline_s:
             found = await connection.request(find, FindCoordinatorResponse)
-            if not found.coordinators[0].error_code and not await commit(connection, group, {0: 0}):
-                return
+            [named] = found.coordinators
+            if not named.error_code:
+                async with await connect(f"{named.host}:{named.port}") as coordinator:
+                    if not await commit(coordinator, group, {0: 0}):
+                        return
             await asyncio.sleep(0.1)
     raise TimeoutError("no coordinator")
 
