@@ -591,6 +591,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at `offset`."""
         self.cuts += 1
+        self.high_watermark = 0  # first, as in `truncate_to`
         if offset < self.recovery_point:
             self._lowered()
         gone, self.segments = self.segments, []

@@ -95,6 +95,8 @@ class Producer:
         self._version = 11 if self._codec is Codec.ZSTD else self._random.choice(VERSIONS)
         self._producer_id = -1
         self._sequences: dict[TopicPartition, int] = {}
+        # In which reign its last batch was acknowledged.
+        self._reigns: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
         """Send until the workload ends."""
@@ -129,6 +131,7 @@ class Producer:
                 self._workload.producer_id_given(answer.producer_id)
                 self._producer_id = answer.producer_id
                 self._sequences.clear()
+                self._reigns.clear()
 
     def _batches(self, topic: Topic) -> list[Pending]:
         random = self._random
@@ -200,7 +203,8 @@ class Producer:
         for topic in answer.responses:
             for outcome in topic.partition_responses:
                 partition = TopicPartition(topic.name, outcome.index)
-                self._outcome(pending, pending[partition], outcome)
+                reign = self._workload.leader_epoch_at(leader, pending[partition].facts)
+                self._outcome(pending, pending[partition], outcome, reign)
         if pending:
             await self._client.refresh(sorted({p.partition.topic for p in batches}))
 
@@ -209,18 +213,22 @@ class Producer:
         pending: dict[TopicPartition, Pending],
         sent: Pending,
         outcome: PartitionProduceResponse,
+        reign: int,
     ) -> None:
         workload, facts = self._workload, sent.facts
         error = ErrorCode(outcome.error_code)
         if error is ErrorCode.NONE:
             del pending[sent.partition]
+            self._reigns[sent.partition] = reign
             # By name: a topic made anew meanwhile would take them as well.
             if not facts.topic.is_doomed:
                 by_all = self._acks == ALL
                 workload.history.acked(facts, outcome.base_offset, sent.keys, by_all=by_all)
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
-            workload.fenced(facts, error)
+            # A leader of the past may have missed what a later one acknowledged.
+            if reign >= self._reigns.get(sent.partition, -1):
+                workload.fenced(facts, error)
             del pending[sent.partition]
             self._producer_id = -1
         elif error not in RETRIABLE:
