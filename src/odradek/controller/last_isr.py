@@ -19,7 +19,8 @@ one with the later last epoch, or the same and the larger end, holds what was co
 other. That does not hold for a stranger, who left before: a leader may commit what was written in
 an earlier epoch without writing anything in its own, and the stranger may have led in between, and
 have written what nobody else ever had. His word counts within the same epoch alone, where one log
-is the beginning of the other. A log that is empty because all in it was deleted knows of no epoch,
+is the beginning of the other; or if none of those who should know has anything, for nothing is the
+beginning of every log. A log that is empty because all in it was deleted knows of no epoch,
 but below its end everything was committed: who ends before that has lost some of it.
 
 A memory is believed only if the state it belongs to is the one that stands: the same partition
@@ -122,5 +123,7 @@ def choose(
     # Also of those who left when one was left, where that one was enough.
     trusted = set(isr) | {r for r, gone in left.items() if gone.isr_size < max(isr_min, 2)}
     best = max(trusted & whole or whole, key=reach)
+    if ends[best] == NO_LOG:
+        return max(whole, key=reach)
     same_epoch = [r for r in whole if ends[r].leader_epoch == ends[best].leader_epoch]
     return max(same_epoch, key=reach)

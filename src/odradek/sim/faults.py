@@ -308,6 +308,7 @@ def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
             return
         if loses_pages:
             cluster.lossy.add(broker.id)
+            cluster.losing.add(broker.id)
         operation = operations[int(fault.detail * 1000) % len(operations)]
         path = "" if fault.detail > 0.9 else LOG_DIRS[int(fault.detail * 100) % len(LOG_DIRS)]
         skip = int(fault.detail * 10_000) % 20
@@ -318,6 +319,7 @@ def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
         broker.disk.faults.clear()
         if loses_pages:
             broker.lose_power()
+            cluster.losing.discard(broker.id)
         elif broker.is_up:
             await broker.stop()
         await _start_again(broker, fault)

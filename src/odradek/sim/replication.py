@@ -248,7 +248,7 @@ class ReplicationChecker:
 
     def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
         """A broker that lost power has all again once it is in sync everywhere."""
-        for broker_id in sorted(self._cluster.lossy):
+        for broker_id in sorted(self._cluster.lossy - self._cluster.losing):
             broker = self._cluster.brokers[broker_id]
             if broker.state is State.RUNNING and self._is_whole(broker_id, held):
                 self._cluster.lossy.discard(broker_id)

@@ -78,6 +78,9 @@ def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again()
         pytest.param({1: tuple(NO_LOG), 2: (5, 3)}, (2,), 2, 2, id="an empty disk"),
         pytest.param({1: (-1, 137), 2: (3, 135)}, (2,), 2, 1, id="what was deleted was committed"),
         pytest.param({1: (-1, 137), 2: (3, 150)}, (2,), 2, 2, id="and more was written since"),
+        pytest.param(
+            {1: tuple(NO_LOG), 2: tuple(NO_LOG), 3: (5, 34)}, (), 2, 3, id="only a stranger has any"
+        ),
         pytest.param({}, (), 1, None, id="nobody"),
         pytest.param(
             {1: (5, 100), 2: (5, 100), 3: (6, 90)}, (2,), 2, 1, id="a stranger's later epoch"
