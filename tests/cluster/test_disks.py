@@ -163,8 +163,11 @@ def test_a_directory_that_is_taken_away_goes_offline_by_itself(make_broker, tmp_
     two = TwoDirectories(
         make_broker, tmp_path, **{"replica.high.watermark.checkpoint.interval.ms": 50}
     )  # fmt: skip
-    healthy = two.in_directory(two.b)
+    healthy, lost = two.in_directory(two.b), two.in_directory(two.a)
     shutil.rmtree(two.a)
+    with Peer(two.broker.port) as peer:  # into files that are open: only the checkpoint fails
+        for topic in lost:
+            two.produce(peer, topic, b"more")
     wait_for(lambda: two.broker.metric(OFFLINE) == 1)
     two.check(healthy)
     with Peer(two.broker.port) as peer:
