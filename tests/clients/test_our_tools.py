@@ -21,24 +21,12 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.recorded.recording import normal
+from tool_stories import CLASSES
 
 from odradek.cli.tool import run_tool
 
 pytestmark = pytest.mark.jvm
 
-CLASSES = {
-    "topics": "org.apache.kafka.tools.TopicCommand",
-    "configs": "kafka.admin.ConfigCommand",
-    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
-    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "acls": "kafka.admin.AclCommand",
-    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "transactions": "org.apache.kafka.tools.TransactionsCommand",
-    "features": "org.apache.kafka.tools.FeatureCommand",
-}
 BROKERS = 3
 # Two names of one length and one hash (Java's), so that tables and orders are the same.
 NAMES = ("Aa", "BB")

@@ -9,7 +9,7 @@ import asyncio
 import random
 from dataclasses import replace
 
-from tests.sim.stage import TOPIC, TWO_IN_SYNC, Witness, held
+from tests.sim.stage import TOPIC, TWO_IN_SYNC, Witness, held, make
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete
@@ -23,8 +23,6 @@ from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -294,17 +292,7 @@ async def make_topic(client, replicas, configs):
         assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
-    while True:
-        try:
-            connection = await client.controller()
-            answer = await connection.request(request, CreateTopicsResponse)
-        except TROUBLE:
-            await client.begin_anew()
-            continue
-        if answer.topics[0].error_code in (0, 36):
-            return
-        await client.pause()
+    await make(client, topic, timeout_ms=5_000)
 
 
 def play(story, *, replicas=(0, 1, 2), configs=TWO_IN_SYNC, properties=None, seed=1):

@@ -98,17 +98,21 @@ def contents(broker):
 
 
 async def make_topic(client, configs):
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name="t",
-                num_partitions=1,
-                replication_factor=3,
-                configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
-            )
-        ],
+    await make(
+        client,
+        CreatableTopic(
+            name="t",
+            num_partitions=1,
+            replication_factor=3,
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        ),
         timeout_ms=20_000,
     )
+
+
+async def make(client, topic, *, timeout_ms):
+    """Ask for a topic until it is there."""
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
     while True:
         try:
             connection = await client.controller()

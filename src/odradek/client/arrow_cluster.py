@@ -7,9 +7,9 @@ until nothing has got better for `api_timeout_ms`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from odradek.client.closing import Closing
 from odradek.client.cluster import (
     GROUP_COORDINATOR,
     BootstrapError,
@@ -47,7 +47,7 @@ class UnknownTopicError(OdradekError):
     """A topic or partition was named that the cluster does not have."""
 
 
-class ArrowCluster:
+class ArrowCluster(Closing):
     """A cluster, and what was learnt of it."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -64,17 +64,6 @@ class ArrowCluster:
             AuthenticationError: it does not take who we are.
         """
         return cls(await Cluster.connect(settings))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Hang up everywhere."""
