@@ -6,6 +6,10 @@ UNKNOWN_TOPIC_OR_PARTITION, one whose directory failed is KAFKA_STORAGE_ERROR.
 
 Orders are for thousands of partitions at once, so they are carried out in slices: between two
 slices the loop serves everybody else. The next order waits until one is carried out.
+
+A broker that was away when a replica was taken from it, or its topic deleted, has heard of neither
+and still has the log. If the same topic comes back, the log is used: it is cut by leader epochs as
+every follower's is. If another topic of that name comes, the log is set aside.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
 
 from odradek.broker.partition import Partition
 from odradek.log.disk import StorageError
@@ -23,14 +28,17 @@ from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.ids import uuid_text
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.record.validate import ValidationRules
+from odradek.replica.incarnations import Incarnations
 from odradek.replica.throttle import Throttles
 from odradek.replica.transitions import refuse_role, refuse_stop
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 SLICE_MS = 5
+_NO_ID = bytes(16)
 _NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
 
 
@@ -94,6 +102,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_names: dict[bytes, str] = {}
         self._held = Counter[bytes]()  # partitions of each topic id
+        self._incarnations = Incarnations()
         self._order = asyncio.Lock()
         # Set by whoever assembles the broker: ISR changes, and who fetches from whom.
         self.ask_for_isr: Callable[[Partition, frozenset[int]], None] = lambda _partition, _isr: (
@@ -215,9 +224,62 @@ class ReplicaManager:
         async with self._order:
             pause = _Pause(self._clock)
             for order in orders:
+                self._make_room(order)
+                await pause.if_due()
+            await self._forget_former(orders)
+            for order in orders:
                 outcome[order.topic_partition] = self._take_role(order)
                 await pause.if_due()
         return outcome
+
+    def _make_room(self, order: RoleOrder) -> None:
+        """Set aside what is here of a former topic of that name."""
+        name, topic_id = order.topic_partition, order.topic_id
+        if topic_id == _NO_ID or self._is_past(order):
+            return
+        partition = self._partitions.get(name)
+        if partition is not None and partition.topic_id != topic_id:
+            self.leave(partition)
+            self._forget(partition)
+        found = self._logs.get(name)
+        if found is None or found.topic_id == topic_id:
+            return
+        # Without an id it is from before there were any, unless the replica is a new one: then
+        # the power failed before the id was written.
+        if found.topic_id is None and not (order.is_new and found.leo):
+            return
+        was = found.directory
+        try:
+            path = self._logs.set_aside(name)
+        except StorageError as error:
+            self._logs.failed(error)
+            return
+        if path is not None:
+            log.warning(
+                "%s: the log in %s is of another topic of that name, with the id %s; this one has "
+                "the id %s. It is set aside as %s. Nothing reads or removes it any more: remove "
+                "it when nobody needs its records",
+                name,
+                was,
+                _id_text(found.topic_id),
+                _id_text(topic_id),
+                path,
+            )
+
+    def _is_past(self, order: RoleOrder) -> bool:
+        """Whether it names a topic that another of its name has followed: it is late."""
+        topic_id = order.topic_id
+        return topic_id != _NO_ID and self._incarnations.is_past(
+            order.topic_partition.topic, topic_id
+        )
+
+    async def _forget_former(self, orders: Sequence[RoleOrder]) -> None:
+        """Nothing that checkpoints say of former logs may be taken for what the new ones hold."""
+        made = [o.topic_partition for o in orders if self._logs.get(o.topic_partition) is None]
+        if made:
+            forgotten: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._logs.forget_former(made, partial(_settle, forgotten, True))
+            await forgotten
 
     async def stop(self, orders: Sequence[StopOrder]) -> Mapping[TopicPartition, ErrorCode]:
         """Hold these partitions no longer, or not for now. Returns the outcome for each."""
@@ -239,6 +301,8 @@ class ReplicaManager:
 
     def _take_role(self, order: RoleOrder) -> ErrorCode:
         name = order.topic_partition
+        if self._is_past(order):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
         partition = self._partitions.get(name)
         if partition is not None:
             if partition.topic_id != order.topic_id:
@@ -258,7 +322,8 @@ class ReplicaManager:
             if partition is None or partition.log is None:
                 opened = self._open_log(order, settings)
                 if isinstance(opened, ErrorCode):
-                    self._hold_without_log(order, settings)
+                    if opened is ErrorCode.KAFKA_STORAGE_ERROR:
+                        self._hold_without_log(order, settings)
                     return opened
                 if partition is None:
                     partition = self._hold(order, opened, settings)
@@ -410,6 +475,10 @@ class _Pause:
         if self._clock.monotonic_ms() >= self._until_ms:
             await asyncio.sleep(0)
             self._until_ms = self._clock.monotonic_ms() + SLICE_MS
+
+
+def _id_text(topic_id: bytes | None) -> str:
+    return "unknown" if topic_id is None else uuid_text(UUID(bytes=topic_id))
 
 
 def _settle(future: asyncio.Future[T], outcome: T) -> None:

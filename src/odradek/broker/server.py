@@ -597,6 +597,14 @@ class Broker:
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)
+        for path, directory in self.logs.directories.items():
+            if directory.strays:
+                log.info(
+                    "%d logs in %s are set aside (their names end in -stray): nothing reads them; "
+                    "remove them when nobody needs their records",
+                    directory.strays,
+                    path,
+                )
         self.end_points = await self._listen()
         me = RegisteredBroker(
             id=config.broker_id, end_points=self.end_points, rack=config.broker_rack

@@ -8,20 +8,21 @@
     <topic>-<n>/              a partition
     <topic>-<n>.<32 hex>-delete/   is being deleted
     <topic>-<n>.<32 hex>-future/   is being copied here from another directory
-    <topic>-<n>.<32 hex>-stray/    held less than another of the same name; left alone
+    <topic>-<n>.<32 hex>-stray/    gave way to another of the same name: its topic was deleted
+                                   while the broker was away, or it held less; left alone
 
 What is named otherwise is left alone.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from odradek.config.properties import parse, render
 from odradek.log.checkpoints import CheckpointError, decode_offsets, encode_offsets
-from odradek.log.disk import Disk, Done, Entry, Lock
+from odradek.log.disk import Disk, Done, Entry, Lock, StorageError
 from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
 
@@ -91,7 +92,10 @@ class LogDirectory:
         self.clean_epoch = NO_EPOCH  # in this broker epoch, if it says so
         self._disk = disk
         self._lock: Lock | None = None
+        self.strays = 0  # how many logs lie in it that were set aside
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        # What each checkpoint file may say: what is durable, and then what is being written.
+        self._may_say: dict[str, list[Mapping[TopicPartition, int]]] = {}
 
     def lock(self) -> None:
         """Keep others out.
@@ -201,21 +205,45 @@ class LogDirectory:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """The offsets in a checkpoint file. A damaged one says nothing: all starts from 0."""
         try:
-            return decode_offsets(self._disk.read_file(self._file(name)) or b"")
+            offsets = decode_offsets(self._disk.read_file(self._file(name)) or b"")
         except CheckpointError:
-            return {}
+            offsets = {}
+        self._may_say[name] = [offsets]
+        return offsets
+
+    def checkpoints_with(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """The checkpoint files that may speak of any of these: who starts now may read it."""
+        return [
+            name
+            for name, texts in self._may_say.items()
+            if any(not offsets.keys().isdisjoint(partitions) for offsets in texts)
+        ]
 
     def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int], done: Done) -> None:
         """Write a checkpoint file, if it says anything new."""
-        if self._written.get(name) == offsets:
-            return
+        if self._written.get(name) != offsets:
+            self.rewrite_checkpoint(name, offsets, done)
+
+    def rewrite_checkpoint(self, name: str, offsets: dict[TopicPartition, int], done: Done) -> None:
+        """Write a checkpoint file; when `done` is told, nothing older is in force any more."""
         self._written[name] = offsets
-        self._disk.replace_later(self._file(name), encode_offsets(offsets), done)
+        texts = self._may_say.setdefault(name, [])
+        texts.append(offsets)
+
+        def written(error: StorageError | None) -> None:
+            if error is None:
+                found = [number for number, text in enumerate(texts) if text is offsets]
+                del texts[: found[0] if found else 0]
+            done(error)
+
+        self._disk.replace_later(self._file(name), encode_offsets(offsets), written)
 
     def write_checkpoint_now(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         """The same, waiting."""
         self._written[name] = offsets
+        self._may_say.setdefault(name, []).append(offsets)
         self._disk.replace_now(self._file(name), encode_offsets(offsets))
+        self._may_say[name] = [offsets]
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

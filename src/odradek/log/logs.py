@@ -15,7 +15,7 @@ small files, written behind the scenes when they say something new:
 """
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from odradek.log.checkpoints import (
@@ -205,6 +205,7 @@ class Logs:
         for name, found in partition_directories(entries):
             partition, mark = found
             path = f"{directory.path}/{name}"
+            directory.strays += mark is Mark.STRAY
             if mark is Mark.DELETE:
                 delay_ms = self._config_of(partition.topic).file_delete_delay_ms
                 remove_later(self._host, [path], delay_ms=delay_ms)
@@ -251,11 +252,12 @@ class Logs:
         self._put_aside(less)
 
     def _put_aside(self, log: Log) -> None:
-        """Another holds all that this one does."""
+        """Another has its name. One that never held anything goes."""
         if log.leo:
             log.gone = True
             log.rest()
             self.rename(log, Mark.STRAY)
+            self.directories[self.directory_of(log)].strays += 1
         else:
             self._remove(log)
 
@@ -270,7 +272,8 @@ class Logs:
             if current is None:
                 self._take_place(future)
             elif len({future.topic_id, current.topic_id} - {None}) > 1:
-                self.drop_future(partition)
+                del self._futures[partition]
+                self._put_aside(future)
             elif _extent(future) > _extent(current):
                 del self._logs[partition], self._held[self.directory_of(current)][partition]
                 self._put_aside(current)
@@ -341,6 +344,46 @@ class Logs:
         del self._held[self.directory_of(log)][partition]
         self._remove(log)
         return True
+
+    def set_aside(self, partition: TopicPartition) -> str | None:
+        """Take a log out that is of another topic of that name, and keep what is in it.
+
+        Nobody will read or remove it but by hand. Returns where it lies now; None if it was empty.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        self.drop_future(partition)
+        self._remove_replaced(partition)
+        log = self._logs.pop(partition)
+        path = self.directory_of(log)
+        del self._held[path][partition]
+        self._put_aside(log)
+        self._soon(path)
+        return log.directory if log.leo else None
+
+    def forget_former(self, partitions: Sequence[TopicPartition], done: Callable[[], None]) -> None:
+        """See that no checkpoint speaks of these partitions, of which there is no log. Then `done`.
+
+        What a log of that name has left there would, after a crash, be taken for what is known of
+        the next one: that it is flushed, committed, deleted up to there.
+        """
+        left = 1
+
+        def written(error: StorageError | None) -> None:
+            nonlocal left
+            if error is not None:
+                self.failed(error)
+            left -= 1
+            if not left:
+                done()
+
+        for path in self.online_directories:
+            directory = self.directories[path]
+            for name in directory.checkpoints_with(partitions):
+                left += 1
+                directory.rewrite_checkpoint(name, self._offsets(path, name), written)
+        written(None)
 
     def _remove(self, log: Log) -> None:
         """Rename the directory now, and have it removed later."""
@@ -518,43 +561,31 @@ class Logs:
 
     def checkpoint_recovery_points(self) -> None:
         """Write what is flushed."""
-        for path in self.online_directories:
-            offsets = {name: log.recovery_point for name, log in self._held[path].items()}
-            self._write(path, RECOVERY_POINT_FILE, offsets)
+        self._checkpoint(RECOVERY_POINT_FILE)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write where logs begin, if not at a segment."""
-        for path in self.online_directories:
-            self._write(path, LOG_START_OFFSET_FILE, self._log_starts(path))
+        self._checkpoint(LOG_START_OFFSET_FILE)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write what is committed."""
-        for path in self.online_directories:
-            offsets = {name: log.high_watermark for name, log in self._held[path].items()}
-            self._write(path, HIGH_WATERMARK_FILE, offsets)
+        self._checkpoint(HIGH_WATERMARK_FILE)
 
     def checkpoint_first_dirty_offsets(self) -> None:
         """Write up to where the cleaner has been."""
+        self._checkpoint(CLEANER_FILE)
+
+    def _checkpoint(self, file: str) -> None:
         for path in self.online_directories:
-            self._write(path, CLEANER_FILE, self._first_dirty_offsets(path))
+            if self.directories[path].is_loaded:
+                offsets = self._offsets(path, file)
+                self.directories[path].write_checkpoint(file, offsets, self._written)
 
-    def _first_dirty_offsets(self, path: str) -> dict[TopicPartition, int]:
-        return {
-            name: log.first_dirty_offset
-            for name, log in self._held[path].items()
-            if log.first_dirty_offset and log.config.is_compacted
-        }
-
-    def _log_starts(self, path: str) -> dict[TopicPartition, int]:
-        return {
-            name: log.log_start_offset
-            for name, log in self._held[path].items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-
-    def _write(self, path: str, name: str, offsets: dict[TopicPartition, int]) -> None:
-        if self.directories[path].is_loaded:
-            self.directories[path].write_checkpoint(name, offsets, self._written)
+    def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
+        """What a checkpoint file of a directory has to say now."""
+        says = _CHECKPOINTS[file]
+        offsets = ((name, says(log)) for name, log in self._held[path].items())
+        return {name: offset for name, offset in offsets if offset is not None}
 
     def _written(self, error: StorageError | None) -> None:
         if error is not None:
@@ -573,7 +604,7 @@ class Logs:
         """
         path = directory.rpartition("/")[0]
         if path in self._lowered:
-            offsets = {name: log.recovery_point for name, log in self._held[path].items()}
+            offsets = self._offsets(path, RECOVERY_POINT_FILE)
             self.directories[path].write_checkpoint_now(RECOVERY_POINT_FILE, offsets)
             self._lowered.discard(path)
 
@@ -633,30 +664,44 @@ class Logs:
     def _close_directories(self) -> None:
         for path in self.online_directories:
             try:
-                self._close_directory(self.directories[path], self._held[path])
+                self._close_directory(self.directories[path])
             except StorageError as error:
                 self.failed(error)
         for directory in self.directories.values():
             directory.release()
 
-    def _close_directory(self, directory: LogDirectory, held: dict[TopicPartition, Log]) -> None:
+    def _close_directory(self, directory: LogDirectory) -> None:
         if not directory.is_loaded:
             # Stopped while starting: what the checkpoints say of the rest must stand.
             if directory.was_clean:
                 directory.mark_clean(directory.clean_epoch)
             return
-        recovery_points = {name: log.recovery_point for name, log in held.items()}
-        high_watermarks = {name: log.high_watermark for name, log in held.items()}
-        directory.write_checkpoint_now(RECOVERY_POINT_FILE, recovery_points)
-        directory.write_checkpoint_now(LOG_START_OFFSET_FILE, self._log_starts(directory.path))
-        directory.write_checkpoint_now(HIGH_WATERMARK_FILE, high_watermarks)
-        first_dirty_offsets = self._first_dirty_offsets(directory.path)
+        for file in RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE:
+            directory.write_checkpoint_now(file, self._offsets(directory.path, file))
+        first_dirty_offsets = self._offsets(directory.path, CLEANER_FILE)
         if first_dirty_offsets:
             directory.write_checkpoint_now(CLEANER_FILE, first_dirty_offsets)
         broker_epoch = self.broker_epoch
         if broker_epoch is None:  # never registered: as clean as before
             broker_epoch = NO_EPOCH if self.clean_epoch is None else self.clean_epoch
         directory.mark_clean(broker_epoch)
+
+
+def _log_start(log: Log) -> int | None:
+    return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+
+
+def _first_dirty(log: Log) -> int | None:
+    return (log.first_dirty_offset or None) if log.config.is_compacted else None
+
+
+# What each checkpoint file says of a log, if anything.
+_CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
+    RECOVERY_POINT_FILE: lambda log: log.recovery_point,
+    HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
+    LOG_START_OFFSET_FILE: _log_start,
+    CLEANER_FILE: _first_dirty,
+}
 
 
 def _extent(log: Log) -> tuple[int, int]:

@@ -1,11 +1,13 @@
 """The replicas of a broker: which orders they obey, and what is said of those it does not have."""
 
 import asyncio
+import logging
 
 import pytest
-from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, told
+from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soon, told
 
 from odradek.broker.replica_manager import RoleOrder, StopOrder
+from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 from odradek.sim.disk import Fault
@@ -120,29 +122,111 @@ def test_back_from_following_it_leads_on():
     play(story)
 
 
-def test_another_topic_of_the_same_name_is_refused():
-    async def story(live):
-        await take(live, role(topic_id=b"1" * 16))
-        other = role(topic_id=b"2" * 16, leader_epoch=9)
-        assert await take(live, other) == ErrorCode.INCONSISTENT_TOPIC_ID
-        assert live.partition().topic_id == b"1" * 16
+def strays(live):
+    return [
+        f"{path}/{entry.name}"
+        for path in LOG_DIRS
+        for entry in live.disk.list(path)
+        if entry.name.endswith("-stray")
+    ]
 
-        await stop(live, leader_epoch=DURING_DELETE)
-        assert await take(live, other) == ErrorCode.NONE
+
+def test_another_topic_of_the_name_takes_the_place_of_the_former_whose_log_is_set_aside(caplog):
+    async def story(live):
+        await take(live, role(topic_id=b"1" * 16, leader_epoch=9, replicas=(0, 2)))
+        waiting = live.peer().send(produce(live.batch(b"a"), acks=-1))
+        before, log = live.partition(), live.log()
+        # Its epochs begin anew.
+        assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.NONE
+
+        assert produced(await soon(waiting)) == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert before.is_gone
+        assert live.partition().topic_id == b"2" * 16
+        assert live.log().leo == 0
+        assert live.log().topic_id == b"2" * 16
         assert live.broker.replicas.topic_name(b"2" * 16) == "t"
         assert live.broker.replicas.topic_name(b"1" * 16) is None
+        assert strays(live) == [log.directory]
+        (told_of,) = [r.message for r in caplog.records if "is set aside as" in r.message]
+        assert log.directory in told_of
 
     play(story)
 
 
-def test_a_log_on_disk_of_another_topic_is_refused():
+def test_no_checkpoint_speaks_of_the_former_topics_log_when_the_next_one_is_made():
     async def story(live):
+        await take(live, role(topic_id=b"1" * 16))
+        live.append(b"a")
+        path = live.broker.logs.directory_of(live.log())
+
+        def checkpointed():
+            return decode_offsets(live.disk.read_file(f"{path}/{HIGH_WATERMARK_FILE}") or b"")
+
+        live.broker.logs.checkpoint_high_watermarks()
+        await live.until(lambda: checkpointed() == {T0: 1})
+        await take(live, role(topic_id=b"2" * 16))
+        assert checkpointed() == {}
+
+    play(story)
+
+
+def test_a_log_on_disk_of_another_topic_is_set_aside_and_told_of_at_each_start(caplog):
+    async def story(live):
+        caplog.set_level(logging.INFO)
         await live.topic("t")
-        name = TopicPartition("t", 0)
-        log = live.log()
+        live.append(b"a")
         del live.broker.replicas._partitions["t", 0]  # as after a restart, before the first order
-        assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.INCONSISTENT_TOPIC_ID
-        assert live.broker.logs.get(name) is log
+        assert await take(live, role(topic_id=b"2" * 16, is_new=False)) == ErrorCode.NONE
+        assert live.log().leo == 0
+        assert len(strays(live)) == 1
+        await live.restart()
+        (said,) = [r.message for r in caplog.records if "names end in -stray" in r.message]
+        assert said.startswith(f"1 logs in {strays(live)[0].rpartition('/')[0]} are set aside")
+
+    play(story)
+
+
+def test_a_log_without_an_id_is_of_the_topic_that_is_ordered_unless_its_replica_is_new():
+    async def story(live):
+        for is_new in False, True:
+            await take(live, role(topic_id=b"1" * 16))
+            live.append(b"a")
+            live.log().topic_id = None  # from before there were ids, or lost with the power
+            del live.broker.replicas._partitions["t", 0]
+            assert await take(live, role(topic_id=b"1" * 16, is_new=is_new)) == ErrorCode.NONE
+            assert live.log().topic_id == b"1" * 16
+            assert live.log().leo == (0 if is_new else 1)
+            assert len(strays(live)) == (1 if is_new else 0)
+
+    play(story)
+
+
+def test_an_order_for_a_topic_that_another_has_followed_comes_too_late():
+    async def story(live):
+        former, present = role(topic_id=b"1" * 16), role(topic_id=b"2" * 16)
+        late = role(topic_id=b"1" * 16, leader_epoch=99)
+        await take(live, former)
+        live.append(b"a")
+        await take(live, present)
+        log = live.log()
+        assert await take(live, late) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert live.log() is log
+        await stop(live, leader_epoch=DURING_DELETE)
+        assert await take(live, late) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert live.partition() is None
+
+    play(story)
+
+
+def test_topics_without_ids_take_nobodys_place():
+    async def story(live):
+        await take(live, role(0), role(0, name="u"))
+        log, nobody = live.log(), bytes(16)
+        for name in "t", "u":
+            order = role(topic_id=nobody, leader_epoch=9, name=name)
+            assert await take(live, order) == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert live.log() is log
+        assert await take(live, role(leader_epoch=9)) == ErrorCode.NONE
 
     play(story)
 

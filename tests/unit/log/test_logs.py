@@ -1,6 +1,9 @@
 """All logs of a broker over several directories."""
 
+from functools import partial
+
 import pytest
+from tests.unit.log.conftest import World
 
 from odradek.log.checkpoints import decode_offsets
 from odradek.log.disk import StorageError
@@ -11,7 +14,7 @@ from odradek.log.moving import MovingLogs
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
-from odradek.sim.disk import Crash, Fault
+from odradek.sim.disk import Crash, Fault, SimulatedCrash
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -302,6 +305,150 @@ def test_a_topic_of_the_longest_name_can_be_deleted(world, broker):
     Broker(world).start()
     world.pass_time(61_000)
     assert [e for e in world.disk.list("/a") if e.is_dir] == []
+
+
+# ---------------------------------------------------------- another topic of the same name
+
+OTHER_ID = TOPIC_ID[::-1]
+
+
+def names_in(world, path, ending=""):
+    entries = (e.name for e in world.disk.list(path) if e.is_dir)
+    return [name for name in entries if name.endswith(ending)]
+
+
+def with_history(world, directory="/a"):
+    """A broker whose one log has been written, cut from the front, stopped and started."""
+    config = LogConfig(index_interval_bytes=200, segment_bytes=400)
+    broker = Broker(world, directory, config=config).start()
+    log = broker.create()
+    for _ in range(20):
+        broker.append()
+    log.set_high_watermark(15)
+    log.advance_log_start(10)
+    broker.stop()
+    return Broker(world, directory, config=config).start()
+
+
+def test_a_log_that_is_set_aside_keeps_its_records_and_is_nobodys_any_more(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    path = broker.logs.set_aside(T0)
+    world.pass_time(3_600_000)
+
+    assert path == f"/a/{names_in(world, '/a')[0]}"
+    assert path.startswith("/a/t-0.")
+    assert path.endswith("-stray")
+    assert f"{0:020d}.log" in [entry.name for entry in world.disk.list(path) if entry.size]
+    assert broker.logs.get(T0) is None
+    assert broker.logs.held_in("/a") == []
+    assert broker.logs.directories["/a"].strays == 1
+    broker.stop()
+    again = Broker(world).start()
+    assert again.logs.get(T0) is None
+    assert again.logs.directories["/a"].strays == 1
+    assert world.disk.exists(path)
+
+
+def test_of_a_log_that_never_held_anything_nothing_is_kept(world, broker):
+    broker.create(directory="/a")
+    assert broker.logs.set_aside(T0) is None
+    world.pass_time(61_000)
+
+    assert names_in(world, "/a") == []
+
+
+def test_one_name_may_be_set_aside_many_times(world, broker):
+    for _ in range(3):
+        broker.create(directory="/a")
+        broker.append()
+        broker.logs.set_aside(T0)
+
+    assert len(names_in(world, "/a", "-stray")) == 3
+
+
+def test_a_copy_on_its_way_goes_when_its_log_is_set_aside(world, broker):
+    broker.create(directory="/a")
+    broker.append()
+    broker.logs.create_future(T0, "/b")
+    broker.logs.set_aside(T0)
+    world.pass_time(61_000)
+
+    assert broker.logs.futures == []
+    assert names_in(world, "/b") == []
+    assert len(names_in(world, "/a", "-stray")) == 1
+
+
+def test_a_copy_of_another_topic_is_set_aside_at_start(world, broker):
+    broker.create(directory="/a")
+    for _ in range(3):
+        broker.append()
+    copy = broker.logs.create_future(T0, "/b")
+    copy.append_as_follower(memoryview(world.batch(b"x")), now_ms=world.now_ms)
+    broker.stop()
+    world.disk.rename("/a/t-0", "/a/elsewhere")
+    other = Broker(world, "/a").start()
+    other.logs.create(T0, OTHER_ID, other.config)
+    other.stop()
+    again = Broker(world).start()
+
+    assert again.logs.get(T0).topic_id == OTHER_ID
+    assert len(names_in(world, "/b", "-stray")) == 1
+
+
+@pytest.mark.parametrize("how", Crash, ids=lambda how: how.name)
+def test_the_next_log_takes_nothing_over_from_the_former_whenever_the_broker_dies(how):
+    died = new = 0
+    for after in range(500):
+        world = World()
+        broker = with_history(world)
+        former = broker.logs.get(T0)
+        assert (former.log_start_offset, former.high_watermark, former.leo) == (10, 15, 20)
+        world.disk.crash_after(after)
+        has_died = True
+        try:
+            broker.logs.set_aside(T0)
+            forgotten = []
+            broker.logs.forget_former([T0], partial(forgotten.append, True))
+            world.pass_time(30)
+            assert forgotten == [True]
+            broker.logs.create(T0, OTHER_ID, broker.config)
+            broker.append()
+            world.pass_time()
+            has_died = False
+        except SimulatedCrash:
+            died += 1
+        world.disk.crash(how)
+        world._calls.clear()
+        again = Broker(world, "/a", config=broker.config).start()
+        found = again.logs.get(T0)
+        if found is not None and found.topic_id == TOPIC_ID:
+            assert (found.log_start_offset, found.high_watermark, found.leo) == (10, 15, 20)
+        else:
+            assert len(names_in(world, "/a", "-stray")) == 1
+        if found is not None and found.topic_id != TOPIC_ID:
+            new += 1
+            assert (found.log_start_offset, found.high_watermark) == (0, 0)
+            assert found.leo <= 1
+        if not has_died:
+            break
+    assert died > 5
+    assert new > 2
+
+
+def test_the_next_log_of_a_name_waits_until_no_checkpoint_speaks_of_the_one_deleted(world):
+    broker = with_history(world)
+    broker.logs.delete(T0)
+    forgotten = []
+    broker.logs.forget_former([T0], lambda: forgotten.append(True))
+    assert not forgotten
+    world.pass_time(30)
+    assert forgotten
+    broker.logs.forget_former([T0], lambda: forgotten.append(True))
+    assert len(forgotten) == 2  # at once
+
+    for name in ("recovery-point-offset", "replication-offset", "log-start-offset"):
+        assert decode_offsets(world.disk.read_file(f"/a/{name}-checkpoint")) == {}
 
 
 def test_checkpoints_say_what_is_flushed_and_committed(world, broker):
