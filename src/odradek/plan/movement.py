@@ -8,6 +8,10 @@ or take one), and as few bytes as possible are copied. In this order:
     2  the bytes copied are as few as that allows
     3  leaders: every broker is the preferred leader of its share, with as few changes as possible
 
+In a drain, and where a replication factor changes, the replicas in sync stay before all of that, as
+far as they may: a reassignment ends when all of its replicas are in sync, and one that keeps those
+that are behind may never end. What is left to say of it, `odradek.plan.caution` says.
+
 To a solver (HiGHS) each replica that there is may stay or go, and each partition may get new ones
 in each rack; which broker of the rack is left open, so that there are some 60,000 unknowns for
 10,000 partitions and not 300,000. Then the new replicas are dealt to the brokers that have room.
@@ -19,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -262,23 +266,34 @@ class _Problem:
             least, most = 0, self._rack_room(factor)
         for rack in self.racks:
             self._row(by_rack[rack], least, min(most, len(self._rack_brokers[rack])))
-        if task.keeps and whole:
-            kept = [column for (p, _), column in self._stays_of(partition) if p == partition]
-            free = factor - len(kept)
-            if free >= 0 and self._racks_allow(partition, most):
-                for column in kept:
-                    self._lower[column] = 1
+        if task.keeps:
+            self._keep(partition, held.in_sync, least, most)
+            self._keep(partition, held.brokers, least, most)
 
-    def _stays_of(self, partition: TopicPartition) -> list[tuple[tuple[TopicPartition, int], int]]:
-        brokers = self._picture.partitions[partition].brokers
-        keys = [(partition, broker) for broker in dict.fromkeys(brokers)]
-        return [(key, self.stay[key]) for key in keys if key in self.stay]
+    def _keep(
+        self, partition: TopicPartition, brokers: Sequence[int], least: int, most: int
+    ) -> None:
+        """Of the replicas on these brokers, as many stay as the racks and the factor allow.
 
-    def _racks_allow(self, partition: TopicPartition, most: int) -> bool:
-        counts: dict[str, int] = defaultdict(int)
-        for (_, broker), _ in self._stays_of(partition):
-            counts[self._picture.rack_of(broker)] += 1
-        return all(count <= most for count in counts.values())
+        Of those in sync, and then of all: the second takes nothing from the first, for what can
+        stay is a matroid.
+        """
+        columns: dict[str, list[int]] = {rack: [] for rack in self.racks}
+        for broker in dict.fromkeys(brokers):
+            column = self.stay.get((partition, broker))
+            if column is not None:
+                columns[self._picture.rack_of(broker)].append(column)
+        there = [len(those) for those in columns.values()]
+        # Each rack takes `least` in any case; what is free beyond that goes where there are more.
+        first = sum(min(least, count) for count in there)
+        more = sum(max(0, min(most, count) - least) for count in there)
+        free = self._task.replication_factors[partition] - least * len(self.racks)
+        stay = first + min(more, free)
+        if stay == sum(there):
+            for column in chain.from_iterable(columns.values()):
+                self._lower[column] = 1
+        else:
+            self._row([(c, 1.0) for c in chain.from_iterable(columns.values())], stay, float("inf"))
 
     def _rack_room(self, factor: int) -> int:
         """How many a rack has to take where some have fewer brokers than would be fair."""
@@ -455,7 +470,8 @@ def _rounded(
         if arrivals:
             arrivals.remove(min(arrivals, key=lambda rack: wanted[rack]))
         else:
-            stays.discard(min(stays, key=lambda broker: problem.stays(partition, broker)))
+            in_sync = picture.partitions[partition].in_sync
+            stays.discard(min(stays, key=lambda b: (b in in_sync, problem.stays(partition, b))))
     counts: dict[str, int] = defaultdict(int)
     for rack in [*(picture.rack_of(broker) for broker in stays), *arrivals]:
         counts[rack] += 1

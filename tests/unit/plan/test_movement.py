@@ -15,11 +15,15 @@ from odradek.plan.movement import PlanError, change_replication_factor, drain, r
 pytest.importorskip("scipy", reason="the extra `plan`")
 
 
-def picture(racks, replicas, sizes=None):
+def picture(racks, replicas, sizes=None, in_sync=None):
     return ClusterPicture(
         racks,
         {
-            TopicPartition("t", number): Replicas(tuple(brokers), (sizes or {}).get(number, 1000))
+            TopicPartition("t", number): Replicas(
+                tuple(brokers),
+                (sizes or {}).get(number, 1000),
+                in_sync=tuple((in_sync or {}).get(number, brokers)),
+            )
             for number, brokers in enumerate(replicas)
         },
     )
@@ -142,6 +146,91 @@ def test_fewer_replicas_copy_nothing():
 
     check(before, plan, before.racks, dict.fromkeys(before.partitions, 2))
     assert plan.moved_bytes == 0
+
+
+RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync", "factor", "stay"),
+    [
+        ((0, 2, 4), (4,), 1, {4}),
+        ((0, 2, 4), (2, 4), 2, {2, 4}),
+        ((0, 2, 4), (2,), 2, {2}),  # one that is behind has to stay with it
+        ((4, 2, 0), (), 1, set()),  # nobody is: any will do
+    ],
+)
+def test_who_is_in_sync_stays_when_there_are_to_be_fewer(replicas, in_sync, factor, stay):
+    # The others in sync hold much else, so that their shares would rather have them go.
+    much = {TopicPartition("other", n): Replicas((broker,), 10, broker, (broker,))
+            for n, broker in enumerate([*in_sync] * 4)}  # fmt: skip
+    held = Replicas(replicas, 1000, -1, in_sync)
+    before = ClusterPicture(RACKS, {TopicPartition("t", 0): held, **much})
+    plan = change_replication_factor(before, ["t"], factor)
+    after = set(plan.after[TopicPartition("t", 0)])
+
+    assert len(after) == factor
+    assert after <= set(replicas)
+    assert after & set(in_sync) == stay
+    assert plan.moved_bytes == 0
+
+
+def test_two_in_sync_in_one_rack_do_not_both_stay():
+    before = picture(RACKS, [(0, 1, 2)], in_sync={0: (0, 1)})
+    plan = change_replication_factor(before, ["t"], 2)
+    (after,) = plan.after.values()
+
+    assert len(set(after) & {0, 1}) == 1
+    assert 2 in after
+    assert plan.moved_bytes == 0
+
+
+def test_a_drain_keeps_all_that_is_in_sync_and_not_drained():
+    before = picture(RACKS, [(0, 2, 4)] * 6, in_sync=dict.fromkeys(range(6), (0, 4)))
+    plan = drain(before, [0])
+
+    for after in plan.after.values():
+        assert {2, 4} <= set(after)
+        assert len(set(after) & {1}) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_plan_that_keeps_the_racks_leaves_more_in_sync(data):
+    """Held against all sets of replicas that the racks allow."""
+    racks = data.draw(st.integers(1, 3))
+    racks_of = {broker: f"r{broker % racks}" for broker in range(6)}
+    held = [
+        data.draw(st.permutations(range(6)).map(lambda order: tuple(order[:3]))) for _ in range(4)
+    ]
+    in_sync = {
+        number: tuple(data.draw(st.sets(st.sampled_from(replicas))))
+        for number, replicas in enumerate(held)
+    }
+    before = picture(racks_of, held, in_sync=in_sync)
+    if data.draw(st.booleans()):
+        factor, away = data.draw(st.integers(1, 3)), set()
+        plan = change_replication_factor(before, ["t"], factor)
+    else:
+        factor, away = 3, {data.draw(st.integers(0, 5))}
+        plan = drain(before, sorted(away))
+
+    brokers = sorted(set(racks_of) - away)
+    check(before, plan, brokers, dict.fromkeys(before.partitions, factor))
+    for partition, after in plan.after.items():
+        sound = set(in_sync[partition.partition])
+        held_now = set(held[partition.partition])
+        most = max(
+            (len(set(chosen) & sound), len(set(chosen) & held_now))
+            for chosen in combinations(brokers, factor)
+            if _even(chosen, racks_of, racks, factor)
+        )
+        assert (len(set(after) & sound), len(set(after) & held_now)) == most
+
+
+def _even(chosen, racks_of, racks, factor):
+    counts = [sum(racks_of[b] == f"r{r}" for b in chosen) for r in range(racks)]
+    return max(counts) <= -(-factor // racks) and min(counts) >= factor // racks
 
 
 def test_a_factor_that_makes_no_sense_is_refused():

@@ -1,0 +1,108 @@
+"""What a plan cannot help: partitions with which the way to it is dangerous, or has no end.
+
+A reassignment copies first, and takes the old replicas away when all of the new ones are in sync
+(KIP-455); so what was in sync before stays so on the way, and nothing is lost. But it ends only
+then, and until then a partition has no more replicas in sync than it had.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from odradek.model.partition import TopicPartition
+from odradek.plan.cluster import ClusterPicture
+from odradek.plan.movement import Plan
+
+SHOWN: Final = 5
+
+
+class Caution(NamedTuple):
+    """What to know of some partitions before they are moved."""
+
+    kind: str
+    partitions: tuple[TopicPartition, ...]
+    text: str
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.partitions[:SHOWN]))
+        more = len(self.partitions) - SHOWN
+        return f"{names}{f' and {more} more' if more > 0 else ''}: {self.text}"
+
+
+def cautions(picture: ClusterPicture, plan: Plan) -> list[Caution]:
+    """What to know of the partitions that a plan changes; the worst first."""
+    found: list[Caution] = []
+    changed = plan.changed
+    seen: set[TopicPartition] = set()
+    for kind, judge in _RULES:
+        groups: dict[str, list[TopicPartition]] = {}
+        for partition in changed:
+            text = judge(picture, plan, partition)
+            # Of one partition the worst is enough; that too few are wanted is another matter.
+            if text is not None and (kind == "factor" or partition not in seen):
+                seen.add(partition)
+                groups.setdefault(text, []).append(partition)
+        found += [Caution(kind, tuple(those), text) for text, those in groups.items()]
+    return found
+
+
+Judge = Callable[[ClusterPicture, Plan, TopicPartition], str | None]
+
+
+def _factor(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+    least, count = picture.isr_min.get(partition.topic, 1), len(plan.after[partition])
+    if count >= least:
+        return None
+    return (
+        f"min.insync.replicas is {least}, and there would be {count}: acks=all would be refused; "
+        "set it lower first"
+    )
+
+
+def _offline(picture: ClusterPicture, _plan: Plan, partition: TopicPartition) -> str | None:
+    held = picture.partitions[partition]
+    if held.leader >= 0:
+        return None
+    away = ",".join(map(str, held.in_sync or held.brokers))
+    return f"nobody leads, and so nothing can be copied before broker {away} is back"
+
+
+def _nobody_in_sync(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+    held, after = picture.partitions[partition], plan.after[partition]
+    behind = [broker for broker in after if broker in held.brokers and broker not in held.in_sync]
+    if not behind or set(after) & set(held.in_sync):
+        return None
+    return (
+        f"none of those that stay ({_ids(behind)}) is in sync; broker {_ids(held.in_sync)} has to "
+        "live until they have caught up"
+    )
+
+
+def _too_few(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+    held, least = picture.partitions[partition], picture.isr_min.get(partition.topic, 1)
+    if len(held.in_sync) < least <= len(plan.after[partition]):
+        return (
+            f"{len(held.in_sync)} in sync, and min.insync.replicas is {least}: acks=all is "
+            "refused until copies have caught up"
+        )
+    return None
+
+
+def _behind(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+    held = picture.partitions[partition]
+    behind = [b for b in plan.after[partition] if b in held.brokers and b not in held.in_sync]
+    if not behind:
+        return None
+    return f"{_ids(behind)} stays and is not in sync: the move ends when it has caught up"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))
+
+
+_RULES: Final[tuple[tuple[str, Judge], ...]] = (
+    ("offline", _offline),
+    ("nobody-in-sync", _nobody_in_sync),
+    ("under-min-isr", _too_few),
+    ("behind", _behind),
+    ("factor", _factor),
+)

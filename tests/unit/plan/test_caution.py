@@ -1,0 +1,59 @@
+"""What a plan cannot help is said, and nothing else."""
+
+import pytest
+
+from odradek.model.partition import TopicPartition
+from odradek.plan.caution import cautions
+from odradek.plan.cluster import ClusterPicture, Replicas
+from odradek.plan.movement import Plan
+
+T = TopicPartition("t", 0)
+
+
+def told(before, after, *, in_sync, isr_min=1, leader=None):
+    leader = in_sync[0] if leader is None and in_sync else leader
+    held = Replicas(before, 100, -1 if leader is None else leader, in_sync)
+    picture = ClusterPicture(dict.fromkeys(range(6)), {T: held}, {"t": isr_min})
+    plan = Plan({T: before}, {T: after}, {T: 100}, 0, 0.0, 0.0, 0.0)
+    return [(caution.kind, str(caution)) for caution in cautions(picture, plan)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "given", "kinds"),
+    [
+        ((0, 1), (0, 2), {"in_sync": (0, 1)}, []),
+        ((0,), (1,), {"in_sync": (0,)}, []),  # copied first, and only then taken away
+        ((0, 1, 2), (0, 1, 3), {"in_sync": (0, 2)}, ["behind"]),
+        ((0, 1, 2), (1, 2, 3), {"in_sync": (0,)}, ["nobody-in-sync"]),
+        ((0, 1, 2), (0, 3, 4), {"in_sync": (0,), "isr_min": 2}, ["under-min-isr"]),
+        ((0, 1), (2, 3), {"in_sync": (0,), "leader": -1}, ["offline"]),
+        ((0, 1, 2), (0,), {"in_sync": (0, 1, 2), "isr_min": 2}, ["factor"]),
+        ((0, 1, 2), (0,), {"in_sync": (1,), "isr_min": 2}, ["nobody-in-sync", "factor"]),
+        ((0, 1), (0, 1), {"in_sync": (0,), "isr_min": 2}, []),  # it is not changed
+    ],
+)
+def test_of_each_partition_the_worst_is_said(before, after, given, kinds):
+    assert [kind for kind, _ in told(before, after, **given)] == kinds
+
+
+def test_it_is_said_who_has_to_live():
+    ((_, text),) = told((0, 1, 2), (1, 2, 3), in_sync=(0,))
+
+    assert text == (
+        "t-0: none of those that stay (1,2) is in sync; broker 0 has to live until they have "
+        "caught up"
+    )
+
+
+def test_partitions_with_the_same_trouble_are_told_together():
+    partitions = [TopicPartition("t", n) for n in range(7)]
+    held = Replicas((0, 1), 100, -1, (0,))
+    picture = ClusterPicture({1: None, 2: None}, dict.fromkeys(partitions, held))
+    plan = Plan(
+        dict.fromkeys(partitions, (0, 1)), dict.fromkeys(partitions, (1, 2)), {}, 0, 0.0, 0.0, 0.0
+    )
+    (caution,) = cautions(picture, plan)
+
+    assert caution.partitions == tuple(partitions)
+    assert str(caution).startswith("t-0, t-1, t-2, t-3, t-4 and 2 more: nobody leads")
+    assert "before broker 0 is back" in str(caution)
