@@ -29,6 +29,7 @@ from odradek.cli.plan_tables import (
     reassignment,
 )
 from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import (
     BATCH_BYTES,
@@ -40,19 +41,23 @@ from odradek.placement.sizing import (
 from odradek.placement.walk import Start
 from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
+from odradek.plan.caution import cautions
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import facts_of, picture_of, throttled_topics
 from odradek.plan.doctor import Severity, diagnose
 from odradek.plan.duration import predict
 from odradek.plan.execute import Progress, cancel, clear_throttles, execute, settle
 from odradek.plan.keys import count_keys, spreads
-from odradek.plan.measure import measure, sample_keys
+from odradek.plan.measure import Elections, MeasureError, measure, measure_elections, sample_keys
 from odradek.plan.movement import Plan, PlanError
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
                  "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _INFLOW_S: Final = 3.0
+# On so many partitions elections are measured: enough to see what one adds, few enough for any
+# cluster.
+_ELECTED: Final = 50
 
 
 def to_bytes(text: str) -> float:
@@ -133,12 +138,14 @@ def partitions(
     **given: Any,
 ) -> None:
     """How many partitions a topic needs, and what they cost."""
-    throughput, brokers = _throughput(servers, command_config, given)
+    throughput, brokers, elections = _figures(servers, command_config, given)
     if target <= 0:
         raise PlanError(f"--target {target:g}: it has to be above 0")
     needed = needed_partitions(target, throughput)
     counts = sorted({needed.partitions, needed.lower_bound, *_numbers(given["candidates"])})
     rules = CostRules(batch_bytes=given["batch_bytes"])
+    if elections is not None:
+        rules = rules._replace(election_ms=elections.seconds * 1000 / elections.partitions)
     factor = min(given["replication_factor"], brokers)
     costs = {n: cost_of(n, replication_factor=factor, brokers=brokers, rules=rules) for n in counts}
     keys, present = _keys(servers, command_config, given)
@@ -154,6 +161,8 @@ def partitions(
                 "for_consumers": needed.for_consumers,
                 "lower_bound": needed.lower_bound,
                 "costs": {str(n): cost._asdict() for n, cost in costs.items()},
+                "election_ms": rules.election_ms,
+                "elections_measured": elections.partitions if elections is not None else 0,
                 "spreads": [spread._asdict() for spread in found if keys],
             }
         )
@@ -172,10 +181,16 @@ def partitions(
     print()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     print(
-        f"What they cost, with {factor} replicas on {brokers} brokers (ulimit -n is {limit} "
-        f"here; an election is modelled at {rules.election_ms:g} ms for each partition):"
+        f"What they cost, with {factor} replicas on {brokers} brokers (ulimit -n is {limit} here):"
     )
     print_table(*cost_rows(costs))
+    print(
+        f"Elections: {rules.election_ms:.2g} ms for each partition that the dead broker led, "
+        + ("modelled" if elections is None else
+           f"measured on {elections.partitions} partitions in one go ("
+           f"{elections.seconds * 1000:.0f} ms by preferred election, until every broker knew)")
+        + "; how long its death goes unnoticed comes on top."
+    )  # fmt: skip
     if keys:
         print()
         print("How the keys of the sample spread:")
@@ -189,39 +204,55 @@ def partitions(
         )  # fmt: skip
 
 
-def _throughput(
+def _figures(
     servers: str | None, command_config: str | None, given: Mapping[str, Any]
-) -> tuple[Throughput, int]:
+) -> tuple[Throughput, int, Elections | None]:
+    """What one partition takes and gives, how many brokers there are, and what elections take."""
     rates = given["producer_rate"], given["consumer_rate"]
     if all(rate is not None for rate in rates):
         if min(rates) <= 0:
             raise PlanError("--producer-rate and --consumer-rate have to be above 0")
         brokers = given["brokers"] or given["replication_factor"]
-        return Throughput(*rates), brokers
+        return Throughput(*rates), brokers, None
     if servers is None:
         raise PlanError(
             "give --producer-rate and --consumer-rate, or --bootstrap-server of a cluster on which "
             "they can be measured"
         )
-    found: list[tuple[Throughput, int]] = []
+    found: list[tuple[Throughput, int, Elections | None]] = []
 
     async def work(cluster: Cluster) -> int:
         await cluster.refresh()
         count = len(cluster.picture.nodes)
+        factor = min(given["replication_factor"], count)
         print(f"measuring one partition for {given['seconds']:g} s ...", file=sys.stderr)
         measured = await measure(
             cluster,
-            replication_factor=min(given["replication_factor"], count),
+            replication_factor=factor,
             seconds=given["seconds"],
             record_bytes=given["record_bytes"],
             batch_bytes=given["batch_bytes"],
         )
-        found.append((measured, given["brokers"] or count))
+        elections = await _elections(cluster, factor)
+        found.append((measured, given["brokers"] or count, elections))
         return 0
 
     with_cluster(servers, properties_of(command_config), work)
-    measured, brokers = found[0]
-    return Throughput(rates[0] or measured.producer, rates[1] or measured.consumer), brokers
+    measured, brokers, elections = found[0]
+    throughput = Throughput(rates[0] or measured.producer, rates[1] or measured.consumer)
+    return throughput, brokers, elections
+
+
+async def _elections(cluster: Cluster, replication_factor: int) -> Elections | None:
+    """What elections take; None, with the reason told, where they cannot be measured."""
+    print(f"measuring the elections of {_ELECTED} partitions ...", file=sys.stderr)
+    try:
+        return await measure_elections(
+            cluster, partitions=_ELECTED, replication_factor=replication_factor
+        )
+    except (MeasureError, ApiError) as error:
+        print(f"elections are modelled, not measured: {error}", file=sys.stderr)
+        return None
 
 
 def _keys(
@@ -456,6 +487,10 @@ def _show_plan(
                 "imbalance_bound": made.imbalance_bound,
                 "seconds": None if duration is None else duration.seconds,
                 "planned_in_s": took_s,
+                "cautions": [
+                    {"kind": c.kind, "partitions": list(map(str, c.partitions)), "text": c.text}
+                    for c in cautions(picture, made)
+                ],
             }
         )
         return
@@ -476,6 +511,8 @@ def _show_plan(
         )
     if duration is not None and duration.broker >= 0:
         print(duration_text(duration, throttle or 0.0))
+    for caution in cautions(picture, made):
+        print(f"Caution: {caution}.")
     print()
     print("Current partition replica assignment")
     print()

@@ -3,14 +3,28 @@
 The topic has one partition and as many replicas as the topic that is planned for; batches of the
 given size go out with acks=all, five requests under way, for some seconds; then all of it is read
 once, from one connection. The topic is removed in the end, whatever happened.
+
+How long elections take is measured on another topic, with no broker harmed: its partitions'
+replicas change places, which copies nothing, and then all preferred leaders are elected at once.
+What is timed is the controller's work, and until the news has reached every broker; not how long
+a death goes unnoticed.
 """
 
 import asyncio
 import random
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
 
 from odradek.client import admin
-from odradek.client.admin_partitions import EARLIEST, list_offsets
+from odradek.client.admin_partitions import (
+    EARLIEST,
+    PREFERRED,
+    alter_reassignments,
+    elect_leaders,
+    list_offsets,
+    list_reassignments,
+)
 from odradek.client.cluster import FETCH, Cluster
 from odradek.client.connection import Connection
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
@@ -20,6 +34,11 @@ from odradek.record.batch import BatchHeader, iter_batches
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch, iter_records
 from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from odradek.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -29,6 +48,8 @@ from odradek.wire.messages.produce import (
 
 PREFIX: Final = "odradek-plan-"
 _UNDER_WAY: Final = 5
+_SETTLE_S: Final = 30.0
+_LOOK_S: Final = 0.005
 _FETCH_BYTES: Final = 4 << 20
 _FETCH_BY_NAME: Final = 12
 _PRODUCE_VERSION_MAX: Final = 9
@@ -52,20 +73,128 @@ async def measure(
     Raises:
         MeasureError, ApiError, ConnectionError: it could not be done; the topic is removed.
     """
-    name = f"{PREFIX}{random.getrandbits(64):016x}"
-    topic = admin.NewTopic(name, 1, replication_factor, configs={"retention.bytes": "-1"})
-    outcome = (await admin.create_topics(cluster, [topic]))[name]
-    if outcome is not None:
-        raise outcome
-    try:
+    async with _topic(cluster, 1, replication_factor) as name:
         partition = TopicPartition(name, 0)
         produced, took_s = await _write(
             cluster, partition, _batch(record_bytes, batch_bytes, codec), seconds
         )
         read_s = await _read(cluster, partition, produced)
+    return Throughput(produced / took_s, produced / read_s)
+
+
+@asynccontextmanager
+async def _topic(cluster: Cluster, partitions: int, replication_factor: int) -> AsyncIterator[str]:
+    """A topic that is there as long as it is needed; its name."""
+    name = f"{PREFIX}{random.getrandbits(64):016x}"
+    settings = {"retention.bytes": "-1"}
+    topic = admin.NewTopic(name, partitions, replication_factor, configs=settings)
+    outcome = (await admin.create_topics(cluster, [topic]))[name]
+    if outcome is not None:
+        raise outcome
+    try:
+        yield name
     finally:
         await asyncio.shield(admin.delete_topics(cluster, [name]))
-    return Throughput(produced / took_s, produced / read_s)
+
+
+# -------------------------------------------------------------------------------------- elections
+
+
+class Elections(NamedTuple):
+    """How long the elections of so many partitions took, until every broker knew."""
+
+    partitions: int
+    seconds: float
+
+
+async def measure_elections(
+    cluster: Cluster, *, partitions: int, replication_factor: int
+) -> Elections:
+    """Have other leaders elected of as many partitions as are asked for.
+
+    Raises:
+        MeasureError, ApiError, ConnectionError: it could not be done; the topic is removed.
+    """
+    if replication_factor < 2:
+        raise MeasureError("one replica leaves nobody to elect")
+    async with _topic(cluster, partitions, replication_factor) as name:
+        await _until(lambda: _all_in_sync(cluster, name, partitions), "its replicas in sync")
+        (told,) = await admin.describe_topics(cluster, [name])
+        turned = {
+            TopicPartition(name, p.partition_index): [*p.replica_nodes[1:], p.replica_nodes[0]]
+            for p in told.partitions
+        }
+        _raise_first(await alter_reassignments(cluster, turned))
+        await _until(lambda: _none_moving(cluster, sorted(turned)), "its replicas reordered")
+        # Whoever is led by its preferred one already, somebody else has elected meanwhile.
+        led = await _leaders(cluster, name)
+        to_elect = {p: order[0] for p, order in turned.items() if led[p] != order[0]}
+        if len(to_elect) < partitions / 2:
+            raise MeasureError("the brokers elect preferred leaders by themselves meanwhile")
+        return Elections(len(to_elect), await _timed(cluster, name, to_elect))
+
+
+async def _timed(cluster: Cluster, topic: str, wanted: Mapping[TopicPartition, int]) -> float:
+    loop = asyncio.get_running_loop()
+    brokers = [await cluster.broker(node) for node in sorted(cluster.picture.nodes)]
+    started_s = loop.time()
+    _raise_first(await elect_leaders(cluster, PREFERRED, sorted(wanted)))
+    for broker in brokers:
+
+        async def knows(broker: Connection = broker) -> bool:
+            return (await _led_as(broker, topic)).items() >= wanted.items()
+
+        await _until(knows, "the news on every broker")
+    return loop.time() - started_s
+
+
+def _raise_first(outcomes: Mapping[TopicPartition, ApiError | None]) -> None:
+    for error in outcomes.values():
+        if error is not None:
+            raise error
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Ask again until it is so; in steps that are small beside what is measured.
+
+    Raises:
+        MeasureError: it has not come about in time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + _SETTLE_S
+    while not await holds():
+        if loop.time() >= deadline_s:
+            raise MeasureError(f"the topic to elect leaders on has not had {what} in time")
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _all_in_sync(cluster: Cluster, topic: str, count: int) -> bool:
+    (told,) = (await cluster.refresh([topic])).topics
+    return len(told.partitions) == count and all(
+        p.leader_id >= 0 and len(p.isr_nodes) == len(p.replica_nodes) for p in told.partitions
+    )
+
+
+async def _none_moving(cluster: Cluster, partitions: Sequence[TopicPartition]) -> bool:
+    return not await list_reassignments(cluster, partitions)
+
+
+async def _leaders(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
+    return await _led_as(await cluster.any_broker(), topic)
+
+
+async def _led_as(broker: Connection, topic: str) -> dict[TopicPartition, int]:
+    """Who leads a topic's partitions, as one broker knows it."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    told = await broker.request(request, MetadataResponse)
+    return {
+        TopicPartition(topic, p.partition_index): p.leader_id for p in told.topics[0].partitions
+    }
+
+
+# ------------------------------------------------------------------------------ writing and reading
 
 
 def _batch(record_bytes: int, batch_bytes: int, codec: Codec) -> bytes:
