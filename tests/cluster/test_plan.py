@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from odradek.record.records import Record, build_batch
 pytest.importorskip("scipy", reason="the extra `plan`")
 
 from peers import Peer
+from tests.hanging import begin, leave_hanging
 
 
 def odradek(*arguments, expect=0):
@@ -29,7 +31,9 @@ def odradek(*arguments, expect=0):
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "D"
-    said = odradek("up", "--brokers", "3", "--dir", path, "--detach")
+    # Else no transaction can be left hanging.
+    said = odradek("up", "--brokers", "3", "--dir", path, "--detach", "--",
+                   "transaction.partition.verification.enable=false")  # fmt: skip
     yield said.stdout.strip().splitlines()[-1]
     odradek("down", "--dir", path)
 
@@ -134,6 +138,50 @@ def test_one_partition_is_measured_and_nothing_is_left(bootstrap):
     assert "odradek-plan-" not in listed
 
 
+def test_elections_are_measured_where_there_is_somebody_to_elect(bootstrap):
+    measured = ["plan", "partitions", "--target", "1MB", "--bootstrap-server", bootstrap,
+                "--seconds", "0.1"]  # fmt: skip
+    told = json.loads(odradek(*measured, "--json").stdout)
+    assert told["elections_measured"] == 50
+    each_ms = told["election_ms"]
+    led = -(-told["partitions"] // 3)
+    assert told["costs"][str(told["partitions"])]["election_ms"] == pytest.approx(led * each_ms)
+
+    said = odradek(*measured).stdout
+    assert "measured on 50 partitions in one go" in said
+
+    alone = odradek(*measured, "--replication-factor", "1")
+    assert "modelled" in alone.stdout
+    assert "one replica leaves nobody to elect" in alone.stderr
+    listed = odradek("topics", "--bootstrap-server", bootstrap, "--list").stdout
+    assert "odradek-plan-" not in listed
+
+
+def test_a_transaction_that_hangs_is_found_and_mended_as_the_doctor_says(bootstrap):
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "hung",
+            "--replica-assignment", "0:1")  # fmt: skip
+    leave_hanging(bootstrap, "hung")
+
+    def hanging(expect):
+        told = odradek("doctor", "--bootstrap-server", bootstrap, "--json", expect=expect)
+        return [f for f in json.loads(told.stdout)["findings"] if f["kind"] == "hanging"]
+
+    (finding,) = hanging(expect=1)
+    assert finding["subject"] == "hung-0"
+    assert "no coordinator knows of it" in finding["why"]
+    odradek(*shlex.split(finding["mend"].removeprefix("kafka-")))
+    assert hanging(expect=0) == []
+
+
+def test_an_old_transaction_that_somebody_will_end_does_not_hang(bootstrap):
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "old",
+            "--replica-assignment", "0:1")  # fmt: skip
+    begin(bootstrap, "old")
+    told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+
+    assert [f for f in told["findings"] if f["kind"] == "hanging"] == []
+
+
 def test_keys_are_read_from_a_topic(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "keyed",
             "--replica-assignment", "0")  # fmt: skip
@@ -148,5 +196,6 @@ def test_keys_are_read_from_a_topic(bootstrap):
                    bootstrap, "--json")  # fmt: skip
     spreads = {s["partitions"]: s for s in json.loads(done.stdout)["spreads"]}
 
+    assert 1 in spreads, (done.stdout, done.stderr)
     assert spreads[1]["largest_share"] == 1
     assert 0 < spreads[2]["moved"] < 1

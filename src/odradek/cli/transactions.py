@@ -84,6 +84,8 @@ def _told(error: Exception, options: argparse.Namespace) -> str:
 
 def _failed(options: argparse.Namespace) -> str:
     """What could not be done, as Kafka's tool begins to say it."""
+    if options.verb == "list":
+        return "Failed to list transactions: "
     if options.verb == "describe":
         return (
             "Failed to describe transaction state of transactional-id "
@@ -243,7 +245,9 @@ async def _find_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
         for producer in producers
         if producer.transaction_start_offset >= 0 and now_ms - producer.last_timestamp_ms > limit_ms
     ]
-    known = await _known(cluster, {producer.producer_id for _, producer in candidates})
+    known = await admin_groups.partitions_in_transactions(
+        cluster, {producer.producer_id for _, producer in candidates}
+    )
     rows = [
         (
             partition.topic, partition.partition, p.producer_id, p.producer_epoch,
@@ -266,24 +270,6 @@ async def _searched(cluster: Cluster, options: argparse.Namespace) -> list[Topic
         for p in topic.partitions
         if options.broker_id is None or options.broker_id in p.replica_nodes
     ]
-
-
-async def _known(cluster: Cluster, producers: set[int]) -> dict[int, Sequence[TopicPartition]]:
-    """The partitions of the transactions that coordinators know, by producer id."""
-    if not producers:
-        return {}
-    known: dict[int, Sequence[TopicPartition]] = {}
-    for listed in await admin_groups.list_transactions(cluster):
-        if listed.producer_id not in producers:
-            continue
-        try:
-            told = await admin_groups.describe_transaction(cluster, listed.transactional_id)
-        except ApiError as error:
-            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise
-            continue
-        known[told.producer_id] = told.partitions
-    return known
 
 
 _VERBS: Final = {

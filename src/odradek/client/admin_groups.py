@@ -4,7 +4,7 @@ Each is asked of its coordinator, found anew when it turns out to be another. Ho
 asked is in `odradek.client.admin`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.client.admin import Outcome, ask_leaders, by_topic, failure, persist
@@ -402,6 +402,32 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
             for index in topic.partitions
         ),
     )
+
+
+async def partitions_in_transactions(
+    cluster: Cluster, producers: Collection[int]
+) -> dict[int, tuple[TopicPartition, ...]]:
+    """The partitions of the transactions that coordinators know, of some producers by their ids.
+
+    A transaction that is open in a partition and is not among these hangs: nobody will end it.
+
+    Raises:
+        ApiError, ConnectionError: a broker refuses, or cannot be reached.
+    """
+    known: dict[int, tuple[TopicPartition, ...]] = {}
+    if not producers:
+        return known
+    for listed in await list_transactions(cluster):
+        if listed.producer_id not in producers:
+            continue
+        try:
+            told = await describe_transaction(cluster, listed.transactional_id)
+        except ApiError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue
+        known[told.producer_id] = told.partitions
+    return known
 
 
 class ProducerDescription(NamedTuple):

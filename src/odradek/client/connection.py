@@ -169,11 +169,13 @@ class Connection(Closing, asyncio.BufferedProtocol):
         ours, theirs = api.decodable, self.versions.get(api_key, Versions(0, -1))
         highest = min(ours.last, theirs.last, ours.last if version_max is None else version_max)
         if highest < max(ours.first, theirs.first):
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{api.name}: {self.name} has versions {theirs.first}-{theirs.last}, "
-                f"this client {ours.first}-{ours.last}",
-            )
+            why = f"The node does not support {ApiKey(api_key).name}"
+            if api_key in self.versions:
+                why += (
+                    f" with version in range [{ours.first},{ours.last}]. "
+                    f"The supported range is [{theirs.first},{theirs.last}]."
+                )
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
         return highest
 
     async def close(self) -> None:

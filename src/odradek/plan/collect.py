@@ -7,10 +7,10 @@ leaders' log directories, and where a leader is away from any other replica's.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from odradek.client import admin, admin_partitions
+from odradek.client import admin, admin_groups, admin_partitions
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
@@ -261,7 +261,10 @@ async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 async def _open_transactions(
     cluster: Cluster, picture: ClusterPicture
 ) -> dict[TopicPartition, list[Producer]]:
-    """The producers whose transactions keep the last stable offset below the high watermark."""
+    """The producers whose transactions keep the last stable offset below the high watermark.
+
+    Timestamps are the producers' own, so that age alone proves nothing: coordinators are asked.
+    """
     from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
 
     led = [partition for partition, held in picture.partitions.items() if held.leader >= 0]
@@ -294,7 +297,15 @@ async def _open_transactions(
             for producer in p.active_producers
             if producer.current_txn_start_offset >= 0
         ]
-    return found
+    open_ids = {producer.producer_id for producers in found.values() for producer in producers}
+    known = await admin_groups.partitions_in_transactions(cluster, open_ids)
+    return {
+        partition: [
+            producer._replace(coordinated=partition in known.get(producer.producer_id, ()))
+            for producer in producers
+        ]
+        for partition, producers in found.items()
+    }
 
 
 async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartition, int]:
@@ -311,7 +322,10 @@ async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartit
         for partition, held in sorted(picture.partitions.items())
         if partition.topic in retained and held.leader >= 0
     }
-    told: Mapping[TopicPartition, object] = await admin_partitions.list_offsets(cluster, asked)
+    told = await admin_partitions.list_offsets(cluster, asked)
+    for found in told.values():
+        if isinstance(found, ApiError) and found.code == ErrorCode.UNSUPPORTED_VERSION:
+            raise found  # brokers before 3.0
     return {
         partition: found.timestamp_ms
         for partition, found in told.items()

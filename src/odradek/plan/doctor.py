@@ -9,7 +9,8 @@
     stuck               a reassignment waits for a broker that is away
     racks               racks on some brokers only: no topic can be made rack-aware
     same-rack           replicas of a partition share a rack though there are others
-    hanging             a transaction that is open for longer than any may be
+    hanging             a transaction that is open for longer than any may be, and that no
+                        coordinator knows of
     lag                 a group that is behind, and nobody reads for it
     retention           records from the future keep everything in front of them from going
     unresolvable        an advertised name that cannot be resolved from here
@@ -83,6 +84,7 @@ class Producer(NamedTuple):
     producer_epoch: int
     first_offset: int
     last_timestamp: int
+    coordinated: bool = False  # a coordinator knows of it, and will end it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,15 +326,16 @@ def _hanging(facts: Facts) -> Iterator[Finding]:
     oldest_ms = facts.now_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
     for partition, producers in sorted(facts.open_transactions.items()):
         for producer in producers:
-            if producer.last_timestamp < oldest_ms:
+            if producer.last_timestamp < oldest_ms and not producer.coordinated:
                 minutes = (facts.now_ms - producer.last_timestamp) // 60_000
                 yield Finding(
                     Severity.CRITICAL,
                     "hanging",
                     str(partition),
                     f"producer {producer.producer_id} has a transaction open since offset "
-                    f"{producer.first_offset} and wrote last {minutes} minutes ago: "
-                    "read_committed consumers wait there, and the log is not cleaned",
+                    f"{producer.first_offset} and wrote last {minutes} minutes ago, and no "
+                    "coordinator knows of it: read_committed consumers wait there, and the log "
+                    "is not cleaned",
                     f"kafka-transactions --bootstrap-server {facts.bootstrap} abort --topic "
                     f"{partition.topic} --partition {partition.partition} --start-offset "
                     f"{producer.first_offset}",
