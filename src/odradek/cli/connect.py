@@ -78,10 +78,12 @@ def with_cluster(
     *,
     client_id: str = "adminclient-1",
     call: str = "fetchMetadata",
+    wait_ms: int | None = None,
 ) -> int:
     """Connect, work, hang up. Returns the exit code of the work.
 
-    `call` is what Kafka's tool would ask for first, for its message when nobody answers.
+    Who does not answer is tried again for `wait_ms`, or `default.api.timeout.ms`: it may be
+    starting. `call` is what Kafka's tool would ask for first, for its message when nobody answers.
 
     Raises:
         ClientError: no client can be made, for no address is one, or none can be resolved.
@@ -91,7 +93,7 @@ def with_cluster(
     show_log()
     merged = {**properties, "bootstrap.servers": servers}
     try:
-        return asyncio.run(_connected(merged, work, client_id))
+        return asyncio.run(_connected(merged, work, client_id, wait_ms))
     except BootstrapError:
         raise NobodyError(call) from None
     finally:
@@ -99,7 +101,10 @@ def with_cluster(
 
 
 async def _connected(
-    properties: Mapping[str, str], work: Callable[[Cluster], Awaitable[int]], client_id: str
+    properties: Mapping[str, str],
+    work: Callable[[Cluster], Awaitable[int]],
+    client_id: str,
+    wait_ms: int | None,
 ) -> int:
     try:
         settings = ClientSettings.from_properties(properties, client_id=client_id)
@@ -108,7 +113,8 @@ async def _connected(
     if settings.request_timeout_ms > settings.api_timeout_ms:
         raise no_client(_TIMEOUTS)
     try:
-        cluster = await Cluster.connect(settings)
+        wait_ms = settings.api_timeout_ms if wait_ms is None else wait_ms
+        cluster = await Cluster.connect(settings, wait_ms=wait_ms)
     except UnresolvableError:
         raise no_client("No resolvable bootstrap urls given in bootstrap.servers") from None
     except InvalidAddressError as error:

@@ -39,6 +39,7 @@ _NO_ACTION: Final = (
     "explicitly if you are scripting this command and want to keep the current default behavior "
     "without prompting."
 )
+_TIMEOUT_MS: Final = 5_000
 _SCOPES: Final = ("all-groups", "group")
 
 
@@ -58,13 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     except FlagError as error:
         parser.fail(str(error))
     try:
-        flags.integer("timeout", bits=64)
+        timeout_ms = flags.integer("timeout", bits=64)
         properties = properties_of(flags.value("command-config"))
         return with_cluster(
             flags.text("bootstrap-server"),
             properties,
             lambda cluster: _run(cluster, parser, flags),
             call=_CALLS["delete" if flags.has("delete") else "describe"],
+            wait_ms=_TIMEOUT_MS if timeout_ms is None else timeout_ms,
         )
     except IllegalArgumentError as error:
         parser.fail(str(error))

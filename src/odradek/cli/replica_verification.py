@@ -143,7 +143,7 @@ class Verification:
 
     async def run(self, settings: ClientSettings) -> int:
         """Go on until somebody ends it; returns only if there is nothing to compare."""
-        async with await Cluster.connect(settings) as cluster:
+        async with await Cluster.connect(settings, wait_ms=settings.api_timeout_ms) as cluster:
             await cluster.refresh(None)
             partitions = [
                 partition

@@ -115,6 +115,9 @@ class Cluster(Closing):
     ) -> Self:
         """Connect to the first of `bootstrap_servers` that answers, trying again for `wait_ms`.
 
+        Each attempt may take as long as `socket.connection.setup.timeout.ms` says, and no longer
+        than its share of what is left of the time.
+
         Raises:
             BootstrapError: none does.
             AuthenticationError: the first that answers does not take who we are.
@@ -125,7 +128,7 @@ class Cluster(Closing):
         failures = 0
         while True:
             try:
-                await cluster._find_seed()
+                await cluster._find_seed(deadline_s if wait_ms else None)
             except BootstrapError as error:
                 failures += 1
                 pause_s = cluster.retry_pause_s(failures)
@@ -321,8 +324,9 @@ class Cluster(Closing):
         if self._seed is not None:
             await self._seed.close()
 
-    async def _open(self, host: str, port: int) -> Connection:
+    async def _open(self, host: str, port: int, within_ms: int | None = None) -> Connection:
         settings = self.settings
+        setup_ms = settings.connection_setup_timeout_ms
         if settings.security.uses_tls and self._tls is None:
             from odradek.client.security import tls_context  # noqa: PLC0415  only who encrypts
 
@@ -332,7 +336,7 @@ class Cluster(Closing):
             port,
             client_id=settings.client_id,
             timeout_ms=settings.request_timeout_ms,
-            setup_timeout_ms=settings.connection_setup_timeout_ms,
+            setup_timeout_ms=setup_ms if within_ms is None else min(setup_ms, within_ms),
             security=settings.security,
             tls=self._tls,
         )
@@ -342,16 +346,20 @@ class Cluster(Closing):
             self._retired.remove(connection)
             await connection.close()
 
-    async def _find_seed(self) -> Connection:
-        """Connect to the first address of the settings that answers."""
+    async def _find_seed(self, deadline_s: float | None = None) -> Connection:
+        """Connect to the first address of the settings that answers; those left share the time."""
         addresses = [_address(server) for server in self.settings.bootstrap_servers]
         if not addresses:
             raise InvalidAddressError("No bootstrap urls given in bootstrap.servers")
         reasons = []
         unresolved: list[str] = []
-        for host, port in addresses:
+        for tried, (host, port) in enumerate(addresses):
+            within_ms = None
+            if deadline_s is not None:
+                left_s = deadline_s - asyncio.get_running_loop().time()
+                within_ms = max(1, int(left_s * 1000 / (len(addresses) - tried)))
             try:
-                self._seed = await self._open(host, port)
+                self._seed = await self._open(host, port, within_ms)
             except ConnectionError as error:
                 reasons.append(str(error))
                 if isinstance(error, UnresolvedError):

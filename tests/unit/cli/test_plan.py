@@ -66,8 +66,11 @@ def test_what_makes_no_sense_is_refused(arguments, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
-def test_a_cluster_that_is_not_there_is_named(capsys):
-    assert run(["doctor", "--bootstrap-server", "127.0.0.1:1"]) == 1
+def test_a_cluster_that_is_not_there_is_named(tmp_path, capsys):
+    hasty = tmp_path / "hasty.properties"
+    hasty.write_text("default.api.timeout.ms=150\nrequest.timeout.ms=100\n")
+    where = ["--bootstrap-server", "127.0.0.1:1", "--command-config", str(hasty)]
+    assert run(["doctor", *where]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
 

@@ -77,10 +77,13 @@ def test_conflicting_options_are_named_and_the_help_follows(capsys):
     assert any("--bootstrap-server" in line for line in rest)
 
 
-def test_a_server_that_nobody_reaches_is_named_with_the_reason(capsys, free_port):
+def test_a_server_that_nobody_reaches_is_named_with_the_reason(tmp_path, capsys, free_port):
     servers = f"127.0.0.1:{free_port},127.0.0.2:{free_port}"
+    hasty = tmp_path / "hasty.properties"
+    hasty.write_text("default.api.timeout.ms=150\nrequest.timeout.ms=100\n")
+    where = ["--bootstrap-server", servers, "--command-config", str(hasty)]
 
-    assert run_tool("topics", ["--bootstrap-server", servers, "--list"]) == 1
+    assert run_tool("topics", [*where, "--list"]) == 1
     said = capsys.readouterr()
     for server, line in zip(servers.split(","), said.err.splitlines(), strict=False):
         assert f"(/{server}) could not be established" in line

@@ -185,6 +185,28 @@ def test_but_not_for_longer_than_was_said():
         asyncio.run(asyncio.wait_for(Cluster.connect(settings, wait_ms=20), 10))
 
 
+def test_who_takes_the_connection_and_says_nothing_leaves_time_for_the_next():
+    async def play():
+        async def silent(reader, writer):
+            await reader.read()
+            writer.close()
+
+        servers = [await asyncio.start_server(silent, "127.0.0.1", 0) for _ in range(2)]
+        ports = [server.sockets[0].getsockname()[1] for server in servers]
+        settings = ClientSettings(
+            bootstrap_servers=tuple(f"127.0.0.1:{port}" for port in ports),
+            connection_setup_timeout_ms=60_000,
+        )
+        with pytest.raises(BootstrapError) as raised:
+            await Cluster.connect(settings, wait_ms=200)
+        for port, reason in zip(ports, raised.value.reasons, strict=True):
+            assert reason.startswith(f"127.0.0.1:{port}: no answer within ")
+        for server in servers:
+            server.close()
+
+    asyncio.run(asyncio.wait_for(play(), 20))
+
+
 def test_a_name_without_an_address_is_not_waited_for():
     settings = ClientSettings(bootstrap_servers=("no.such.host.invalid:9092",))
     with pytest.raises(UnresolvableError, match="No resolvable bootstrap urls given") as raised:
