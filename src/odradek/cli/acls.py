@@ -81,16 +81,9 @@ Wanted = dict[Pattern, list[Entry]]
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
-    try:
-        flags = parser.parse(arguments)
-    except FlagError as error:
-        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
-        return 1
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments, uncaught=True)
+    if isinstance(flags, int):
+        return flags
     _check(parser, flags)
     try:
         servers = flags.value("bootstrap-server") or flags.text("bootstrap-controller")

@@ -10,7 +10,7 @@ from typing import Final
 
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import java_text
-from odradek.cli.flags import FlagError, Parser
+from odradek.cli.flags import Parser
 from odradek.client import admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
@@ -31,15 +31,9 @@ _OTHERS: Final = {
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
-    try:
-        flags = parser.parse(arguments)
-    except FlagError as error:
-        return _uncaught(java_text(error))
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments, uncaught=True)
+    if isinstance(flags, int):
+        return flags
     parser.require(flags, "bootstrap-server")
     try:
         properties = properties_of(flags.value("command-config"))

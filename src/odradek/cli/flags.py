@@ -13,6 +13,7 @@ abbreviated; what is no option is left alone. Messages and exit codes are Kafka'
 (`CommandLineUtils`).
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
@@ -294,6 +295,27 @@ class Parser:
             print(f"{__version__} (Odradek; Apache Kafka 3.9's tools)")
             return 0
         return None
+
+    def begin(self, arguments: Sequence[str], *, uncaught: bool = False) -> Flags | int:
+        """What most tools begin with: the flags, or an exit code when all has been said.
+
+        With `uncaught` a bad option is told as Java tells what nobody has caught.
+
+        Raises:
+            FlagError: an option there is not, or one without its value.
+            UsageError: for help, and where nothing at all is given.
+        """
+        if not arguments:
+            self.fail(self.description)
+        try:
+            flags = self.parse(arguments)
+        except FlagError as error:
+            if not uncaught:
+                raise
+            print(f'Exception in thread "main" {error.exception}: {error}', file=sys.stderr)
+            return 1
+        done = self.help_or_version(flags)
+        return flags if done is None else done
 
     def usage(self) -> str:
         """The help."""

@@ -21,12 +21,9 @@ from odradek.model.errors import ApiError, OdradekError
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
-    flags = parser.parse(arguments)
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments)
+    if isinstance(flags, int):
+        return flags
     parser.require(flags, "bootstrap-server", "describe")
     try:
         properties = properties_of(flags.value("command-config"))

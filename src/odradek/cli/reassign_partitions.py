@@ -18,7 +18,7 @@ from odradek.cli.failures import (
     java_text,
     message_of,
 )
-from odradek.cli.flags import FlagError, Flags, Parser
+from odradek.cli.flags import Flags, Parser
 from odradek.cli.reassignment_json import (
     Plan,
     Replica,
@@ -80,16 +80,9 @@ class TerseError(ToolError):
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    if not arguments:
-        parser.fail(parser.description)
-    try:
-        flags = parser.parse(arguments)
-    except FlagError as error:
-        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
-        return 1
-    done = parser.help_or_version(flags)
-    if done is not None:
-        return done
+    flags = parser.begin(arguments, uncaught=True)
+    if isinstance(flags, int):
+        return flags
     action = _check(parser, flags)
     try:
         flags.integer("timeout", bits=64)
