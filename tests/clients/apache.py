@@ -1,15 +1,16 @@
-"""Apache Kafka 3.9 in ZooKeeper mode, out of the jars, on free loopback ports.
+"""Apache Kafka out of the jars, on free loopback ports: 3.9 in ZooKeeper mode, or another line.
 
 For tests that put ours beside it and for the benchmark against it. Every process started
 here is ended here, by its own handle; each writes into a log file in its directory, whose
 end is told when it does not come up.
 """
 
+import contextlib
 import pathlib
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import fetch
@@ -19,8 +20,9 @@ HOST: Final = "127.0.0.1"
 LINE: Final = "3.9"
 # What Kafka's own start script gives a broker.
 BROKER_HEAP: Final = "1G"
-_START_TIMEOUT_S: Final = 60.0
+_START_TIMEOUT_S: Final = 120.0
 _STOP_TIMEOUT_S: Final = 30.0
+_CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 
 
 class Daemon:
@@ -29,12 +31,18 @@ class Daemon:
     def __init__(self, name: str, command: list[str], home: pathlib.Path) -> None:
         self.name = name
         self.log = home / f"{name}.log"
+        self._command = command
         home.mkdir(parents=True, exist_ok=True)
+        self.start()
+
+    def start(self) -> None:
+        """Start it, anew if it has ended."""
         self.started_s = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                self._command, cwd=self.log.parent,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     @property
     def pid(self) -> int:
@@ -64,9 +72,9 @@ def free_port() -> int:
 
 
 class ZooKeeper(Daemon):
-    """One ZooKeeper server with an empty or existing data directory."""
+    """One ZooKeeper server with an empty or existing data directory, of the line's version."""
 
-    def __init__(self, home: pathlib.Path) -> None:
+    def __init__(self, home: pathlib.Path, line: str = LINE) -> None:
         self.port = free_port()
         home.mkdir(parents=True, exist_ok=True)
         file = home / "zoo.cfg"
@@ -76,7 +84,7 @@ class ZooKeeper(Daemon):
             "4lw.commands.whitelist=srvr\n"
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = fetch.java(LINE, main, str(file), heap="512M", level="INFO")
+        command = fetch.java(line, main, str(file), heap="512M", level="INFO")
         super().__init__("zookeeper", command, home)
         self._wait()
 
@@ -113,31 +121,18 @@ class Broker(Daemon):
         listeners: Sequence[str] = (),
         port: int | None = None,
         heap: str = BROKER_HEAP,
+        line: str = LINE,
     ) -> None:
         self.port = port or free_port()
         options = {
             "broker.id": str(broker_id),
             "listeners": ",".join([f"PLAINTEXT://{HOST}:{self.port}", *listeners]),
-            "log.dirs": str(home / "data"),
             "zookeeper.connect": zookeeper,
             "zookeeper.connection.timeout.ms": "18000",
-            "num.network.threads": "3",
-            "num.io.threads": "8",
-            "socket.send.buffer.bytes": "102400",
-            "socket.receive.buffer.bytes": "102400",
-            "num.recovery.threads.per.data.dir": "1",
-            "offsets.topic.replication.factor": str(min(3, brokers)),
-            "transaction.state.log.replication.factor": str(min(3, brokers)),
-            "transaction.state.log.min.isr": str(min(2, brokers)),
-            "group.initial.rebalance.delay.ms": "0",
+            **_usual(home, brokers),
             **properties,
         }
-        home.mkdir(parents=True, exist_ok=True)
-        file = home / "server.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-        command = fetch.java(LINE, "kafka.Kafka", str(file), heap=heap, level="INFO")
-        command.insert(1, f"-Xms{heap}")
-        super().__init__(f"broker-{broker_id}", command, home)
+        super().__init__(f"broker-{broker_id}", _command(home, line, options, heap), home)
 
     @property
     def address(self) -> str:
@@ -154,3 +149,110 @@ class Broker(Daemon):
                 continue
             return time.monotonic() - self.started_s
         raise TimeoutError(f"{self.name} does not answer")
+
+
+class KRaftNode(Broker):
+    """One node of Apache Kafka 4: a broker, and the first of them the controller, too."""
+
+    def __init__(
+        self,
+        home: pathlib.Path,
+        node_id: int,
+        *,
+        controller_port: int,
+        brokers: int = 1,
+        properties: Mapping[str, str] = {},
+        heap: str = BROKER_HEAP,
+        line: str = "4",
+    ) -> None:
+        self.port = free_port()
+        listeners, roles = [f"PLAINTEXT://{HOST}:{self.port}"], "broker"
+        if node_id == 1:
+            listeners.append(f"CONTROLLER://{HOST}:{controller_port}")
+            roles = "broker,controller"
+        options = {
+            "process.roles": roles,
+            "node.id": str(node_id),
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "listeners": ",".join(listeners),
+            "advertised.listeners": listeners[0],
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            **_usual(home, brokers),
+            **properties,
+        }
+        command = _command(home, line, options, heap)
+        formatting = ["format", "-t", _CLUSTER_ID, "-c", command[-1]]
+        subprocess.run(
+            fetch.java(line, "kafka.tools.StorageTool", *formatting), check=True,
+            capture_output=True, timeout=_START_TIMEOUT_S,
+        )  # fmt: skip
+        Daemon.__init__(self, f"broker-{node_id}", command, home)
+
+
+@contextlib.contextmanager
+def running(
+    line: str,
+    home: pathlib.Path,
+    count: int,
+    *,
+    racks: Sequence[str] = (),
+    properties: Mapping[str, str] = {},
+    heap: str = "512M",
+) -> Iterator[list[Broker]]:
+    """Brokers 1 to `count` of a line that serve, with what they need, until the end."""
+    with contextlib.ExitStack() as stack:
+        zookeeper = ""
+        if line != "4":
+            server = ZooKeeper(home / "zookeeper", line)
+            stack.callback(server.stop)
+            zookeeper = server.address
+        brokers: list[Broker] = []
+        controller_port = free_port()
+        for number in range(1, count + 1):
+            place = home / f"broker-{number}"
+            own = {"broker.rack": racks[number - 1]} if racks else {}
+            broker = (
+                Broker(
+                    place, zookeeper, broker_id=number, brokers=count,
+                    properties={**properties, **own}, heap=heap, line=line,
+                )
+                if zookeeper
+                else KRaftNode(
+                    place, number, controller_port=controller_port, brokers=count,
+                    properties={**properties, **own}, heap=heap, line=line,
+                )
+            )  # fmt: skip
+            stack.callback(broker.stop)
+            brokers.append(broker)
+        for broker in brokers:
+            broker.wait()
+            raw.wait_for_brokers(broker.address, count, timeout_s=_START_TIMEOUT_S)
+        yield brokers
+
+
+def _usual(home: pathlib.Path, brokers: int) -> dict[str, str]:
+    """What all lines have in common."""
+    return {
+        "log.dirs": str(home / "data"),
+        "num.network.threads": "3",
+        "num.io.threads": "8",
+        "socket.send.buffer.bytes": "102400",
+        "socket.receive.buffer.bytes": "102400",
+        "num.recovery.threads.per.data.dir": "1",
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _command(home: pathlib.Path, line: str, options: Mapping[str, str], heap: str) -> list[str]:
+    """What starts a broker with these options; its last word is the file that has them."""
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+    command = fetch.java(line, "kafka.Kafka", str(file), heap=heap, level="INFO")
+    command.insert(1, f"-Xms{heap}")
+    return command

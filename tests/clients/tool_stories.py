@@ -91,6 +91,8 @@ class JavaTools:
         self._process.stdin.close()
         self._process.kill()  # a call that was left alone would hold it up
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
         self._log.close()
 
 
