@@ -88,5 +88,6 @@ def _lines(served: dict[int, Versions]) -> list[str]:
         text = str(usable) if usable >= max(theirs.first, ours.first) else "UNSUPPORTED"
         first, last = theirs
         span = str(first) if first == last else f"{first} to {last}"
-        lines.append(f"\t{name}({key}): {span} [usable: {text}]")
+        known = api is not None or key in _OTHERS
+        lines.append(f"\t{name}({key}): {span}" + (f" [usable: {text}]" if known else ""))
     return lines
