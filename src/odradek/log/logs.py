@@ -228,6 +228,10 @@ class Logs:
             )
             if mark is Mark.FUTURE:
                 self._futures[partition] = log
+            elif log.topic_id is None and not log.leo:
+                # Its directory failed, or the power, while it was being made: nobody may want it
+                # any more, and who wants it gets another.
+                self._remove(log)
             else:
                 log.first_dirty_offset = min(first_dirty_offsets.get(partition, 0), log.leo)
                 self._add_one_of(log, self._logs.get(partition))

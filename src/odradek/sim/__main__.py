@@ -75,7 +75,13 @@ def _kinds(
     help="Play transactions of this version instead of the usual clients.",
 )
 @click.option("--groups", is_flag=True, help="Play members of a group instead of them.")
-@click.option("--reassign", "reassigns", is_flag=True, help="Give partitions other replicas.")
+@click.option(
+    "--reassign/--no-reassign",
+    "reassigns",
+    default=True,
+    show_default=True,
+    help="Give the partitions of several brokers other replicas all the while.",
+)
 @click.option("--durable", is_flag=True, help="Acknowledge what is on disk, and lose power.")
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
@@ -112,7 +118,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         kinds=kinds,
         transactions=None if transactions is None else TransactionOptions(version=transactions),
         groups=groups,
-        reassigns=reassigns,
+        reassigns=reassigns and brokers > 1 and transactions is None and not groups,
         durable=durable,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)

@@ -103,8 +103,9 @@ class Options:
             words.append(f"--transactions {self.transactions.version}")
         if self.groups:
             words.append("--groups")
-        if self.reassigns:
-            words.append("--reassign")
+        usual_clients = self.transactions is None and not self.groups
+        if self.brokers > 1 and usual_clients and not self.reassigns:
+            words.append("--no-reassign")
         if self.durable:
             words.append("--durable")
         return " ".join(words)

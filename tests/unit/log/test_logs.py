@@ -248,6 +248,22 @@ def test_a_log_whose_directory_failed_at_its_making_gives_way_to_the_one_made_el
     assert not world.disk.exists(f"{half_made}/t-0")
 
 
+def test_a_log_whose_directory_failed_at_its_making_is_gone_when_the_directory_is_back(world):
+    broker = Broker(world).start()
+    world.disk.faults.append(Fault("create", "/a/t-0/"))
+    broker.create()
+    assert (broker.directory_of(T0), broker.lost) == ("/b", [("/a", [])])
+    assert world.disk.exists("/a/t-0")
+    broker.logs.delete(T0)
+    world.disk.faults.clear()
+    broker.stop()
+    again = Broker(world).start()
+    world.pass_time(61_000)
+
+    assert again.logs.get(T0) is None
+    assert [e for path in ("/a", "/b") for e in world.disk.list(path) if e.is_dir] == []
+
+
 def test_what_is_no_partition_is_left_alone(world, broker):
     for name in ("lost+found", "t-0.00000000000000000000000000000001-stray", "t-007"):
         world.disk.mkdir(f"/a/{name}")
