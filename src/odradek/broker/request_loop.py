@@ -171,10 +171,13 @@ class RequestLoop:
             self._failed(connection, connection.later(), request, error)
             return
         place = connection.later()
-        self._tasks.start(
+        task = self._tasks.start(
             self._finish(connection, place, request, answer, started_ms),
             APIS[header.api_key].name,
         )
+        if inspect.iscoroutine(answer):
+            # A task that is cancelled before its first step awaits nothing.
+            task.add_done_callback(lambda _: answer.close())
 
     async def _finish(
         self,

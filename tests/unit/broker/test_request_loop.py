@@ -1,6 +1,7 @@
 """From frame to handler and back: order, damage, slowness, and what is counted."""
 
 import asyncio
+import inspect
 import logging
 
 import pytest
@@ -49,6 +50,26 @@ def test_answers_keep_the_order_of_the_requests_however_long_each_takes():
 
         assert order == [0, 1, 2, 3, 4]
         assert live.loop.time() - started == pytest.approx(3.0, abs=0.01)
+
+    play(story)
+
+
+def test_a_request_that_came_in_the_turn_in_which_the_broker_stops_leaves_nothing_behind():
+    async def story(live):
+        handlers = []
+
+        async def never(request):
+            raise AssertionError(request)
+
+        def begin(request):
+            handlers.append(never(request))
+            return handlers[0]
+
+        replace(live, ApiKey.DESCRIBE_CLUSTER, begin)
+        live.peer().send(DescribeClusterRequest(), 1)
+        await live.broker.tasks.cancel_all()
+
+        assert inspect.getcoroutinestate(handlers[0]) == inspect.CORO_CLOSED
 
     play(story)
 
