@@ -169,6 +169,10 @@ class LogDirectory:
             f"the file, or move the directory away"
         )
 
+    def is_there(self) -> bool:
+        """Whether what makes it a log directory stands in it: it may be removed, or unmounted."""
+        return self._disk.exists(self._file(META_FILE))
+
     def check(self, identity: Identity) -> None:
         """See that it is that broker's, or nobody's.
 

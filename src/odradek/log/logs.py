@@ -572,8 +572,12 @@ class Logs:
         self._checkpoint(LOG_START_OFFSET_FILE)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write what is committed."""
+        """Write what is committed; and notice that a directory is gone, even if nothing moves."""
         self._checkpoint(HIGH_WATERMARK_FILE)
+        for path in self.online_directories:
+            directory = self.directories[path]
+            if directory.is_loaded and not directory.is_there():
+                self.failed(StorageError(path, errno.ENOENT))
 
     def checkpoint_first_dirty_offsets(self) -> None:
         """Write up to where the cleaner has been."""

@@ -552,6 +552,19 @@ def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broke
     assert broker.lost == [("/a", [T0])]
 
 
+def test_a_directory_that_is_taken_away_goes_offline_though_nothing_is_written(world, broker):
+    broker.create(T0, directory="/a")
+    world.pass_time()
+    broker.logs.checkpoint_high_watermarks()
+    world.pass_time()
+    assert broker.lost == []
+    world.disk.rename("/a", "/elsewhere")
+    broker.logs.checkpoint_high_watermarks()
+
+    assert broker.lost == [("/a", [T0])]
+    assert broker.logs.online_directories == ["/b"]
+
+
 def test_of_directories_in_each_other_only_the_inner_one_goes_offline(world):
     broker = Broker(world, "/a", "/a/b").start()
     broker.logs.failed(StorageError("/a/b/t-0/x.log", 5))
