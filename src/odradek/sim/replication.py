@@ -322,7 +322,10 @@ class ReplicationChecker:
             found = [
                 (broker, picture)
                 for broker, of_broker in pictures
-                if (picture := of_broker.get(name)) is not None and picture.topic_id == topic_id
+                if broker.id
+                in (self._assigned(name) or ())  # others may not know that they are not
+                and (picture := of_broker.get(name)) is not None
+                and picture.topic_id == topic_id
             ]
             self._compare_replicas(facts, found)
 
