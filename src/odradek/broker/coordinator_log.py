@@ -162,7 +162,8 @@ class CoordinatorLog(Generic[M]):
         if error is not ErrorCode.NONE:
             done(error)
             return
-        required = leader.leo
+        assert self.partition.log is not None
+        required = self.partition.log.leo
         if leader.high_watermark < required:
             self.partition.wait_for_commit(required, waiting, waiting.one_more())
         if waiting.pending:
@@ -477,12 +478,12 @@ class _Replayer(Generic[M]):
 
 async def _committed(partition: Partition) -> None:
     """Return when the high watermark has reached the present end, or it never will here."""
-    leader = partition.leader
-    if leader is None or leader.high_watermark >= leader.leo:
+    leader, replica = partition.leader, partition.log
+    if leader is None or replica is None or leader.high_watermark >= replica.leo:
         return
     reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting = _Reached(reached)
-    partition.wait_for_commit(leader.leo, waiting, 0)
+    partition.wait_for_commit(replica.leo, waiting, 0)
     try:
         await reached
     finally:

@@ -11,10 +11,13 @@ the stop of the broker complete every waiting request with Kafka's error.
 """
 
 from collections import deque
+from functools import partial
 from typing import Protocol
 
+from odradek.log.disk import StorageError
 from odradek.log.flushing import FlushDone
 from odradek.log.log import Log
+from odradek.log.log_config import NEVER
 from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended, UnexpectedOffsetError
 from odradek.model.errors import ErrorCode
@@ -159,8 +162,11 @@ class Partition:
         if new_reign:
             log.assign_epoch(state.leader_epoch, log.leo)
         before = None if new_reign else self.leader
+        # Whoever has started does not know what of its log is flushed. With others it counts when
+        # it does; who holds the partition alone may not take back what it has shown.
+        counts_all = new_reign and len(replicas) == 1
         self.leader = LeaderReplica(
-            leo=log.leo,
+            leo=log.leo if counts_all else max(log.counted_end, log.high_watermark),
             high_watermark=log.high_watermark,
             followers={
                 # One in sync and not heard of yet gets the time of a full lag to show that it is
@@ -182,6 +188,8 @@ class Partition:
         self.error = ErrorCode.NONE
         moved = self.leader.isr_stored(frozenset(state.isr), state.store_version, now_ms=now_ms)
         self._high_watermark_may_move(moved)
+        if self.leader.leo < log.leo:  # what is not on the disk comes to count when it is
+            log.flush_rest(partial(self._flushed, now_ms, None))
         if new_reign:
             self._tell_watches()  # who believes in the old one has to be told
 
@@ -236,13 +244,17 @@ class Partition:
         log, leader = self.log, self.leader
         assert log is not None
         assert leader is not None
+        is_flushed = log.config.flush_messages != NEVER
+        if is_flushed:
+            flushed = partial(self._flushed, now_ms, flushed)
         appended = log.append_as_leader(
             batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms, flushed=flushed
         )
         if appended.duplicate:
             return appended
         old = leader.high_watermark
-        high_watermark = leader.appended(log.leo, now_ms=now_ms)
+        end = max(leader.leo, log.counted_end) if is_flushed else log.leo
+        high_watermark = leader.appended(end, now_ms=now_ms)
         if self._watches is None and self._produces is None:
             if high_watermark != old:
                 log.set_high_watermark(high_watermark)
@@ -253,6 +265,15 @@ class Partition:
         if high_watermark != old:
             self._high_watermark_may_move(high_watermark)
         return appended
+
+    def _flushed(self, now_ms: int, also: FlushDone | None, error: StorageError | None) -> None:
+        """What was appended is on the disk: now it counts. `now_ms` is when it was appended."""
+        leader, log = self.leader, self.log
+        if error is None and leader is not None and log is not None:
+            end = max(leader.leo, log.counted_end)
+            self._high_watermark_may_move(leader.appended(end, now_ms=now_ms))
+        if also is not None:
+            also(error)
 
     def follow(
         self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: int

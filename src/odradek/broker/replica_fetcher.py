@@ -7,7 +7,8 @@
     refused   a partition whose leader says no waits a while, or for the controller's next word
 
 The next fetch is not sent before the append: it would acknowledge what is not written, and gain
-nothing. A connection that breaks is made again after `replica.fetch.backoff.ms`.
+nothing. Nor before the flush, where one is asked for (`flush.messages`): Kafka's fetcher flushes
+within the append. A connection that breaks is made again after `replica.fetch.backoff.ms`.
 """
 
 import asyncio
@@ -118,6 +119,7 @@ class ReplicaFetcher:
         self._client_id = f"broker-{broker_id}-fetcher"
         self._followed: dict[Key, _Followed] = {}
         self._aside: dict[Key, _Followed] = {}  # those of them that are held back
+        self._flushing: dict[Key, _Followed] = {}  # and those that the next fetch waits for
         # What the next request has to say.
         self._to_name: dict[Key, _Followed] = {}
         self._to_forget: dict[Key, None] = {}
@@ -148,6 +150,8 @@ class ReplicaFetcher:
         self._aside.pop(key, None)
         self._to_name[key] = followed
         self._to_forget.pop(key, None)
+        self._flushing.pop(key, None)
+        self._wait_for_disk(key, followed)
         self._go_on()
 
     def leave(self, partition: Partition) -> None:
@@ -157,12 +161,15 @@ class ReplicaFetcher:
             self._aside.pop(key, None)
             self._to_name.pop(key, None)
             self._to_forget[key] = None
+            if self._flushing.pop(key, None) is not None:
+                self._go_on()
 
     def stop(self) -> None:
         """Follow no longer."""
         self._is_stopped = True
         self._followed.clear()
         self._aside.clear()
+        self._flushing.clear()
         self._hang_up()
         self._questions.close()
 
@@ -178,7 +185,12 @@ class ReplicaFetcher:
 
     def _go_on(self, *, at_once: bool = False) -> None:
         """Send the next fetch, unless one is under way or there is nothing to fetch."""
-        if self._is_under_way or self._is_stopped or len(self._aside) >= len(self._followed):
+        if (
+            self._is_under_way
+            or self._is_stopped
+            or self._flushing
+            or len(self._aside) >= len(self._followed)
+        ):
             return
         self._is_under_way = True
         if self._channel is None:
@@ -223,6 +235,9 @@ class ReplicaFetcher:
 
     def _send(self) -> None:
         channel = self._channel
+        if self._flushing:  # since a moment ago
+            self._is_under_way = False
+            return
         if channel is None or self._is_stopped:
             self._is_under_way = False
             if not self._is_stopped:
@@ -345,6 +360,7 @@ class ReplicaFetcher:
                 )
                 if moved:
                     self._to_name[key] = followed
+                    self._wait_for_disk(key, followed)
                 self._throttle(key, followed, data)
         except StorageError as error:
             self._storage_failed(error)
@@ -352,6 +368,23 @@ class ReplicaFetcher:
         except (ApiError, UnexpectedOffsetError) as error:
             log.warning("%s: %s; asked again", partition.topic_partition, error)
             self._hold_back(key, followed, self._options.backoff_ms)
+
+    def _wait_for_disk(self, key: Key, followed: _Followed) -> None:
+        """Have no fetch acknowledge what has to be flushed first, and is not."""
+        held = followed.partition.log
+        if held is None or held.counted_end == held.leo:
+            return
+
+        def flushed(error: StorageError | None) -> None:
+            if self._flushing.get(key) is not followed:
+                return  # it is followed no longer, or in another reign
+            del self._flushing[key]
+            if error is None:
+                self._wait_for_disk(key, followed)  # it may have been cut meanwhile
+            self._go_on()
+
+        self._flushing[key] = followed
+        held.flush_rest(flushed)
 
     def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
         """Let a throttled partition that lags wait, if too much was fetched of such."""

@@ -25,8 +25,11 @@ class Flusher:
 
     __slots__ = (
         "_closing",
+        "_cuts",
+        "_dones",
         "_epochs_saved",
         "_epochs_version",
+        "_leo",
         "_log",
         "_running",
         "_started_ms",
@@ -41,6 +44,8 @@ class Flusher:
         self._closing = False
         self._started_ms = log.host.clock.monotonic_ms()
         self._waiting: list[FlushDone | None] = []
+        self._dones: list[FlushDone | None] = []  # of the flush that is under way
+        self._leo = self._cuts = -1  # where the log ended when it began, and how often it was cut
         self._epochs_version = self._epochs_saved = 0
         self.directory_changed = False  # files were made whose names may not be durable
         self.paths: list[str] = []  # of small files that were written since
@@ -50,6 +55,14 @@ class Flusher:
         self._waiting.append(done)
         if not self._running:
             self._start()
+
+    def join(self, done: FlushDone) -> None:
+        """The same; by the flush that is under way, if nothing was appended since that began."""
+        log = self._log
+        if self._running and (self._leo, self._cuts) == (log.leo, log.cuts):
+            self._dones.append(done)
+        else:
+            self.request(done)
 
     def close(self, done: FlushDone) -> None:
         """The same, and the indexes of the active segment."""
@@ -124,9 +137,11 @@ class Flusher:
         log = self._log
         directory, leo, cuts = log.directory, log.leo, log.cuts
         dones, self._waiting = self._waiting, []
+        self._dones, self._leo, self._cuts = dones, leo, cuts
 
         def flushed(error: StorageError | None) -> None:
             self._running = False
+            self._leo = -1
             if error is not None and directory != log.directory and not log.gone:
                 self._waiting += dones
             else:

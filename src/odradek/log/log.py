@@ -658,6 +658,19 @@ class Log:
         self._flush_at = min(NEVER, self.leo + self.config.flush_messages)
         self._flusher.request(done)
 
+    def flush_rest(self, done: FlushDone) -> None:
+        """The same, if it is not being done already."""
+        self._flusher.join(done)
+
+    @property
+    def counted_end(self) -> int:
+        """Up to where this replica may say that it has the records.
+
+        Not to the end while `flush.messages` or more are not on the disk: Kafka flushes within the
+        append, before it looks at the high watermark, or fetches on.
+        """
+        return min(self.leo, self.recovery_point + self.config.flush_messages - 1)
+
     @property
     def unflushed_messages(self) -> int:
         """How many offsets may be lost with the power."""

@@ -62,7 +62,9 @@ class LeaderReplica:
         `live` are the brokers that are registered; None: every follower's is.
         """
         assert 0 <= high_watermark <= leo
-        self.leo = leo
+        self.leo = (
+            leo  # up to where this replica counts: behind its log's end while that is flushed
+        )
         self.high_watermark = high_watermark
         self.followers = followers
         self.isr = isr
@@ -75,7 +77,7 @@ class LeaderReplica:
     # ----------------------------------------------------------------- the way of the data
 
     def appended(self, leo: int, *, now_ms: int) -> int:
-        """The local log grew to `leo`. Returns the high watermark."""
+        """The local log grew, and counts up to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
         if not self.followers:
             self.leo = self.high_watermark = leo

@@ -220,10 +220,11 @@ class ReplicationChecker:
         )
         if before is None and is_present and facts is not None:
             committed = max(facts.at, default=-1)
-            if leader.leo <= committed and not facts.topic.is_doomed:
+            leo = partition.log.leo if partition.log is not None else 0
+            if leo <= committed and not facts.topic.is_doomed:
                 self._violated(
                     f"{partition.topic_partition}: {broker.name} leads epoch "
-                    f"{partition.leader_epoch} and ends at {leader.leo}; {committed} was committed"
+                    f"{partition.leader_epoch} and ends at {leo}; {committed} was committed"
                 )
 
     def _look_at_isr(

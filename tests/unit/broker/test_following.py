@@ -88,7 +88,7 @@ class Leader(OtherBroker):
         return self.of(FetchRequest)
 
 
-def follow(story, *script, partitions=1, **leader):
+def follow(story, *script, partitions=1, flushes=False, **leader):
     """Play a story in which the broker follows broker 2."""
 
     async def main(live):
@@ -98,7 +98,8 @@ def follow(story, *script, partitions=1, **leader):
         await live.until(lambda: other.fetches or other.refuses or other.gate)
         await story(live, other)
 
-    play(main, replica_fetch_backoff_ms=int(BACKOFF_S * 1000))
+    options = {"odradek_flush_before_ack": True} if flushes else {}
+    play(main, replica_fetch_backoff_ms=int(BACKOFF_S * 1000), **options)
 
 
 def test_what_the_leader_sends_is_appended_and_acknowledged_by_the_next_fetch():
@@ -115,6 +116,42 @@ def test_what_the_leader_sends_is_appended_and_acknowledged_by_the_next_fetch():
         assert (second.fetch_offset, second.last_fetched_epoch) == (2, 0)
 
     follow(story, answer(part(records=batch(0, b"a", b"b"), high_watermark=1)))
+
+
+def test_what_has_to_be_flushed_first_is_acknowledged_when_it_is_on_the_disk():
+    async def story(live, leader):
+        def acknowledged():
+            return max(part.fetch_offset for f in leader.fetches for part in named(f).values())
+
+        for end in 2, 3:
+            await live.until(lambda end=end: live.log().leo == end)
+            assert acknowledged() < end
+            await live.until(lambda end=end: acknowledged() == end)
+            assert live.log().recovery_point == end
+
+    parts = part(records=batch(0, b"a", b"b")), part(1)
+    more = answer(part(records=batch(2, b"c")))
+    follow(story, answer(*parts), more, partitions=2, flushes=True)
+
+
+def test_a_flush_that_fails_acknowledges_nothing():
+    async def story(live, leader):
+        live.disk.faults.append(Fault("flush", "t-0"))
+        await live.until(lambda: live.log() is None)
+        assert [part.fetch_offset for f in leader.fetches for part in named(f).values()] == [0]
+
+    follow(story, answer(part(records=batch(0, b"a", b"b"))), flushes=True)
+
+
+def test_a_partition_that_is_left_while_it_is_flushed_holds_up_nobody():
+    async def story(live, leader):
+        await live.until(lambda: live.log().leo == 2)
+        live.broker.replicas.leave(live.partition())
+        await live.until(lambda: len(leader.fetches) == 2)
+        assert forgotten(leader.fetches[1]) == [0]
+
+    parts = part(records=batch(0, b"a", b"b")), part(1)
+    follow(story, answer(*parts), partitions=2, flushes=True)
 
 
 def test_the_high_watermark_is_never_beyond_what_is_there():

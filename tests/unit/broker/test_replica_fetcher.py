@@ -33,7 +33,7 @@ class FakePartition:
         self.topic_partition = TopicPartition("t", index)
         self.leader_epoch = 0
         self.log = SimpleNamespace(
-            leo=10, log_start_offset=0, epochs=SimpleNamespace(latest_epoch=0)
+            leo=10, counted_end=10, log_start_offset=0, epochs=SimpleNamespace(latest_epoch=0)
         )
         self.followed = []
 
@@ -134,7 +134,7 @@ def test_a_session_names_a_partition_again_only_when_its_end_has_moved():
         assert asked(await leader.request()) == {0: (0, 10)}
         leader.answer(data(high_watermark=10))
         assert asked(await leader.request()) == {}
-        partition.log.leo = 12
+        partition.log.leo = partition.log.counted_end = 12
         leader.answer(data(high_watermark=10, records=b"batch"))
         assert asked(await leader.request()) == {0: (0, 12)}
         assert partition.followed == [(b"", 10), (b"batch", 10)]

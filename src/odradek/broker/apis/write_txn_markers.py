@@ -140,7 +140,8 @@ class TxnMarkersApi:
             return
         if appended.flushes:
             waiting.one_more(slot)
-        required = leader.leo
+        assert found.log is not None
+        required = found.log.leo
         if leader.high_watermark < required:
             waiting.one_more(slot)
             found.wait_for_commit(required, waiting, slot)

@@ -46,3 +46,40 @@ def test_a_flush_that_fails_is_told():
         assert only(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     play(story)
+
+
+def test_what_has_to_be_flushed_first_is_shown_to_nobody_before():
+    async def story(live):
+        await live.topic("t", flush_messages=2)
+        for number, value in enumerate((b"a", b"b", b"c", b"d", b"e", b"f")):
+            live.append(value)
+            assert live.log().high_watermark <= live.log().recovery_point + 1
+            if number == 3:
+                await live.until(lambda: live.log().recovery_point)
+        assert live.log().high_watermark < 6
+        await live.until(lambda: live.log().high_watermark == 6)
+        assert live.log().recovery_point >= 5
+
+    play(story)
+
+
+def test_what_was_not_flushed_when_a_reign_began_is_shown_when_it_is():
+    async def story(live):
+        await live.order("t", replicas=(0, 2, 3))
+        live.append(b"a")
+        await live.order("t", replicas=(0, 2, 3), isr=(0,), leader_epoch=1)
+        assert (live.log().high_watermark, live.log().recovery_point) == (0, 0)
+        await live.until(lambda: live.log().high_watermark)
+        assert (live.log().high_watermark, live.log().recovery_point) == (1, 1)
+
+    play(story, odradek_flush_before_ack=True)
+
+
+def test_who_holds_a_partition_alone_shows_all_of_it_at_once_after_a_restart():
+    async def story(live):
+        await live.order("t", replicas=(0, 2, 3))
+        live.append(b"a")
+        await live.order("t", replicas=(0,), leader_epoch=1)
+        assert (live.log().high_watermark, live.log().recovery_point) == (1, 0)
+
+    play(story, odradek_flush_before_ack=True)
