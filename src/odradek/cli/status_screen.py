@@ -15,6 +15,11 @@ _COLOURS: Final = {"running": "green", "paused": "yellow", "stopped": "dim"}
 _HEADINGS: Final = (
     "broker", "state", "pid", "memory", "leads", "replicas", "lacking", "in", "out", "listeners",
 )  # fmt: skip
+_TEXTS: Final = ("broker", "state", "listeners")  # on the left; all others are numbers
+# What a narrow terminal goes without, in this order: where they listen was told at the start.
+_SPARED: Final = ("listeners", "pid", "memory")
+_RATE_WIDTH: Final = len("999.9 MiB/s")  # so that the table does not swing with the load
+_GAP: Final = 2  # between two columns
 _UNITS: Final = ((1 << 30, "GiB/s"), (1 << 20, "MiB/s"), (1 << 10, "KiB/s"))
 
 
@@ -28,52 +33,95 @@ def watch_live(supervisor: Supervisor, watcher: Watcher | None = None) -> None:
     from rich.live import Live  # noqa: PLC0415
 
     asked = Watcher() if watcher is None else watcher
+    console = Console(stderr=True)
+    width = console.width
 
     def screen() -> "Group":
         report = supervisor.status()
-        return shown(report, asked.look(report["brokers"]), asked.causes())
+        return shown(report, asked.look(report["brokers"]), asked.causes(), width)
 
-    console = Console(stderr=True)
-    with Live(screen(), console=console, auto_refresh=False) as live:
-        supervisor.watch(show=lambda: live.update(screen(), refresh=True))
+    live = Live(screen(), console=console, auto_refresh=False)
+
+    def show() -> None:
+        nonlocal width, live
+        if console.width != width:
+            # The terminal was resized and has wrapped what stood there anew, nobody knows where.
+            width = console.width
+            live.stop()
+            console.clear()
+            console.print(f"connect to:\n{supervisor.status()['bootstrap']}", highlight=False)
+            live = Live(screen(), console=console, auto_refresh=False)
+            live.start()
+        live.update(screen(), refresh=True)
+
+    live.start()
+    try:
+        supervisor.watch(show=show)
+    finally:
+        live.stop()
 
 
-def shown(report: Any, told: Mapping[int, Numbers], causes: Sequence[str]) -> "Group":
-    """The screen: a row for each broker, and what was decided last."""
+def shown(report: Any, told: Mapping[int, Numbers], causes: Sequence[str], width: int) -> "Group":
+    """The screen, so many columns wide: a row for each broker, and what was decided last."""
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     lines = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in causes]
-    return Group(table(report, told), *([Text(""), *lines] if lines else []))
+    return Group(table(report, told, width), *([Text(""), *lines] if lines else []))
 
 
-def table(report: Any, told: Mapping[int, Numbers]) -> "Table":
-    """The report of `Supervisor.status`, with the brokers' own numbers, as a table."""
+def table(report: Any, told: Mapping[int, Numbers], width: int) -> "Table":
+    """The report of `Supervisor.status`, with the brokers' own numbers, as a table that fits."""
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    made = Table(box=None, pad_edge=False)
-    for heading in _HEADINGS:
-        made.add_column(heading, no_wrap=heading != "listeners")
-    for broker in report["brokers"]:
-        colour = _COLOURS.get(broker["state"], "red")
-        made.add_row(
-            str(broker["id"]),
-            f"[{colour}]{broker['state']}[/]{_role(told.get(broker['id']))}",
-            str(broker["pid"] or "-"),
-            _memory(broker["pid"]),
-            *_cells(told.get(broker["id"])),
-            ", ".join(broker["listeners"]) or "-",
+    rows = [_row(broker, told.get(broker["id"])) for broker in report["brokers"]]
+
+    def needed(heading: str) -> int:
+        least = _RATE_WIDTH if heading in ("in", "out") else len(heading)
+        return max([least, *(Text.from_markup(row[heading]).cell_len for row in rows)])
+
+    headings = list(_HEADINGS)
+    for spared in _SPARED:
+        if sum(map(needed, headings)) + _GAP * (len(headings) - 1) > width:
+            headings.remove(spared)
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for heading in headings:
+        made.add_column(
+            heading,
+            no_wrap=True,
+            justify="left" if heading in _TEXTS else "right",
+            min_width=_RATE_WIDTH if heading in ("in", "out") else None,
         )
+    for row in rows:
+        made.add_row(*(row[heading] for heading in headings))
     return made
+
+
+def _row(broker: Any, numbers: Numbers | None) -> dict[str, str]:
+    colour = _COLOURS.get(broker["state"], "red")
+    leads, replicas, lacking, received, sent = _cells(numbers)
+    return {
+        "broker": str(broker["id"]),
+        "state": f"[{colour}]{broker['state']}[/]{_role(numbers)}",
+        "pid": str(broker["pid"] or "-"),
+        "memory": _memory(broker["pid"]),
+        "leads": leads,
+        "replicas": replicas,
+        "lacking": lacking,
+        "in": received,
+        "out": sent,
+        "listeners": ", ".join(broker["listeners"]) or "-",
+    }
 
 
 def _role(numbers: Numbers | None) -> str:
     return " (controller)" if numbers is not None and numbers.controller else ""
 
 
-def _cells(numbers: Numbers | None) -> tuple[str, ...]:
+def _cells(numbers: Numbers | None) -> tuple[str, str, str, str, str]:
     if numbers is None:
-        return ("-",) * 5
+        return ("-", "-", "-", "-", "-")
     lacking = numbers.under_replicated + numbers.offline
     return (
         str(numbers.leaders),

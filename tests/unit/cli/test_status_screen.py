@@ -4,7 +4,8 @@ import io
 import json
 import os
 
-from rich.console import Console
+import pytest
+from rich.console import Console, ConsoleDimensions
 
 from odradek.cli import status_screen
 from odradek.cli.broker_numbers import Counted, Numbers, Watcher, numbers, read_metrics
@@ -14,6 +15,7 @@ BROKERS = [
     {"id": 0, "state": "running", "pid": os.getpid(), "listeners": ["P://h:1"], "http": "http://h"},
     {"id": 1, "state": "crashed", "pid": None, "listeners": [], "http": None},
 ]
+EVERYTHING = {"listeners", "pid", "memory"}
 METRICS = b"""\
 # HELP kafka_server_replicamanager_partitioncount Replicas here.
 kafka_server_replicamanager_partitioncount 7.0
@@ -27,15 +29,15 @@ kafka_server_replicamanager_offlinereplicacount 9.0
 """
 
 
-def printed(rendered):
-    console = Console(file=io.StringIO(), width=120)
+def printed(rendered, width=120):
+    console = Console(file=io.StringIO(), width=width)
     console.print(rendered)
     return console.file.getvalue().splitlines()
 
 
 def test_every_broker_has_a_row():
     told = {0: Numbers(7, 3, 1, 0, 2_000_000.0, 10.0, controller=True)}
-    heading, first, second = printed(table({"brokers": BROKERS}, told))
+    heading, first, second = printed(table({"brokers": BROKERS}, told, 120))
 
     assert heading.split() == [
         "broker", "state", "pid", "memory", "leads", "replicas", "lacking", "in", "out",
@@ -49,8 +51,24 @@ def test_every_broker_has_a_row():
     assert second.split() == ["1", "crashed", *"-" * 8]
 
 
+@pytest.mark.parametrize(
+    ("width", "spared"),
+    [(120, set()), (100, {"listeners"}), (86, {"listeners", "pid", "memory"}), (80, EVERYTHING)],
+)
+def test_a_narrow_terminal_goes_without_what_it_needs_least(width, spared):
+    told = {0: Numbers(7_000, 3_000, 1, 0, 900e6, 10.0, controller=True)}
+    lines = printed(table({"brokers": BROKERS}, told, width), width)
+
+    assert len(lines) == 3
+    assert not any("…" in line for line in lines)
+    assert all(len(line.rstrip()) <= width for line in lines)
+    headings = set(lines[0].split())
+    assert {"pid", "memory", "listeners"} - headings == spared
+    assert "858.3 MiB/s" in lines[1]
+
+
 def test_what_was_decided_last_stands_below():
-    lines = printed(shown({"brokers": BROKERS}, {}, ["10:00:00  t-0: leader elected"]))
+    lines = printed(shown({"brokers": BROKERS}, {}, ["10:00:00  t-0: leader elected"], 120))
 
     assert lines[-1].strip() == "10:00:00  t-0: leader elected"
 
@@ -123,9 +141,33 @@ def test_the_screen_follows_the_supervisor_until_it_ends(monkeypatch):
                 show()
 
     monkeypatch.setattr(
-        status_screen, "shown", lambda report, told, causes: rows.append(told) or "brokers"
+        status_screen, "shown", lambda report, told, causes, width: rows.append(told) or "brokers"
     )
     watch_live(Watched(), Watcher(Web()))
 
     assert len(rows) == 4
     assert rows[-1][0].replicas == 7
+
+
+def test_a_terminal_that_is_resized_is_written_anew(monkeypatch, capsys):
+    width = 120
+
+    class Watched:
+        def status(self):
+            return {"brokers": BROKERS, "bootstrap": "h:1,h:2"}
+
+        def watch(self, show):
+            nonlocal width
+            show()
+            assert "connect to:" not in capsys.readouterr().err
+            width = 80
+            show()
+            show()
+
+    size = property(lambda _: ConsoleDimensions(width, 24))
+    monkeypatch.setattr(Console, "size", size)
+    watch_live(Watched(), Watcher(Web()))
+    said = capsys.readouterr().err
+
+    assert said.count("connect to:\nh:1,h:2\n") == 1
+    assert "listeners" not in said
