@@ -166,6 +166,11 @@ def test_a_transaction_that_hangs_is_found_and_mended_as_the_doctor_says(bootstr
         told = odradek("doctor", "--bootstrap-server", bootstrap, "--json", expect=expect)
         return [f for f in json.loads(told.stdout)["findings"] if f["kind"] == "hanging"]
 
+    # The follower knows of it, too, and tells.
+    of_follower = ["--topic", "hung", "--partition", "0", "--broker-id", "1"]
+    told = odradek("transactions", "--bootstrap-server", bootstrap, "describe-producers",
+                   *of_follower).stdout  # fmt: skip
+    assert len(told.splitlines()) == 2
     (finding,) = hanging(expect=1)
     assert finding["subject"] == "hung-0"
     assert "no coordinator knows of it" in finding["why"]

@@ -200,6 +200,11 @@ def bring_about(cluster: Cluster, step: str) -> None:  # noqa: C901 - one branch
         plan = ["--reassignment-json-file", f"{name}.json", *throttle]
         code, out, err = cluster.run("reassign-partitions", [*_where(), *plan, "--execute"])
         assert code == 0, out + err
+    elif verb == "unset":
+        broker, option = words
+        # A broker hears of a change of its own options a moment after it was made.
+        described = [*_where(), "--describe", "--broker", broker]
+        wait_until(lambda: option not in cluster.run("configs", described)[1])
     elif verb == "join":
         cluster.join(*words)
         wait_until(lambda: _has_members(cluster, words[0]))

@@ -1,8 +1,8 @@
-"""DescribeProducers (61), version 0: the producers that a partition's leader remembers.
+"""DescribeProducers (61), version 0: the producers that a replica remembers, leader or follower.
 
 Behaviour:
     * Each partition on its own: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION,
-      UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+      UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (there is no replica here).
     * It shows how a transaction hangs: open here since an offset, and unknown to its coordinator.
 """
 
@@ -49,10 +49,11 @@ def _refusal(session: Session, topic: str) -> ErrorCode:
 
 
 def _describe(replicas: ReplicaManager, topic: str, index: int) -> PartitionResponse:
-    found = replicas.find_led(topic, index)
+    found = replicas.find(topic, index)
     if isinstance(found, ErrorCode):
         return PartitionResponse(partition_index=index, error_code=found)
-    assert found.log is not None
+    if found.log is None:
+        return PartitionResponse(partition_index=index, error_code=found.error)
     return PartitionResponse(
         partition_index=index,
         active_producers=[_state(producer) for producer in found.log.active_producers()],
