@@ -76,7 +76,7 @@ from odradek.broker.txn_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
-from odradek.coord.store import Check
+from odradek.coord.store import Check, MultiError
 from odradek.group.machine import GroupMachine
 from odradek.group.options import GroupOptions
 from odradek.log.disk import StorageError
@@ -774,8 +774,11 @@ class Broker:
             ApiError: this broker is not controller, or the store did not answer.
         """
         guard = self.topic_admin.check_reign().token
-        with store_errors_told():
-            block = await next_producer_id_block(self._world.store, broker_id, guard=guard)
+        try:
+            with store_errors_told():
+                block = await next_producer_id_block(self._world.store, broker_id, guard=guard)
+        except MultiError as error:  # another reigns, and nobody has told us yet
+            raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         return block.first_producer_id, block.end_producer_id - block.first_producer_id
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:

@@ -122,7 +122,7 @@ class ReplicationChecker:
         assigned = self._assigned(partition)
         if now.leader not in (NO_LEADER, *now.isr):
             self._violated(f"{partition}: leader {now.leader} is stored with ISR {now.isr}")
-        # Whose place was taken leaves the ISR with the writes that follow, and nobody else joins it.
+        # Whose place was taken leaves the ISR with the writes that follow; nobody else joins.
         known = {*(assigned or ()), *(before.leader_and_isr.isr if before else ())}
         if assigned is not None and not set(now.isr) <= known:
             self._violated(f"{partition}: ISR {now.isr} is stored; its replicas are {assigned}")

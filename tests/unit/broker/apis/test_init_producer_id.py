@@ -6,6 +6,8 @@ import pytest
 from tests.unit.broker.live import play
 
 from odradek.broker.producer_ids import ProducerIds
+from odradek.coord import layout
+from odradek.coord.store import SetData
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.sim.loop import run
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
@@ -47,6 +49,16 @@ def test_transactions_have_their_coordinator_elsewhere():
         named = {"transactional_id": "x", "transaction_timeout_ms": 1000}
         assert await ask(live, **named) == ErrorCode.NOT_COORDINATOR
         assert await ask(live, transactional_id="") == ErrorCode.INVALID_REQUEST
+
+    play(story)
+
+
+def test_a_controller_that_has_not_heard_of_the_next_one_gives_none():
+    async def story(live):
+        live.tree.write(
+            lambda draft: draft.single(SetData(layout.CONTROLLER_EPOCH, b"9"), session=0)
+        )
+        assert await ask(live) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     play(story)
 
