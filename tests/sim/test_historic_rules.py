@@ -258,12 +258,19 @@ STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.DEAF, Kind.ISOLATE, Kind.PAUSE)
 STORMY = Options(brokers=3, kinds=STORM)
 SURPRISED = Options(brokers=3, kinds=(Kind.DEAF, Kind.MOVE, Kind.POWER, Kind.KILL))
 DEPOSED = Options(brokers=3, kinds=(Kind.ZOMBIE, Kind.RESET, Kind.CLOCK))
+# Leaders that change so fast that not everybody hears of it, and a link that is bad meanwhile.
+SWAYING = Options(brokers=3, seconds=20.0, kinds=(Kind.DEAF, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY))
+# Four: the controller is then not always one of those that have to hear the leader.
+UNHEARD = Options(brokers=4, seconds=30.0, kinds=(Kind.UNHEARD, Kind.CUT, Kind.KILL))
 OF_TRANSACTIONS = Options(brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
+    (rules.truncation_without_fencing, 30, SWAYING),
+    (rules.no_leader_epoch_in_fetches, 22, SWAYING),
     (rules.no_broker_epoch, 19, SURPRISED),
     (rules.no_controller_fencing, 3, DEPOSED),
+    (rules.high_watermark_by_the_stored_isr, 3, UNHEARD),
     (rules.last_stable_offset_off_by_one, 0, OF_TRANSACTIONS),
 ]
 SEEDS_MAX = 15  # from the recorded one on: what happens in a seed changes with the code

@@ -63,15 +63,30 @@ class Kind(Enum):
     BLACKOUT = "power loss of all brokers at once"
     ZOMBIE = "what a deposed controller has ordered to be deleted is heard late"
     UNHEARD = "that a follower has joined is not heard, and it falls behind"
+    FLAP = "a link between two brokers comes and goes"
+    SLOW_LINK = "what one broker sends another takes long"
+    SWAY = "leadership goes to and fro"
 
 
 # What chance hardly ever brings about: these lie in wait for their moment.
 _CONTRIVED: Final = frozenset({Kind.ZOMBIE, Kind.UNHEARD})
 _PATIENCE_S: Final = 20.0
 # What takes several brokers.
-_OF_SEVERAL: Final = _CONTRIVED | {Kind.ISOLATE, Kind.DEAF, Kind.MOVE, Kind.DEPOSE}
+_OF_SEVERAL: Final = _CONTRIVED | {
+    Kind.ISOLATE,
+    Kind.DEAF,
+    Kind.MOVE,
+    Kind.DEPOSE,
+    Kind.FLAP,
+    Kind.SLOW_LINK,
+    Kind.SWAY,
+}
 # What is drawn from, unless told otherwise. Nobody promises to survive a blackout without fsync.
-USUAL: Final = tuple(kind for kind in Kind if kind not in {Kind.BLACKOUT, *_CONTRIVED})
+USUAL: Final = tuple(
+    kind
+    for kind in Kind
+    if kind not in {Kind.BLACKOUT, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY, *_CONTRIVED}
+)
 # What leaves everything that was written, as long as the directories can be read.
 LOSSLESS: Final = (
     Kind.KILL,
@@ -361,6 +376,30 @@ async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault)
     cluster.network.heal(links)
 
 
+async def _flap(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What a bad plug does, in one direction or in both: to some it is cut, to others it is not."""
+    others = [other for other in cluster.brokers if other is not broker]
+    other = others[int(fault.detail * 1000) % len(others)]
+    links = [(broker.name, other.name), (other.name, broker.name)]
+    if fault.detail < 0.6:
+        del links[1:]
+    for up_s in (0.3, 1.5, 0.3):
+        for link in links:
+            cluster.network.cut(*link)
+        await asyncio.sleep(1.0 + fault.lasts_s / 2)
+        cluster.network.heal(links)
+        await asyncio.sleep(up_s)
+
+
+async def _slow_link(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A follower that lags, or a leader that is slow to hear of it, and nobody is cut off."""
+    others = [other for other in cluster.brokers if other is not broker]
+    other = others[int(fault.detail * 1000) % len(others)]
+    cluster.network.slow_down(broker.name, other.name, 0.2 + fault.detail)
+    await asyncio.sleep(1.0 + fault.lasts_s)
+    cluster.network.slow_down(broker.name, other.name, 0.0)
+
+
 async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """A leader that does not hear of its successor, and goes on taking what needs no others."""
     store = broker.store
@@ -393,20 +432,34 @@ async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fau
 async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """Change who leads while everybody is in sync, as no death does: by the znodes of old tools."""
     del broker
+    await _prefer_others(cluster, int(fault.detail * 1000), pause_s=0.1 + fault.detail)
+    await asyncio.sleep(fault.lasts_s)
+
+
+async def _sway(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Have others lead, and others again before everybody can have heard of it."""
+    del broker
+    drawn = int(fault.detail * 10_000)
+    for turn in range(3 + drawn % 3):
+        await _prefer_others(cluster, drawn >> turn, pause_s=0.1)
+        await asyncio.sleep(0.3 + fault.detail)
+
+
+async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: float) -> None:
+    """Bring the replicas of all partitions into another order, then have the first ones elected."""
     targets = {}
     for topic in cluster.tree.names(layout.TOPICS):
         node = cluster.tree.find(layout.topic_path(topic))
         assert node is not None, topic
         for index, assignment in layout.decode_topic(topic, node.data).assignments.items():
             replicas = assignment.target
-            by = 1 + int(fault.detail * 1000 + index) % max(1, len(replicas) - 1)
+            by = 1 + (drawn + index) % max(1, len(replicas) - 1)
             targets[TopicPartition(topic, index)] = (*replicas[by:], *replicas[:by])
     moves = layout.encode_reassign_partitions(targets)
     _ask_by_node(cluster, Create(layout.REASSIGN_PARTITIONS, moves))
-    await asyncio.sleep(0.1 + fault.detail)
+    await asyncio.sleep(pause_s)
     elections = layout.encode_partitions(targets)
     _ask_by_node(cluster, Create(layout.PREFERRED_REPLICA_ELECTION, elections))
-    await asyncio.sleep(fault.lasts_s)
 
 
 def _ask_by_node(cluster: SimulatedCluster, wanted: Create | Delete) -> None:
@@ -463,20 +516,23 @@ async def _bury_alive(cluster: SimulatedCluster, broker: SimulatedBroker, fault:
 async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """The answer that a larger ISR stands is lost; then its new member hears the leader no more."""
     joining: set[int] = set()
+    others: set[int] = set()
 
     def asks() -> bool:
         running = broker.broker
         for partition in running.replicas if running is not None else ():
             if partition.leader is not None and partition.leader.isr.is_in_flight:
                 isr = partition.leader.isr
-                joining.update(isr.proposed - isr.committed)
+                if len(isr.committed) > 1:  # enough to go on with, be it without the new one
+                    joining.update(isr.proposed - isr.committed)
+                    others.update(isr.committed)
         return bool(joining)
 
     if not await _moment(asks):
         return
     controller = _controller(cluster)
-    if controller is broker or controller is None:
-        return
+    if controller is None or controller.id in others:
+        return  # who cannot be heard cannot fetch either, and nothing would be committed
     joined = cluster.brokers[min(joining)]
     links = [(controller.name, broker.name)]
     if joined is not controller:
@@ -581,4 +637,7 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.ZOMBIE: (False, _bury_alive),
     Kind.UNHEARD: (False, _join_unheard),
     Kind.BLACKOUT: (True, _black_out),
+    Kind.FLAP: (False, _flap),
+    Kind.SLOW_LINK: (False, _slow_link),
+    Kind.SWAY: (False, _sway),
 }

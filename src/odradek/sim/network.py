@@ -7,6 +7,7 @@ after the link's delay, in order, in pieces of any size, as TCP may have it. Wha
     a process is killed    a reset, which may overtake what it has sent
     a host loses power     its peers hear nothing more, until it is up again and resets them
     a link is cut          bytes are lost in one direction or both until it is healed
+    a link is slow         bytes take longer in one direction
     a connection is reset  both ends lose it, wherever the bytes were
     a process is paused    its host takes bytes and connections; they wait
 """
@@ -48,6 +49,7 @@ class SimulatedNetwork:
         self._ends: dict[_End, None] = {}  # in the order in which they came to be
         self._next_port = 20_000
         self._cut = Counter[tuple[str, str]]()  # from, to
+        self._slow_s: dict[tuple[str, str], float] = {}  # how much longer it takes
 
     def join(self, process: MortalLoop, listens: Callable[[], None] = lambda: None) -> "Host":
         """Put a process on the host of its name; who still talks to its former life is reset.
@@ -81,6 +83,13 @@ class SimulatedNetwork:
                 self.is_cut(end.name, end.peer_name) or self.is_cut(end.peer_name, end.name)
             ):
                 end.drop(ConnectionResetError("healed after a cut"))
+
+    def slow_down(self, source: str, target: str, by_s: float) -> None:
+        """All that goes from one host to another takes so much longer; 0: no longer than usual."""
+        if by_s:
+            self._slow_s[source, target] = by_s
+        else:
+            self._slow_s.pop((source, target), None)
 
     def reset_some(self, share: float) -> int:
         """Reset each connection with this probability. Returns how many were."""
@@ -158,6 +167,10 @@ class SimulatedNetwork:
     def draw_delay_s(self) -> float:
         """A delay of this network."""
         return self._random.uniform(*self.delay_ms) / 1000
+
+    def extra_delay_s(self, source: str, target: str) -> float:
+        """How much longer this link takes than others."""
+        return self._slow_s.get((source, target), 0.0) if self._slow_s else 0.0
 
     def draw_piece(self, available: int) -> int:
         """How many of the bytes that are there travel, or are read, together."""
@@ -335,6 +348,7 @@ class _End(asyncio.Transport):
             self.lost_bytes += 1
             return
         arrives_at_s = network.now_s() + network.draw_delay_s()
+        arrives_at_s += network.extra_delay_s(self.name, self.peer_name)
         if not isinstance(what, Exception):  # a reset may overtake, and what it overtakes is lost
             # Strictly after what was sent before: a loop keeps no order among equal times.
             arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
