@@ -12,7 +12,7 @@ from odradek.cli.failures import NoSuchFileError, ToolError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.client import errors
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
-from odradek.client.settings import SettingsError
+from odradek.client.settings import ConstructionError, SettingsError
 from odradek.config.option import InvalidConfigError
 from odradek.model.errors import ApiError
 
@@ -112,6 +112,11 @@ def unmade(error: BaseException, what: str) -> str:
         return (
             f"org.apache.kafka.common.KafkaException: Failed to construct kafka {what}\n"
             f"Caused by: {in_java_words(error)}"
+        )
+    if isinstance(error, ConstructionError):
+        return (
+            f"org.apache.kafka.common.KafkaException: Failed to construct kafka {what}\n"
+            f"Caused by: java.lang.IllegalArgumentException: {error}"
         )
     return java_text(error) if isinstance(error, FlagError) else in_java_words(error)
 

@@ -112,6 +112,8 @@ async def _connected(
         raise BadPropertyError(f"{error}\n{_CONFIG_EXCEPTION}: {error}") from None
     if settings.request_timeout_ms > settings.api_timeout_ms:
         raise no_client(_TIMEOUTS)
+    if not settings.bootstrap_servers:
+        raise no_client("You must set either bootstrap.servers or bootstrap.controllers")
     try:
         wait_ms = settings.api_timeout_ms if wait_ms is None else wait_ms
         cluster = await Cluster.connect(settings, wait_ms=wait_ms)

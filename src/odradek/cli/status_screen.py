@@ -17,7 +17,7 @@ _HEADINGS: Final = (
 )  # fmt: skip
 _TEXTS: Final = ("broker", "state", "listeners")  # on the left; all others are numbers
 # What a narrow terminal goes without, in this order: where they listen was told at the start.
-_SPARED: Final = ("listeners", "pid", "memory")
+_SPARED: Final = ("listeners", "pid", "memory", "replicas", "out")
 _RATE_WIDTH: Final = len("999.9 MiB/s")  # so that the table does not swing with the load
 _GAP: Final = 2  # between two columns
 _UNITS: Final = ((1 << 30, "GiB/s"), (1 << 20, "MiB/s"), (1 << 10, "KiB/s"))

@@ -20,6 +20,7 @@ from odradek.client.group_protocol import (
     encode_generation,
     encode_sticky,
 )
+from odradek.client.settings import ConstructionError
 from odradek.model.partition import TopicPartition
 
 # For each member its partitions, in order.
@@ -233,3 +234,18 @@ JAVA_CLASSES: Final = {
         ("CooperativeSticky", COOPERATIVE_STICKY),
     )
 }
+
+
+def assignor_of(name: str) -> Assignor:
+    """The strategy of this name, ours or Java's.
+
+    Raises:
+        ConstructionError: there is none.
+    """
+    assignor = JAVA_CLASSES.get(name) or ASSIGNORS.get(name)
+    if assignor is None:
+        raise ConstructionError(
+            f"partition.assignment.strategy={name}: this client has {', '.join(ASSIGNORS)}, "
+            "also under their Java names"
+        )
+    return assignor

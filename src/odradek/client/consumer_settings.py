@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.client.settings import ClientSettings, SettingsError, read
+from odradek.client.assignors import assignor_of
+from odradek.client.settings import ClientSettings, ConstructionError, SettingsError, read
 from odradek.config.option import (
     BOOLEAN,
     INT,
@@ -99,6 +100,10 @@ class ConsumerSettings:
                     "enable.auto.commit cannot be set to true when default group id (null) is used."
                 )
             commits = False
+        elif values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
+            raise ConstructionError("Heartbeat must be set lower than the session timeout")
+        for name in values["partition.assignment.strategy"]:
+            assignor_of(name)
         timeout_ms = values["consumer.timeout.ms"]
         return cls(
             client=ClientSettings.from_properties(properties, client_id=client_id, kind="Consumer"),

@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from odradek.client.assignors import ASSIGNORS, JAVA_CLASSES, Assignor
+from odradek.client.assignors import ASSIGNORS, Assignor, assignor_of
 from odradek.client.cluster import GROUP, GROUP_COORDINATOR, Cluster
 from odradek.client.connection import Connection
 from odradek.client.consumer_settings import ConsumerSettings
@@ -32,7 +32,6 @@ from odradek.client.group_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from odradek.client.settings import SettingsError
 from odradek.client.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
@@ -146,7 +145,7 @@ class Coordinator:
         self._settings = settings
         self._group_id = settings.group_id
         self._subscriber = subscriber
-        self._assignors = [_assignor(name) for name in settings.assignors]
+        self._assignors = [assignor_of(name) for name in settings.assignors]
         self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
         self._loop = asyncio.get_running_loop()
         self._member_id = ""
@@ -700,16 +699,6 @@ def _read_offsets(
                 part.committed_offset, part.committed_leader_epoch, part.metadata or ""
             )
     return code, found, codes
-
-
-def _assignor(name: str) -> Assignor:
-    assignor = JAVA_CLASSES.get(name) or ASSIGNORS.get(name)
-    if assignor is None:
-        raise SettingsError(
-            f"partition.assignment.strategy={name}: this client has {', '.join(ASSIGNORS)}, "
-            "also under their Java names"
-        )
-    return assignor
 
 
 def _check(code: int, what: str) -> None:

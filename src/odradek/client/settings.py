@@ -38,6 +38,10 @@ class SettingsError(OdradekError):
     """A property that cannot be used: names it, the value and the rule."""
 
 
+class ConstructionError(SettingsError):
+    """Properties of which no client can be made, though each may be as it is."""
+
+
 COMMON: Final = table(
     [
         Option("bootstrap.servers", LIST, ()),

@@ -113,6 +113,16 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
         ("verifiable-producer", ("--topic", "t"), "error: one of the arguments --bootstrap-server"),
         ("verifiable-consumer", SERVER, "error: argument --group-id is required"),
         (
+            "verifiable-consumer",
+            (*SERVER, "--topic", "t", "--group-id", "g", "--session-timeout", "1"),
+            "IllegalArgumentException: Heartbeat must be set lower than the session timeout",
+        ),
+        (
+            "verifiable-consumer",
+            (*SERVER, "--topic", "t", "--group-id", "g", "--assignment-strategy", "foo.Bar"),
+            "partition.assignment.strategy=foo.Bar: this client has range",
+        ),
+        (
             "replica-verification",
             ("--broker-list", "127.0.0.1:1", "--topics-include", "["),
             "[ is an invalid regex",
