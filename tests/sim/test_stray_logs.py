@@ -13,6 +13,7 @@ from tests.sim.stage import TOPIC, TWO_IN_SYNC, contents, held
 from odradek.coord import layout
 from odradek.coord.store import Create
 from odradek.log.directories import Mark, parse_name
+from odradek.model.errors import ErrorCode
 from odradek.sim.cluster import LOG_DIRS, State
 
 FIRST = [b"%d" % number for number in range(20)]
@@ -83,6 +84,28 @@ def test_the_log_of_the_same_topic_is_cut_where_it_differs_and_used():
         await scene.in_sync(*scene.brokers)
         assert [contents(broker) for broker in scene.brokers] == [FIRST + NEXT] * 3
         assert strays(leader) == []
+
+    play(story)
+
+
+def test_who_was_not_told_that_it_lost_its_replica_serves_it_no_longer():
+    async def story(scene):
+        leader, *others = scene.brokers
+        assert await is_committed(leader, *FIRST)
+        scene.cut(scene.controller, leader)
+        await give(scene, 1, 2)
+        append(leader, *LOST)  # it leads on, for whoever has not heard of it
+        scene.controller.kill()  # and with it goes the order to stop
+        scene.heal()
+        await until(lambda: held(leader).leader is None, what="it leads on")
+        assert held(leader).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await until(lambda: any(map(scene.leads, others)))
+        (now,) = filter(scene.leads, others)
+        assert await is_committed(now, *NEXT)
+        await give(scene, 1, 2, 0)
+
+        await scene.in_sync(*scene.brokers)
+        assert [contents(broker) for broker in scene.brokers] == [FIRST + NEXT] * 3
 
     play(story)
 

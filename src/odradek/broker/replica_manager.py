@@ -15,7 +15,7 @@ every follower's is. If another topic of that name comes, the log is set aside.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -29,11 +29,17 @@ from odradek.log.slices import ColdRead
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.ids import uuid_text
-from odradek.model.partition import LeaderAndIsr, TopicPartition
+from odradek.model.partition import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    LeaderAndIsr,
+    TopicPartition,
+)
 from odradek.record.validate import ValidationRules
 from odradek.replica.incarnations import Incarnations
 from odradek.replica.throttle import Throttles
 from odradek.replica.transitions import refuse_role, refuse_stop
+from odradek.wire.messages.update_metadata import UpdateMetadataTopicState
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -215,6 +221,39 @@ class ReplicaManager:
                 isr = leader.shrinkage(now_ms) or leader.missed_expansion()
                 if isr is not None:
                     self.ask_for_isr(partition, isr)
+
+    def told_of(self, topics: Iterable[UpdateMetadataTopicState]) -> None:
+        """What the controller says of all partitions: of some that are held here, others are held.
+
+        The order to let a replica go is lost if the controller dies before this broker has it, and
+        the next one gives it no more. Who leads on, for those who have not heard of it, takes
+        records that nobody will ever read. The log stays, for whatever comes.
+        """
+        for topic in topics:
+            for state in topic.partition_states:
+                name = TopicPartition(topic.topic_name, state.partition_index)
+                partition = self._partitions.get(name)
+                if (
+                    partition is not None
+                    and partition.topic_id == topic.topic_id
+                    and state.leader_epoch > partition.leader_epoch
+                    and self._broker_id not in state.replicas
+                    and state.leader != LEADER_DURING_DELETE
+                    and (partition.leader is not None or partition.follows)
+                ):
+                    self._rest(partition)
+                    log.info(
+                        "%s is on brokers %s by now, and not here: it is served no longer; its "
+                        "log stays until it is to be deleted, or comes back",
+                        name,
+                        ",".join(map(str, state.replicas)),
+                    )
+
+    def _rest(self, partition: Partition) -> None:
+        self.leave(partition)
+        partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.leader_id = NO_LEADER
+        self.role_changed(partition)
 
     # ----------------------------------------------------------------------- orders
 

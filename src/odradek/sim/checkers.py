@@ -257,6 +257,9 @@ class LogChecker:
             for name, topic_id in logs.items()
             if name not in assigned and may_be_left(broker.id, name, topic_id)
         }
+        led = [p.topic_partition for p in running.replicas if p.leader is not None]
+        if not left.isdisjoint(led):
+            self._violated(f"{broker.name} leads {_names(left.intersection(led))}, which it lost")
         logs = {name: topic_id for name, topic_id in logs.items() if name not in left}
         held = {p.topic_partition: p for p in running.replicas if p.topic_partition not in left}
         if logs != assigned:

@@ -63,6 +63,7 @@ class ReplicationChecker:
         for path, kind in changes:
             if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
                 self.tally.controllers += 1
+                self._note_untold()
             elif path.startswith(_BROKERS) and kind is ChangeKind.DELETED:
                 self._broker_gone(int(path.removeprefix(_BROKERS)))
             elif path.startswith(_TOPICS):
@@ -97,11 +98,20 @@ class ReplicationChecker:
             if key[0] == broker:
                 self._left[key] = True
 
+    def _note_untold(self) -> None:
+        """The last controller is gone, and with it the orders that it had not given yet."""
+        for broker, name, topic_id in self._left:
+            running = self._cluster.brokers[broker].broker
+            held = running.logs.get(name) if running is not None else None
+            if held is not None and topic_id is not None and held.topic_id == topic_id.bytes:
+                self._left[broker, name, topic_id] = True
+
     def may_be_left(self, broker: int, partition: TopicPartition, topic_id: bytes | None) -> bool:
         """Whether a broker may still have a log that nobody has assigned to it any more.
 
-        It was a replica, and was not registered when that ended, or not ever since: nobody tells
-        it what it has missed. Apache Kafka leaves such logs as well.
+        It was a replica, and was not registered when that ended, or not ever since, or had not
+        heard of it when the next controller came: nobody tells it what it has missed. Apache
+        Kafka leaves such logs as well.
         """
         known = UUID(bytes=topic_id) if topic_id else None
         return self._left.get((broker, partition, known), False)

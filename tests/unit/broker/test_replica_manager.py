@@ -9,8 +9,12 @@ from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soo
 from odradek.broker.replica_manager import RoleOrder, StopOrder
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
-from odradek.model.partition import LeaderAndIsr, TopicPartition
+from odradek.model.partition import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from odradek.sim.disk import Fault
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataTopicState,
+)
 
 T0 = ("t", 0)
 DURING_DELETE = -2
@@ -299,6 +303,38 @@ def test_a_topic_keeps_its_name_while_any_of_its_partitions_is_held():
         assert live.broker.replicas.topic_name(b"i" * 16) == "t"
         await stop(live, 1)
         assert live.broker.replicas.topic_name(b"i" * 16) is None
+
+    play(story)
+
+
+def news(*, leader_epoch, replicas, topic_id=b"i" * 16, leader=2):
+    state = UpdateMetadataPartitionState(
+        leader=leader, leader_epoch=leader_epoch, isr=list(replicas), replicas=list(replicas)
+    )
+    return UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
+
+
+def test_a_replica_that_others_hold_in_a_newer_reign_is_served_no_longer_and_stays_on_disk():
+    async def story(live):
+        replicas = live.broker.replicas
+        await take(live, role(leader_epoch=5, replicas=(0, 2)))
+        live.append(b"a")
+        for of_no_concern in (
+            news(leader_epoch=5, replicas=(2, 3)),
+            news(leader_epoch=6, replicas=(0, 2)),
+            news(leader_epoch=6, replicas=(2, 3), topic_id=b"o" * 16),
+            news(leader_epoch=6, replicas=(2, 3), leader=LEADER_DURING_DELETE),
+        ):
+            replicas.told_of([of_no_concern])
+            assert replicas.find_led("t", 0) is live.partition()
+        replicas.told_of([news(leader_epoch=6, replicas=(2, 3))])
+
+        answer = await live.peer().ask(produce(live.batch(b"b")))
+        assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert live.log().leo == 1
+        assert await take(live, role(leader_epoch=7, replicas=(2, 3, 0))) == ErrorCode.NONE
+        assert live.log().leo == 1
+        assert replicas.find_led("t", 0) is live.partition()
 
     play(story)
 
