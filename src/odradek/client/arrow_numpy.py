@@ -35,8 +35,13 @@ _INT_BYTES_MAX: Final = 5
 _LONG_BYTES_MAX: Final = 10
 # From so many batches on it pays to walk them side by side.
 _LANES_MIN: Final = 48
+# So many records of each batch are tried to be of one size.
+_RUN: Final = 32
+_AHEAD: Final = np.arange(_RUN)[:, None]
 # A step that the table does not know: a varint of three bytes and more, or a negative length.
 _ASK: Final = 0
+# Both bytes of a pair say that another one follows.
+_LONGER: Final = 0x8080
 # Below so many headers for each pass over all records it pays to walk them one by one.
 _HEADERS_A_PASS: Final = 20
 
@@ -170,7 +175,11 @@ def _long_step(body: bytes, position: int) -> int:
 
 
 def _walk_side_by_side(data: Any, rows: Any) -> Ints:
-    """The same for many batches: the n-th record of each in one step."""
+    """The same for many batches: the n-th record of each in one step.
+
+    Records of one size are common. So now and then it is tried whether the next `_RUN` of each
+    batch have the size of the first one, and then those are had in one step.
+    """
     order = np.argsort(-rows[:, 2], kind="stable")
     counts = rows[order, 2]
     position = rows[order, 0].copy()
@@ -179,17 +188,32 @@ def _walk_side_by_side(data: Any, rows: Any) -> Ints:
     pairs = _pairs(data)
     # How many batches have an n-th record.
     lanes = np.searchsorted(-counts, -np.arange(1, int(counts[0]) + 1), side="right").tolist()
-    for index, alive in enumerate(lanes):
+    index, try_at, pause = 0, 0, _RUN
+    while index < len(lanes):
+        alive = lanes[index]
         at = position[:alive]
-        starts[index, :alive] = at
         step = steps[pairs[at]]
+        if index >= try_at and lanes[min(index + _RUN, len(lanes)) - 1] == alive:
+            run = min(_RUN, len(lanes) - index)
+            ahead = at + step * _AHEAD[:run]
+            if step.all() and ahead[-1].max() < pairs.size and (steps[pairs[ahead]] == step).all():
+                starts[index : index + run, :alive] = ahead
+                at += step * run
+                index, pause = index + run, _RUN
+                continue
+            try_at, pause = index + pause, pause * 2
+        starts[index, :alive] = at
         if not step.all():
             for lane in np.flatnonzero(step == _ASK).tolist():
                 start = int(at[lane])
                 piece = data[start : start + _INT_BYTES_MAX].tobytes()
                 step[lane] = _long_step(piece, 0)
         at += step
+        index += 1
     back = np.argsort(order, kind="stable")
+    if lanes and lanes[-1] == len(rows):
+        whole: Ints = starts.T[back].ravel()
+        return whole
     present = np.arange(starts.shape[0])[None, :] < rows[:, 2][:, None]
     found: Ints = starts.T[back][present]
     return found
@@ -218,8 +242,12 @@ def _steps_by_bytes() -> list[list[int]]:
 
 
 def _varint_sizes(data: Any, at: Ints) -> Ints:
+    byte = data[at]
     size = np.ones(at.size, np.int64)
-    more = np.flatnonzero(data[at] & 0x80)
+    if not at.size or byte.max() < 0x80:
+        return size
+    size += byte >> 7
+    more = np.flatnonzero(data[at + size - 1] & byte & 0x80)
     while more.size:
         size[more] += 1
         more = more[data[at[more] + size[more] - 1] & 0x80 != 0]
@@ -229,10 +257,33 @@ def _varint_sizes(data: Any, at: Ints) -> Ints:
 def _varints(data: Any, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
     """The numbers at these positions, zig-zag undone, and the positions after them.
 
+    Nearly all have one byte or two. Those are computed in eight or sixteen bits: a quarter of the
+    memory, and four times as many at a step.
+
     Raises:
         ValueError: one is longer than `bytes_max`.
         IndexError: one lies beyond the data.
     """
+    byte = data[at]
+    if not at.size or byte.max() < 0x80:
+        return _unzigzag(byte), at + 1
+    if at.max() + 1 >= data.size:
+        return _long_varints(data, at, bytes_max)
+    pair = _pairs(data)[at]
+    more = byte >> 7
+    if (pair & _LONGER == _LONGER).any():
+        return _long_varints(data, at, bytes_max)
+    raw = (pair & 0x7F) | ((pair >> 1) & (more.astype(np.uint16) * 0x3F80))
+    return _unzigzag(raw), at + 1 + more
+
+
+def _unzigzag(raw: Any) -> Ints:
+    signed = raw.dtype.str.replace("u", "i")
+    value: Ints = ((raw >> 1) ^ -(raw & 1)).view(signed).astype(np.int64)
+    return value
+
+
+def _long_varints(data: Any, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
     raw = data[at].astype(np.uint64)
     after = at + 1
     more = np.flatnonzero(raw & 0x80)
