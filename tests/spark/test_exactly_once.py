@@ -12,6 +12,7 @@ import time
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from odradek.client import arrow
 from odradek.client.admin_groups import list_transactions
@@ -20,6 +21,8 @@ from odradek.client.arrow_cluster import ArrowCluster
 from odradek.client.arrow_loop import LoopThread
 from odradek.client.cluster import Cluster
 from odradek.spark.lag import lag_of
+from odradek.spark.options import write_options
+from odradek.spark.writer import TopicWriter, WriteError
 
 ROWS = 400
 
@@ -197,6 +200,35 @@ def test_a_job_that_fails_leaves_nothing_and_one_that_does_not_leaves_all(spark,
     assert committed(servers, topic) == []
     save("string(id) AS value")
     assert committed(servers, topic) == [*range(ROWS)]
+
+
+def test_a_task_that_begins_after_its_job_was_given_up_writes_nothing_and_leaves_nothing_open(
+    servers, create, monkeypatch
+):
+    topic = create("late")
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "exactlyOnce": "true"}
+    writer = TopicWriter(write_options(options), StructType([StructField("value", BinaryType())]))
+    monkeypatch.setattr("odradek.spark.writer.TaskContext", OfTask(1))
+
+    writer.abort([None, None])
+
+    with pytest.raises(WriteError, match="given up before this task"):
+        writer.write(iter([pa.record_batch({"value": [b"late"]})]))
+    assert not any(writer._job in name for name in open_transactions(servers))
+    assert arrow.offsets_of(servers, topic)[0].end == 0
+
+
+class OfTask:
+    """Spark's TaskContext of a task, for a writer that is called without Spark."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def get(self):
+        return self
+
+    def partitionId(self):  # noqa: N802  pyspark's
+        return self.number
 
 
 def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):

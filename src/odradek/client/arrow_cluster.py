@@ -12,6 +12,7 @@ from typing import Final, Self, TypeVar
 from odradek.client.closing import Closing
 from odradek.client.cluster import (
     GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
     BootstrapError,
     Cluster,
     InvalidAddressError,
@@ -23,6 +24,11 @@ from odradek.client.list_offsets import EARLIEST, LATEST, list_offsets
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from odradek.wire.messages.metadata import MetadataResponse
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -212,6 +218,27 @@ class ArrowCluster(Closing):
 
         await self.coordinated(GROUP_COORDINATOR, group, fetch)
         return found
+
+    async def knows_transactional_id(self, name: str) -> bool:
+        """Whether a producer has ever had this transactional id, and not long ago.
+
+        Brokers before 3.0 cannot be asked: False.
+
+        Raises:
+            ApiError: refused.
+        """
+        request = DescribeTransactionsRequest(transactional_ids=[name])
+
+        async def ask(connection: Connection) -> bool:
+            if ApiKey.DESCRIBE_TRANSACTIONS not in connection.versions:
+                return False
+            answer = await connection.request(request, DescribeTransactionsResponse)
+            code = ErrorCode(answer.transaction_states[0].error_code)
+            if code in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                return code is ErrorCode.NONE
+            raise ApiError(code, f"transactional id {name}")
+
+        return await self.coordinated(TRANSACTION_COORDINATOR, name, ask)
 
     async def coordinated(
         self, kind: int, key: str, ask: Callable[[Connection], Awaitable[T]]

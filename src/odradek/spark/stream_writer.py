@@ -20,12 +20,11 @@ from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.options import WriteOptions
 from odradek.spark.writer import (
+    Batches,
     TaskDone,
     WriteError,
-    chain,
     check_schema,
     commit_all,
-    first_rows,
     left_open,
     open_transactional,
     producer_settings,
@@ -60,17 +59,17 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         return done
 
     def _write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> TaskDone:
-        first = first_rows(iterator)
-        if first is None:
+        batches = Batches(iterator)
+        if batches.first is None:
             return TaskDone(0)
         # An offset belongs to a partition that exists: the first of the topic written to. Repeated,
         # a batch has the same first row.
-        mark = TopicPartition(topic_of_first(first, self._options), 0)
+        mark = TopicPartition(topic_of_first(batches.first, self._options), 0)
         producer = open_transactional(self._options, self._settings, name)
         done = CONNECTIONS.run(producer.committed_offset(name, mark))
         if done >= batch:
             return TaskDone(0)
-        rows = send_in_transaction(self._options, producer, chain(first, iterator))
+        rows = send_in_transaction(self._options, producer, batches)
         CONNECTIONS.run(producer.send_offsets(name, {mark: (batch, None)}))
         return left_open(rows, producer, name)
 

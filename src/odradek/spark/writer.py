@@ -7,7 +7,8 @@ Without `exactlyOnce` a task that is repeated writes its rows again, as with the
 every task writes in a transaction:
 
     batch       tasks leave their transactions open, and the driver commits them when all are
-                done. A job that fails leaves nothing that read_committed would see.
+                done. A job that fails leaves nothing that read_committed would see. A task that
+                begins after it was given up finds the transactional id PREFIX-JOB-aborted.
     streaming   the same for each batch, with transactional id PREFIX-QUERY-TASK. The batch's
                 number is an offset of group PREFIX-QUERY-TASK, in the same transaction. A task
                 that is repeated after its commit finds the number there and writes nothing; one
@@ -47,6 +48,8 @@ _SEND_BYTES: Final = 8 << 20
 _COMMITS_MAX: Final = 16
 # A task may take as long as brokers allow a transaction to be open.
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
+# In place of a task's number: nobody writes under it; that it is known says it all.
+_GIVEN_UP: Final = "aborted"
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _TAKEN: Final = {
     "key": ("string", "binary"),
@@ -86,12 +89,15 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         """One task's rows."""
         if not self._options.exactly_once:
             return TaskDone(write_plainly(self._options, self._settings, iterator))
-        first = first_rows(iterator)
-        if first is None:
+        batches = Batches(iterator)
+        if batches.first is None:
             return TaskDone(0)
         name = self._name(TaskContext.get().partitionId())
         producer = open_transactional(self._options, self._settings, name)
-        rows = send_in_transaction(self._options, producer, chain(first, iterator))
+        # After that: a job that is given up from here on takes the transaction away.
+        if self._is_given_up():
+            raise WriteError("the job was given up before this task had begun: nothing is written")
+        rows = send_in_transaction(self._options, producer, batches)
         return left_open(rows, producer, name)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -102,13 +108,18 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         """The job failed: nothing counts, also of tasks that died and could not say so.
 
         Whoever takes a transactional id aborts what its last owner left open. Else readers of
-        what is committed would wait for those transactions until their time is up.
+        what is committed would wait for those transactions until their time is up. Tasks that
+        begin only now are told first: theirs would be opened behind our back.
         """
         if self._options.exactly_once:
-            for task in range(len(messages)):
+            for task in (_GIVEN_UP, *range(len(messages))):
                 open_transactional(self._options, self._settings, self._name(task))
 
-    def _name(self, task: int) -> str:
+    def _is_given_up(self) -> bool:
+        cluster = CONNECTIONS.cluster(self._options.kafka, self._options.subject)
+        return CONNECTIONS.run(cluster.knows_transactional_id(self._name(_GIVEN_UP)))
+
+    def _name(self, task: int | str) -> str:
         return f"{self._options.transactional_id_prefix}-{self._job}-{task}"
 
 
@@ -170,16 +181,33 @@ def producer_settings(options: WriteOptions) -> ProducerSettings:
 # -------------------------------------------------------------------------------- the tasks
 
 
+class Batches(Iterator[pa.RecordBatch]):
+    """The batches that have rows; `first` may be looked at before it is taken.
+
+    None is kept that was taken: Spark makes them of up to 64 MiB.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = filter(lambda batch: batch.num_rows, batches)
+        self.first: pa.RecordBatch | None = next(self._batches, None)
+
+    def __next__(self) -> pa.RecordBatch:
+        if self.first is None:
+            return next(self._batches)
+        first, self.first = self.first, None
+        return first
+
+
 def write_plainly(
     options: WriteOptions, settings: ProducerSettings, iterator: Iterator[pa.RecordBatch]
 ) -> int:
     """One task's rows, without a transaction; how many."""
-    first = first_rows(iterator)
-    if first is None:
+    batches = Batches(iterator)
+    if batches.first is None:
         return 0
     cluster = CONNECTIONS.cluster(options.kafka, options.subject)
     producer = CONNECTIONS.run(ArrowProducer.open(cluster, settings))
-    return _send(options, producer, chain(first, iterator))
+    return _send(options, producer, batches)
 
 
 def left_open(rows: int, producer: ArrowProducer, name: str) -> TaskDone:
@@ -298,11 +326,6 @@ def _by_topic(options: WriteOptions, piece: pa.Table) -> Iterator[tuple[str, pa.
         yield topic, rows.filter(pc.equal(topics, topic))
 
 
-def first_rows(iterator: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """The first batch that has rows, if any has."""
-    return next((batch for batch in iterator if batch.num_rows), None)
-
-
 def topic_of_first(batch: pa.RecordBatch, options: WriteOptions) -> str:
     """The topic of the first row.
 
@@ -317,9 +340,3 @@ def topic_of_first(batch: pa.RecordBatch, options: WriteOptions) -> str:
             "null topic present in the data. Use the topic option for setting a default topic."
         )
     return str(topic)
-
-
-def chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first batch, and then the others."""
-    yield first
-    yield from rest
