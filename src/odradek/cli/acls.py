@@ -1,17 +1,18 @@
 """`kafka-acls`: ACLs added, removed and listed.
 
-Behaviour, flags and texts follow Kafka 3.9's `AclCommand`, but for `--authorizer`: ACLs are
-changed by the brokers, as Kafka advises since 2.1.
+Behaviour, flags and texts follow Kafka 3.9's `AclCommand`. ACLs are changed by the brokers, or,
+deprecated, in the coordination store itself (`odradek.cli.acls_zookeeper`).
 """
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import IllegalArgumentError, ToolError, java_text
 from odradek.cli.flags import FlagError, Flags, Parser, UsageError
 from odradek.client import admin_security as rights
+from odradek.client.admin import Outcome
 from odradek.client.admin_security import Acl
 from odradek.client.cluster import Cluster
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -86,10 +87,20 @@ def main(arguments: Sequence[str]) -> int:
         return flags
     _check(parser, flags)
     try:
+        if flags.has("authorizer-properties"):
+            from odradek.cli import acls_zookeeper  # noqa: PLC0415 - few calls need it
+
+            acls_zookeeper.warn()
+            if flags.has("command-config"):
+                parser.fail(
+                    "The --command-config option can only be used with --bootstrap-server option"
+                )
+            return acls_zookeeper.run(flags, _Work(parser, flags))
         servers = flags.value("bootstrap-server") or flags.text("bootstrap-controller")
         properties = properties_of(flags.value("command-config"))
+        work = _Work(parser, flags)
         return with_cluster(
-            servers, properties, _work(parser, flags),
+            servers, properties, lambda cluster: work(_ClusterRights(cluster)),
             call="createAcls" if flags.has("add") else "describeAcls",
         )  # fmt: skip
     except UsageError:
@@ -111,6 +122,15 @@ def command_line() -> Parser:
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("bootstrap-controller", metavar="host:port,...", help="KRaft controllers.")
     parser.value("command-config", metavar="file", help="Client properties, one key=value a line.")
+    parser.value("authorizer", metavar="class", help="Kafka's AclAuthorizer (deprecated).")
+    parser.value(
+        "authorizer-properties", metavar="zookeeper.connect=host:port",
+        help="Go to the coordination store without a broker (deprecated).",
+    )  # fmt: skip
+    parser.value(
+        "zk-tls-config-file", metavar="file",
+        help="With --authorizer-properties: zookeeper.ssl.*, one key=value a line.",
+    )  # fmt: skip
     parser.flag("add", help="Add ACLs.")
     parser.flag("remove", help="Remove ACLs.")
     parser.flag("list", help="List ACLs, of some resources or of all.")
@@ -139,10 +159,7 @@ def command_line() -> Parser:
 
 
 def _check(parser: Parser, flags: Flags) -> None:
-    if flags.has("bootstrap-server") and flags.has("bootstrap-controller"):
-        parser.fail("Only one of --bootstrap-server or --bootstrap-controller must be specified")
-    if not flags.has("bootstrap-server") and not flags.has("bootstrap-controller"):
-        parser.fail('Missing required argument "[bootstrap-server]"')
+    _check_where(parser, flags)
     if sum(map(flags.has, _ACTIONS)) != 1:
         parser.fail("Command must include exactly one action: --list, --add, --remove. ")
     principals = ("allow-host", "allow-principal", "deny-host", "deny-principal")
@@ -161,6 +178,20 @@ def _check(parser: Parser, flags: Flags) -> None:
             "With --consumer you must specify a --topic and a --group and no --cluster or "
             "--transactional-id option should be specified."
         )
+
+
+def _check_where(parser: Parser, flags: Flags) -> None:
+    if flags.has("bootstrap-server") and flags.has("bootstrap-controller"):
+        parser.fail("Only one of --bootstrap-server or --bootstrap-controller must be specified")
+    if flags.has("bootstrap-server") or flags.has("bootstrap-controller"):
+        if flags.has("authorizer"):
+            parser.fail("Only one of --bootstrap-server or --authorizer must be specified")
+        if flags.has("authorizer-properties"):
+            parser.fail(
+                "The --authorizer-properties option can only be used with --authorizer option"
+            )
+    else:
+        parser.require(flags, "authorizer-properties")
 
 
 def _pattern_type(flags: Flags) -> int | None:
@@ -288,23 +319,23 @@ class _Work:
                 "ACLs."
             )
 
-    async def __call__(self, cluster: Cluster) -> int:
+    async def __call__(self, held: "Rights") -> int:
         if self._flags.has("add"):
-            await self._add(cluster)
+            await self._add(held)
         elif self._flags.has("remove"):
-            await self._remove(cluster)
+            await self._remove(held)
         else:
-            await self._list(cluster)
+            await self._list(held)
         return 0
 
-    async def _add(self, cluster: Cluster) -> None:
+    async def _add(self, held: "Rights") -> None:
         for pattern, entries in self._wanted.items():
             print(f"Adding ACLs for resource `{pattern}`: \n {_lines(entries)} \n")
-            for error in await rights.create_acls(cluster, [_acl(pattern, e) for e in entries]):
+            for error in await held.create([_acl(pattern, e) for e in entries]):
                 if error is not None:
                     raise error
 
-    async def _remove(self, cluster: Cluster) -> None:
+    async def _remove(self, held: "Rights") -> None:
         for pattern, entries in self._wanted.items():
             if entries:
                 question = (
@@ -318,13 +349,13 @@ class _Work:
                 )
             if self._flags.has("force") or _confirmed(question):
                 filters = [_acl(pattern, entry) for entry in entries] or [_everything(pattern)]
-                await rights.delete_acls(cluster, filters)
+                await held.delete(filters)
 
-    async def _list(self, cluster: Cluster) -> None:
+    async def _list(self, held: "Rights") -> None:
         filters = [_everything(pattern) for pattern in self._patterns] or [_ALL]
         found: Wanted = {}
         for wanted in filters:
-            for acl in await rights.describe_acls(cluster, wanted):
+            for acl in await held.describe(wanted):
                 pattern = Pattern(acl.resource_type, acl.name or "", acl.pattern_type)
                 entry = Entry(acl.principal or "", acl.host or "", acl.operation, acl.permission)
                 entries = found.setdefault(pattern, [])
@@ -338,8 +369,33 @@ class _Work:
                     for p, entries in found.items()})  # fmt: skip
 
 
-def _work(parser: Parser, flags: Flags) -> _Work:
-    return _Work(parser, flags)
+class Rights(Protocol):
+    """Where ACLs are kept."""
+
+    async def describe(self, wanted: Acl) -> list[Acl]:
+        """The ACLs that match."""
+
+    async def create(self, acls: Sequence[Acl]) -> list[Outcome]:
+        """Add ACLs; of each, what was wrong with it."""
+
+    async def delete(self, filters: Sequence[Acl]) -> object:
+        """Remove the ACLs that match."""
+
+
+class _ClusterRights:
+    """Those that a cluster's brokers keep."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def describe(self, wanted: Acl) -> list[Acl]:
+        return await rights.describe_acls(self._cluster, wanted)
+
+    async def create(self, acls: Sequence[Acl]) -> list[Outcome]:
+        return await rights.create_acls(self._cluster, acls)
+
+    async def delete(self, filters: Sequence[Acl]) -> object:
+        return await rights.delete_acls(self._cluster, filters)
 
 
 _ALL: Final = Acl(ResourceType.ANY, None, rights.ANY, None, None, AclOperation.ANY, rights.ANY)
