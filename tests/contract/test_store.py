@@ -291,6 +291,16 @@ async def test_many_nodes_are_read_in_the_order_asked_for(world):
 
 
 @contract
+async def test_everybody_may_do_everything_where_nobody_said_otherwise(world):
+    store = await world.connect()
+    await store.create("/a")
+
+    assert await store.access("/a") == [("world", "anyone", "cdrwa")]
+    with pytest.raises(NoNodeError, match="/b"):
+        await store.access("/b")
+
+
+@contract
 async def test_what_is_no_path_is_refused(world):
     store = await world.connect()
     for path in ("", "a", "/a/", "//a", "/a/../b", "/."):

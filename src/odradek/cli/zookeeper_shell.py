@@ -5,7 +5,8 @@
 
 The first argument says where the store is: ZooKeeper's `host:port[/chroot]`, or the directory of
 a cluster of `odradek up`, whose embedded store is spoken to likewise. Without a command they are
-read from stdin, one a line, until `quit`. Output follows ZooKeeper 3.8's shell without a terminal.
+read from stdin, one a line, until `quit`. Output follows ZooKeeper 3.8's shell without a terminal;
+of watches (`-w`) nothing is told, for a command is over before anything changes.
 """
 
 import asyncio
@@ -41,26 +42,28 @@ SYNTAX: Final[Mapping[str, tuple[str, int, int, str]]] = {
     "create": ("-s -e", 1, 2, "create [-s] [-e] [-c] [-t ttl] path [data] [acl]"),
     "delete": ("-v", 1, 1, "delete [-v version] path"),
     "deleteall": ("", 1, 1, "deleteall path [-b batch size]"),
-    "get": ("-s", 1, 1, "get [-s] [-w] path"),
+    "get": ("-s -w", 1, 1, "get [-s] [-w] path"),
+    "getAcl": ("-s", 1, 1, "getAcl [-s] path"),
     "getAllChildrenNumber": ("", 1, 1, "getAllChildrenNumber path"),
     "getEphemerals": ("", 0, 1, "getEphemerals path"),
     "help": ("", 0, 99, "help"),
-    "ls": ("-s -R", 1, 1, "ls [-s] [-w] [-R] path"),
+    "ls": ("-s -w -R", 1, 1, "ls [-s] [-w] [-R] path"),
     "set": ("-s -v", 2, 2, "set [-s] [-v version] path data"),
-    "stat": ("", 1, 1, "stat [-w] path"),
+    "stat": ("-w", 1, 1, "stat [-w] path"),
     "version": ("", 0, 0, "version"),
 }
 _HELP: Final = """\
 \tcreate [-s] [-e] path [data]
 \tdelete [-v version] path
 \tdeleteall path
-\tget [-s] path
+\tget [-s] [-w] path
+\tgetAcl [-s] path
 \tgetAllChildrenNumber path
 \thelp
-\tls [-s] [-R] path
+\tls [-s] [-w] [-R] path
 \tquit
 \tset [-s] [-v version] path data
-\tstat path"""
+\tstat [-w] path"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -127,6 +130,7 @@ class Shell:
         self._commands: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "ls": self._ls,
             "get": self._get,
+            "getAcl": self._access,
             "stat": self._stat,
             "create": self._create,
             "set": self._set,
@@ -192,6 +196,13 @@ class Shell:
         print("null" if data is None else data.decode("utf-8", "replace"))
         if "-s" in flags:
             _print_stat(stat)
+
+    async def _access(self, arguments: list[str]) -> None:
+        flags, (path,) = _parsed("getAcl", arguments)
+        for entry in await self._store.access(path):
+            print(f"'{entry.scheme},'{entry.who}\n: {entry.permissions}")
+        if "-s" in flags:
+            _print_stat(await self._need(path))
 
     async def _stat(self, arguments: list[str]) -> None:
         _, (path,) = _parsed("stat", arguments)

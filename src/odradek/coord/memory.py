@@ -26,6 +26,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from odradek.coord.store import (
     ANY_VERSION,
+    EVERYBODY,
+    Access,
     ConnectionLostError,
     Create,
     Delete,
@@ -339,6 +341,11 @@ class MemoryStore:
             return node.stat() if node else None
 
         return await self._request("exists", serve)
+
+    async def access(self, path: str) -> list[Access]:
+        """Everybody may do everything: whoever reaches this store has all of it."""
+        await self.get(path)
+        return [EVERYBODY]
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """The names below a node."""

@@ -38,6 +38,8 @@ from odradek.coord.sqlite_file import (
 )
 from odradek.coord.store import (
     ANY_VERSION,
+    EVERYBODY,
+    Access,
     Create,
     Delete,
     MultiError,
@@ -256,6 +258,11 @@ class SqliteStore:
 
         check_path(path)
         return self._read(query)
+
+    async def access(self, path: str) -> list[Access]:
+        """Everybody may do everything: whoever reaches this store has all of it."""
+        await self.get(path)
+        return [EVERYBODY]
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """The names below a node."""

@@ -23,7 +23,7 @@ implementations that need threads hand their results back to it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek.model.errors import OdradekError, StoreConflictError
 
@@ -71,6 +71,17 @@ class Stat:
     data_length: int
     children_count: int
     children_version: int = 0
+
+
+class Access(NamedTuple):
+    """Who may do what with a node (ZooKeeper's ACLs, not Kafka's): letters of `cdrwa`."""
+
+    scheme: str
+    who: str
+    permissions: str
+
+
+EVERYBODY: Final = Access("world", "anyone", "cdrwa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,13 @@ class Store(Protocol):
 
         Raises:
             NoNodeError: nothing is there; no watch is set.
+        """
+
+    async def access(self, path: str) -> list[Access]:
+        """Who may do what with a node.
+
+        Raises:
+            NoNodeError: nothing is there.
         """
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:

@@ -41,6 +41,7 @@ from kazoo.exceptions import NoNodeError as NoNode
 from kazoo.exceptions import SessionExpiredError as SessionExpired
 from kazoo.protocol.serialization import (  # type: ignore[import-untyped]
     Exists,
+    GetACL,
     GetChildren,
     GetData,
 )
@@ -49,6 +50,7 @@ from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
 
 from odradek.coord.store import (
     ANY_VERSION,
+    Access,
     Create,
     Delete,
     MultiError,
@@ -85,6 +87,8 @@ _LOG: Final = logging.getLogger(__name__)
 _READS_PER_REQUEST: Final = 200
 _CLOSE_TIMEOUT_S: Final = 5.0
 _DEFAULT_PORT: Final = 2181
+# In the order in which ZooKeeper's shell prints them.
+_PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 _CHANGE_KINDS: Final = {
     EventType.CREATED: ChangeKind.CREATED,
     EventType.CHANGED: ChangeKind.WRITTEN,
@@ -417,6 +421,14 @@ class ZooKeeperStore:
 
         return await self._read(path, Exists, watch, arrive)
 
+    async def access(self, path: str) -> list[Access]:
+        """Who may do what with a node, as ZooKeeper keeps it."""
+
+        def arrive(answer: Any) -> list[Access]:
+            return [Access(acl.id.scheme, acl.id.id, _letters(acl.perms)) for acl in answer[0]]
+
+        return await self._read(path, lambda whole, _: GetACL(whole), None, arrive)
+
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """The names below a node."""
 
@@ -605,3 +617,7 @@ def _found(path: str, answer: Any) -> tuple[bytes | None, Stat] | None:
     if isinstance(answer, Exception):
         raise error_of(answer, path)
     return _node_of(answer)
+
+
+def _letters(permissions: int) -> str:
+    return "".join(letter for letter, bit in _PERMISSIONS.items() if permissions & bit)

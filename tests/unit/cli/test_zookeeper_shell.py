@@ -43,6 +43,16 @@ def test_nodes_are_listed_and_read_as_zookeeper_prints_them(capsys):
     ]
 
 
+def test_who_may_do_what_is_told_as_zookeeper_tells_it(capsys):
+    worked = play("getAcl /brokers", "getAcl /nope", "getAcl -s /brokers/ids", "ls -w /")
+
+    assert worked == [True, False, True, True]
+    said = capsys.readouterr()
+    assert said.out.splitlines()[:2] == ["'world,'anyone", ": cdrwa"]
+    assert "cZxid" in said.out
+    assert said.err == "Node does not exist: /nope\n"
+
+
 def test_nodes_are_made_written_and_removed(capsys):
     worked = play(
         "create /a one",
