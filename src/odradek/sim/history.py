@@ -171,6 +171,8 @@ class History:
     def seen(self, facts: Facts, offset: int, key: bytes | None, where: str) -> None:
         """Somebody has read a record."""
         self.read += 1
+        if key is not None and facts.at.get(offset) == key:
+            return  # known to be whole, and to stand there
         whole = self._whole(facts, offset, key, where)
         if whole is not None:
             self._stands(facts, offset, whole, where)

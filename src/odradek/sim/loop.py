@@ -115,7 +115,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Do it after so many seconds."""
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        when_s = self._now_s + delay
+        due = Due(self, when_s, callback, args, copy_context() if context is None else context)
+        self.put_at(when_s, due)
+        return due
 
     def call_at(  # type: ignore[override]
         self,

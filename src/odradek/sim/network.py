@@ -166,7 +166,8 @@ class SimulatedNetwork:
 
     def draw_delay_s(self) -> float:
         """A delay of this network."""
-        return self._random.uniform(*self.delay_ms) / 1000
+        low_ms, high_ms = self.delay_ms
+        return (low_ms + (high_ms - low_ms) * self._random.random()) / 1000
 
     def extra_delay_s(self, source: str, target: str) -> float:
         """How much longer this link takes than others."""
@@ -271,11 +272,13 @@ class _End(asyncio.Transport):
         self._under_way = 0  # bytes written here that the other process has not taken
         self._writing_paused = False
         self._arrives_at_s = 0.0
+        self._is_buffered = False  # the protocol has a buffer of its own
 
     def begin(self, make_protocol: Callable[[], Any]) -> None:
         """The process has the connection."""
         if not self.is_gone:
             self.protocol = make_protocol()
+            self._is_buffered = isinstance(self.protocol, asyncio.BufferedProtocol)
             self.protocol.connection_made(self)
 
     # ------------------------------------------------------ what a protocol may call
@@ -385,15 +388,21 @@ class _End(asyncio.Transport):
             self.drop(self._end_arrived[0])
 
     def _hand_over(self, data: bytes) -> None:
-        if isinstance(self.protocol, asyncio.BufferedProtocol):
-            while data and not self.is_gone:
-                room = memoryview(self.protocol.get_buffer(len(data)))
-                count = min(len(room), len(data))
-                room[:count] = data[:count]
-                self.protocol.buffer_updated(count)
-                data = data[count:]
-        else:
-            self.protocol.data_received(data)
+        protocol = self.protocol
+        if not self._is_buffered:
+            protocol.data_received(data)
+            return
+        while data and not self.is_gone:
+            size = len(data)
+            room = memoryview(protocol.get_buffer(size))
+            if len(room) >= size:
+                room[:size] = data
+                protocol.buffer_updated(size)
+                return
+            count = len(room)
+            room[:] = data[:count]
+            protocol.buffer_updated(count)
+            data = data[count:]
 
     def taken(self, count: int) -> None:
         """The other process has taken bytes out of the network."""

@@ -90,7 +90,10 @@ class MortalLoop:
         self, delay_s: float, work: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Run after a delay, if alive."""
-        return self.call_at(self.loop.time() + delay_s, work, *arguments)
+        when_s = self.loop.time() + delay_s
+        due = _Due(self, when_s, work, arguments)
+        self.loop.put_at(when_s, due)
+        return due
 
     def call_at(
         self, when_s: float, work: Callable[..., object], *arguments: Any
@@ -162,7 +165,13 @@ class _Due(Due):
         work: Callable[..., object],
         arguments: tuple[Any, ...],
     ) -> None:
-        super().__init__(process.loop, when_s, work, arguments, process.context)
+        # As `Due` does it: for each message this is done several times.
+        self._loop = process.loop
+        self._when = when_s
+        self._callback = work
+        self._args = arguments
+        self._context = process.context
+        self._cancelled = False
         self._process = process
 
     def _run(self) -> None:

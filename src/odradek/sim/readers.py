@@ -231,8 +231,7 @@ class Reader:
         facts = position.facts
         if facts.topic.is_doomed and not self._by_id:
             return False  # by name: it may be the next of that name already
-        error = ErrorCode(data.error_code)
-        if error is ErrorCode.NONE:
+        if data.error_code == 0:
             if self._workload.life_of(leader, facts) != floor.life:
                 return True  # another reign has begun there meanwhile
             self._workload.history.watermarks(
@@ -244,6 +243,7 @@ class Reader:
             )
             self._take(position, data)
             return False
+        error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._workload.leader_epoch_at(leader, facts) < position.leader_epoch:
                 return True  # a leader of the past, that does not know it: clients do (KIP-320)

@@ -10,10 +10,14 @@ Two runs of a seed that differ in it have found something that is not ours to de
 """
 
 import asyncio
+import gc
 import hashlib
 import logging
 import random
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +41,7 @@ SECONDS_MIN: Final = 60.0
 FAULTS_MIN: Final = 20
 RECORDS_MIN: Final = 1_000
 PROBE_S: Final = 1.0
+_COLLECT_AFTER: Final = 1_000_000  # objects, more than were let go
 # How long a follower may lag: longer than most faults, or shorter.
 LAGS_MS: Final = ("2000", "4000", "30000")
 # What brokers say that a run is for.
@@ -177,6 +182,7 @@ def simulate(
     # When the loop is closed, what is still waiting somewhere is cancelled: that is no news.
     with (
         _listening(lambda _record: None),
+        _collecting_seldom(),
         asyncio.Runner(loop_factory=SimulatedLoop) as runner,
     ):
         return runner.run(simulation.run())
@@ -347,6 +353,23 @@ class Simulation:
         is_expected = isinstance(error, StorageError) and record.funcName != "_task_failed"
         if error is not None and not is_expected:
             self.violated(f"logged: {text}: {error!r}")
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Hardly anything that a run drops is a circle, and its world is large to be searched for them.
+
+    Another interpreter collects by rules of its own.
+    """
+    if sys.implementation.name != "cpython":
+        yield
+        return
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _listening:  # noqa: N801 - read as a verb

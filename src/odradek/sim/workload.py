@@ -12,7 +12,7 @@ from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.sim.admins import Administrator
 from odradek.sim.client import Client
 from odradek.sim.clock import EPOCH_MS
-from odradek.sim.cluster import SimulatedCluster
+from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.committed import CommittedReader, start_readers
 from odradek.sim.groups import GroupBook, LastReader, start_groups
 from odradek.sim.history import Facts, History, Topic
@@ -55,6 +55,7 @@ class Workload:
         self.book: GroupBook | None = None
         self.happened = Counter[str]()  # what clients met that a run is for
         self.clients: list[Client] = []
+        self._broker_of = {broker.name: broker for broker in cluster.brokers}
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
         self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
@@ -124,18 +125,14 @@ class Workload:
 
     def life_of(self, connection: Connection, facts: Facts) -> object:
         """In which life of which broker, and in which reign, a request would be answered."""
-        host = connection.name.partition(":")[0]
-        broker = next(b for b in self.cluster.brokers if b.name == host)
+        broker = self._broker_of[connection.name.partition(":")[0]]
         if facts.topic.replicas == 1:
             return broker.name, broker.lives
-        return broker.name, broker.lives, self.leader_epoch_at(connection, facts)
+        return broker.name, broker.lives, _leader_epoch(broker, facts)
 
     def leader_epoch_at(self, connection: Connection, facts: Facts) -> int:
         """In which reign a broker believes to be."""
-        host = connection.name.partition(":")[0]
-        running = next(b for b in self.cluster.brokers if b.name == host).broker
-        held = running.replicas.get(facts.topic.name, facts.index) if running else None
-        return held.leader_epoch if held else -1
+        return _leader_epoch(self._broker_of[connection.name.partition(":")[0]], facts)
 
     def succeeded(self) -> None:
         """A producer was told that its records are there."""
@@ -164,3 +161,9 @@ class Workload:
     def violated(self, what: str) -> None:
         """What must not happen has."""
         self.cluster.witness.violated(what)
+
+
+def _leader_epoch(broker: SimulatedBroker, facts: Facts) -> int:
+    running = broker.broker
+    held = running.replicas.get(facts.topic.name, facts.index) if running is not None else None
+    return held.leader_epoch if held else -1
