@@ -136,6 +136,47 @@ def test_a_cut_loses_bytes_one_way_and_healing_resets():
     play(story)
 
 
+def test_a_slow_link_takes_longer_in_its_direction_and_keeps_the_order():
+    async def story(stage):
+        near, far = await stage.connect()
+        stage.network.slow_down("client", "server", 2.0)
+        near.transport.write(b"late, ")
+        far.transport.write(b"soon")
+        await asyncio.sleep(1)
+        assert (far.received, near.received) == (b"", b"soon")
+        stage.network.slow_down("client", "server", 0.0)
+        near.transport.write(b"and later")
+        await asyncio.sleep(0.5)
+        assert far.received == b"", "something overtook what was sent before it"
+        await asyncio.sleep(1)
+        assert far.received == b"late, and later"
+
+    play(story)
+
+
+def test_a_buffer_that_is_too_small_is_filled_again_and_again():
+    class Small(asyncio.BufferedProtocol):
+        def __init__(self):
+            self.room = bytearray(3)
+            self.received = b""
+
+        def get_buffer(self, sizehint):
+            return memoryview(self.room)
+
+        def buffer_updated(self, nbytes):
+            self.received += self.room[:nbytes]
+
+    async def story(stage):
+        small = Small()
+        stage._accept = lambda: stage.accepted.append(small) or small
+        near, _ = await stage.connect()
+        near.transport.write(b"ten bytes.")
+        await asyncio.sleep(1)
+        assert small.received == b"ten bytes."
+
+    play(story)
+
+
 def test_a_paused_process_takes_the_connection_and_the_bytes_when_it_goes_on():
     async def story(stage):
         stage.server.pause()
