@@ -19,6 +19,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import apache
 from harness import Cluster, odradek
 
 LANGUAGES = {
@@ -58,3 +59,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(status["bootstrap"], ours=True)
     finally:
         odradek("down", "--dir", str(data))
+
+
+@pytest.fixture(scope="module", params=["ours", "3.9", "4"])
+def each_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """`cluster`, and then Apache Kafka of two lines: for what must do with all of them."""
+    if request.param == "ours":
+        yield request.getfixturevalue("cluster")
+        return
+    if "ODRADEK_BOOTSTRAP" in os.environ:
+        pytest.skip("ODRADEK_BOOTSTRAP names the one that is wanted")
+    with apache.running(request.param, tmp_path_factory.mktemp("kafka"), 1) as brokers:
+        yield Cluster(brokers[0].address, ours=False)

@@ -1,6 +1,6 @@
 """Spark's own connector, a jar, and our data source: one cluster, one session, the same rows.
 
-On a broker of ours; ODRADEK_BOOTSTRAP puts Apache Kafka in its place.
+On a broker of ours and on Apache Kafka of each line.
 """
 
 import json
@@ -17,12 +17,12 @@ SCRIPT = pathlib.Path(__file__).parent / "spark" / "both.py"
 
 @pytest.mark.jvm
 def test_the_connector_and_ours_read_what_the_other_wrote(
-    cluster: Cluster, tmp_path: pathlib.Path
+    each_cluster: Cluster, tmp_path: pathlib.Path
 ) -> None:
     jars = ",".join(map(str, fetch.spark_connector()))
 
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), cluster.bootstrap, jars, str(tmp_path)],
+        [sys.executable, str(SCRIPT), each_cluster.bootstrap, jars, str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
         timeout=900,

@@ -1,6 +1,7 @@
 """A real Spark cluster: a master and two workers that have nothing of ours, a job by spark-submit.
 
-What the job needs is shipped with it, as docs/spark.md says. One worker is killed meanwhile.
+What the job needs is shipped with it, as docs/spark.md says. One worker is killed meanwhile. The
+topics are on a broker of ours, and on Apache Kafka of each line.
 """
 
 import importlib.util
@@ -122,7 +123,7 @@ def wait_for_triggers(out: pathlib.Path, job: subprocess.Popen[bytes], more: int
 
 
 def test_a_job_runs_where_nothing_is_installed_and_a_worker_is_killed(
-    cluster: Cluster, spark: SparkCluster, archive: pathlib.Path, tmp_path: pathlib.Path
+    each_cluster: Cluster, spark: SparkCluster, archive: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     if shutil.which(PYTHON) is None:
         pytest.skip(f"needs {PYTHON}")
@@ -132,8 +133,8 @@ def test_a_job_runs_where_nothing_is_installed_and_a_worker_is_killed(
     out.mkdir()
     values = [b"%d" % n for n in range(ROWS)]
     rows = pa.table({"key": values, "value": values})
-    arrow.write_topic(cluster.bootstrap, "chaos", rows)
-    job = submit(spark, archive, cluster.bootstrap, out)
+    arrow.write_topic(each_cluster.bootstrap, "chaos", rows)
+    job = submit(spark, archive, each_cluster.bootstrap, out)
     try:
         wait_for_triggers(out, job, 2)
         spark.daemons[1].process.kill()
@@ -141,17 +142,17 @@ def test_a_job_runs_where_nothing_is_installed_and_a_worker_is_killed(
     finally:
         job.kill()
         job.wait()
-    finished = submit(spark, archive, cluster.bootstrap, out, "finish")
+    finished = submit(spark, archive, each_cluster.bootstrap, out, "finish")
     try:
         assert finished.wait(DEADLINE_S) == 0, (out / "job.log").read_text()[-3000:]
     finally:
         finished.kill()
         finished.wait()
 
-    there = arrow.offsets_of(cluster.bootstrap, "copied")
+    there = arrow.offsets_of(each_cluster.bootstrap, "copied")
     ends = {number: offsets.end for number, offsets in there.items()}
     copied = arrow.read_topic(
-        cluster.bootstrap, "copied", columns=["value"], end=ends, committed=True
+        each_cluster.bootstrap, "copied", columns=["value"], end=ends, committed=True
     )
     assert sorted(map(int, copied.column("value").to_pylist())) == [*range(ROWS)]
     (result,) = (out / "result").glob("*.csv")

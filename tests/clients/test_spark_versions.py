@@ -1,4 +1,5 @@
-"""Every PySpark that the format says it works with, and every Python that is at hand.
+"""Every PySpark that the format says it works with, on our brokers and on Apache's, and every
+Python that is at hand.
 
 What is tried beside the environment's own is fetched once, into .cache/: some 450 MB for each
 PySpark.
@@ -8,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from importlib import metadata
 
 import fetch
 import pytest
@@ -30,11 +32,11 @@ def play(
 
 @pytest.mark.parametrize("line", ["4.0", "4.1"])
 def test_batches_do_with_the_first_lines_and_streams_are_refused_in_words(
-    cluster: Cluster, tmp_path: pathlib.Path, line: str
+    each_cluster: Cluster, tmp_path: pathlib.Path, line: str
 ) -> None:
     packages = fetch.python_packages(sys.executable, f"pyspark=={line}.*")
 
-    told = play(cluster, tmp_path, f"py{line}-", sys.executable, packages)
+    told = play(each_cluster, tmp_path, f"py{line}-", sys.executable, packages)
 
     assert str(told["pyspark"]).startswith(line)
     assert (told["batch"], told["exactly once"]) == (ROWS, ROWS)
@@ -42,12 +44,17 @@ def test_batches_do_with_the_first_lines_and_streams_are_refused_in_words(
     assert f"{said} PySpark 4.2 or newer" in str(told["stream"])
 
 
-def test_all_does_with_pyspark_42(cluster: Cluster, tmp_path: pathlib.Path) -> None:
-    packages = fetch.python_packages(sys.executable, "pyspark==4.2.*")
+@pytest.mark.parametrize("line", ["4.2", "4.3"])
+def test_all_does_with_later_lines(
+    each_cluster: Cluster, tmp_path: pathlib.Path, line: str
+) -> None:
+    packages = []
+    if not metadata.version("pyspark").startswith(line):
+        packages = [fetch.python_packages(sys.executable, f"pyspark=={line}.*")]
 
-    told = play(cluster, tmp_path, "py4.2-", sys.executable, packages)
+    told = play(each_cluster, tmp_path, f"py{line}-", sys.executable, *packages)
 
-    assert str(told["pyspark"]).startswith("4.2")
+    assert str(told["pyspark"]).startswith(line)
     assert (told["batch"], told["exactly once"], told["stream"]) == (ROWS, ROWS, ROWS)
 
 
