@@ -38,6 +38,11 @@ def bootstrap(tmp_path_factory):
     odradek("down", "--dir", path)
 
 
+def now_ms():
+    """A timestamp that retention lets be."""
+    return time.time_ns() // 1_000_000
+
+
 def asked(bootstrap, work):
     async def ask():
         async with await Cluster.bootstrap(bootstrap) as cluster:
@@ -61,7 +66,7 @@ def lopsided(bootstrap, topic, count=6):
             "--replica-assignment", assignment)  # fmt: skip
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     del host
-    batch = bytes(build_batch([Record(None, b"x" * 500, 1) for _ in range(50)]))
+    batch = bytes(build_batch([Record(None, b"x" * 500, now_ms()) for _ in range(50)]))
     with Peer(int(port)) as peer:
         deadline_s = time.monotonic() + 30
         for partition in range(count):
@@ -190,7 +195,7 @@ def test_an_old_transaction_that_somebody_will_end_does_not_hang(bootstrap):
 def test_keys_are_read_from_a_topic(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "keyed",
             "--replica-assignment", "0")  # fmt: skip
-    batch = bytes(build_batch([Record(b"key-%d" % (n % 7), b"v", 1) for n in range(70)]))
+    batch = bytes(build_batch([Record(b"key-%d" % (n % 7), b"v", now_ms()) for n in range(70)]))
     with Peer(int(bootstrap.split(",")[0].rpartition(":")[2])) as peer:
         deadline_s = time.monotonic() + 30
         while peer.produce("keyed", 0, batch).error_code:
