@@ -687,7 +687,11 @@ class Log:
 
     def doubt_what_is_durable(self) -> None:
         """After an unclean stop: what is in the page cache may not be on the disk."""
+        # The process before us may have cut the end, too, and died before that was flushed.
+        self.cuts += 1
+        active = self._active
         self._flusher.doubt(self.host.disk.list(self.directory))
+        self._flusher.paths += [active.file.path, *active.index_paths()]
 
     def flush_if_overdue(self, now_ms: int) -> None:
         """Flush if `flush.ms` is over; monotonic time."""

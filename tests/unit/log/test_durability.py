@@ -98,6 +98,26 @@ def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world)
     every_power_loss(world, scenario, check, clean=True)
 
 
+def test_nor_what_a_process_cut_that_did_not_live_to_flush_it(world):
+    def scenario(stage):
+        create(stage)
+        stage.append(BATCH)
+        stage.append(BATCH)
+        flush(stage)
+        stage.log.truncate_to(1)
+        stage.disk.crash(Crash.PROCESS)
+        stage._calls.clear()
+        stage.load(clean=False, recovery_point=1)
+        stage.log.roll()
+        close(stage)
+
+    def check(_, log):
+        assert log.leo == 1
+        assert log.segments[0].size == 170
+
+    every_power_loss(world, scenario, check, clean=True)
+
+
 def test_the_indexes_of_a_segment_that_was_flushed_before_it_was_rolled_are_durable(world):
     def scenario(stage):
         create(stage)
