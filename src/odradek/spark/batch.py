@@ -8,11 +8,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.offsets import Piece, cut
 from odradek.spark.options import ReadOptions
+from odradek.spark.promptness import Prompt
 from odradek.spark.ranges import batch_ranges
 from odradek.spark.reading import OffsetRange, read_piece
 
 
-class TopicReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not typed for us
+class TopicReader(Prompt, DataSourceReader):  # type: ignore[misc]  # pyspark is not typed for us
     """Plans which offsets are read by which task, and reads them."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:

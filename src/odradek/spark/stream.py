@@ -25,6 +25,7 @@ from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.offsets import Piece, behind, cut, from_json, limited, losses, to_json
 from odradek.spark.options import ReadOptions
+from odradek.spark.promptness import Prompt
 from odradek.spark.ranges import earliest, latest, lost, offsets_at, partitions_of
 from odradek.spark.reading import OffsetRange, read_piece
 
@@ -33,7 +34,7 @@ _log = logging.getLogger("odradek.spark")
 Stored = dict[str, dict[str, int]]
 
 
-class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Says how far each trigger goes, cuts it into tasks, and reads them."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
