@@ -40,6 +40,7 @@ from odradek.log.recovery import Checkpointed, loading
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
+from odradek.record.batch import NO_LEADER_EPOCH
 
 SLICE_MS: Final = 5
 # Soon enough to matter, late enough to take in a thousand partitions at once.
@@ -240,7 +241,8 @@ class Logs:
         """Add a log; of two of a partition, the one that holds more.
 
         One may be empty: its directory failed at its making, and it was made elsewhere. Or the
-        power failed while a move put one in the other's place: then they hold the same up to
+        directory of one was away when the replica was taken out, and it came back to another. Or
+        the power failed while a move put one in the other's place: then they hold the same up to
         where the shorter one ends, which is put aside.
         """
         if other is None:
@@ -249,7 +251,7 @@ class Logs:
         ids = {log.topic_id, other.topic_id} - {None}
         if log.leo and other.leo and len(ids) > 1:
             self._refuse_double(other, log.directory)
-        less, more = sorted((log, other), key=_extent)
+        less, more = (log, other) if _holds_less(log, other) else (other, log)
         if less is other:
             del self._held[self.directory_of(other)][other.partition]
             self._add(more)
@@ -278,7 +280,7 @@ class Logs:
             elif len({future.topic_id, current.topic_id} - {None}) > 1:
                 del self._futures[partition]
                 self._put_aside(future)
-            elif _extent(future) > _extent(current):
+            elif _holds_less(current, future):
                 del self._logs[partition], self._held[self.directory_of(current)][partition]
                 self._put_aside(current)
                 future.set_high_watermark(current.high_watermark)
@@ -712,9 +714,16 @@ _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
 }
 
 
-def _extent(log: Log) -> tuple[int, int]:
-    """How much a log holds, compared with another of its partition."""
-    return log.epochs.latest_epoch, log.leo
+def _holds_less(log: Log, other: Log) -> bool:
+    """Whether a log of a partition ends before another: in an earlier leader epoch, or there.
+
+    One that begins where the leader's does, and has no batch yet, has no epoch either: its end
+    counts, for the leader was told of it.
+    """
+    epoch, others = log.epochs.latest_epoch, other.epochs.latest_epoch
+    if epoch != others and NO_LEADER_EPOCH not in (epoch, others):
+        return epoch < others
+    return log.leo < other.leo
 
 
 def advance(steps: Iterator[None], clock: Clock, *, slice_ms: int = SLICE_MS) -> bool:

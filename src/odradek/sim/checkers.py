@@ -316,14 +316,18 @@ def fullest(pictures: dict[str, Picture]) -> dict[TopicPartition, Picture]:
     best: dict[TopicPartition, Picture] = {}
     for picture in pictures.values():
         known = best.get(picture.partition)
-        if known is None or _extent(picture) > _extent(known):
+        if known is None or _holds_more(picture, known):
             best[picture.partition] = picture
     return best
 
 
-def _extent(picture: Picture) -> tuple[int, int, bool]:
-    epoch = picture.batches[-1].leader_epoch if picture.batches else -1
-    return epoch, picture.end, not picture.is_copy
+def _holds_more(picture: Picture, known: Picture) -> bool:
+    """Whether one ends behind the other; the end alone counts where one has no batch."""
+    if picture.batches and known.batches:
+        epoch, other = picture.batches[-1].leader_epoch, known.batches[-1].leader_epoch
+        if epoch != other:
+            return epoch > other
+    return (picture.end, not picture.is_copy) > (known.end, not known.is_copy)
 
 
 def _same(before: Picture | None, after: Picture | None) -> bool:

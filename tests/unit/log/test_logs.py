@@ -231,6 +231,25 @@ def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_
     assert not world.disk.exists(f"{shorter}/t-0")
 
 
+@pytest.mark.parametrize("former", ["/a", "/b"])
+def test_a_former_log_of_a_directory_that_was_away_gives_way_to_an_empty_one_that_begins_later(
+    world, former
+):
+    (present,) = {"/a", "/b"} - {former}
+    broker = Broker(world, former).start()
+    broker.create()
+    broker.append()
+    broker.stop()
+    broker = Broker(world, present).start()
+    broker.create()
+    broker.logs.get(T0).truncate_fully_and_start_at(5)
+    broker.stop()
+    again = Broker(world).start()
+
+    assert again.directory_of(T0) == present
+    assert again.logs.get(T0).leo == 5
+
+
 @pytest.mark.parametrize("half_made", ["/a", "/b"])
 def test_a_log_whose_directory_failed_at_its_making_gives_way_to_the_one_made_elsewhere(
     world, half_made
