@@ -40,11 +40,11 @@ from odradek.replica.incarnations import Incarnations
 from odradek.replica.throttle import Throttles
 from odradek.replica.transitions import refuse_role, refuse_stop
 from odradek.wire.messages.update_metadata import UpdateMetadataTopicState
+from odradek.wire.schema import ZERO_UUID
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 SLICE_MS = 5
-_NO_ID = bytes(16)
 _NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
 
 
@@ -274,7 +274,7 @@ class ReplicaManager:
     def _make_room(self, order: RoleOrder) -> None:
         """Set aside what is here of a former topic of that name."""
         name, topic_id = order.topic_partition, order.topic_id
-        if topic_id == _NO_ID or self._is_past(order):
+        if topic_id == ZERO_UUID or self._is_past(order):
             return
         partition = self._partitions.get(name)
         if partition is not None and partition.topic_id != topic_id:
@@ -308,7 +308,7 @@ class ReplicaManager:
     def _is_past(self, order: RoleOrder) -> bool:
         """Whether it names a topic that another of its name has followed: it is late."""
         topic_id = order.topic_id
-        return topic_id != _NO_ID and self._incarnations.is_past(
+        return topic_id != ZERO_UUID and self._incarnations.is_past(
             order.topic_partition.topic, topic_id
         )
 

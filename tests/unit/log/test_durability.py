@@ -49,6 +49,11 @@ def offsets(log):
     return [read_header(each.data).base_offset for each in found]
 
 
+def only_the_first_batch_is_there(_, log):
+    assert log.leo == 1
+    assert log.segments[0].size == 170
+
+
 def test_segments_that_were_cut_off_do_not_come_back_behind_a_hole(world):
     def scenario(stage):
         create(stage, cleanup_policy=COMPACTED)
@@ -91,11 +96,7 @@ def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world)
         stage.log.roll()
         close(stage)
 
-    def check(_, log):
-        assert log.leo == 1
-        assert log.segments[0].size == 170
-
-    every_power_loss(world, scenario, check, clean=True)
+    every_power_loss(world, scenario, only_the_first_batch_is_there, clean=True)
 
 
 def test_nor_what_a_process_cut_that_did_not_live_to_flush_it(world):
@@ -111,11 +112,7 @@ def test_nor_what_a_process_cut_that_did_not_live_to_flush_it(world):
         stage.log.roll()
         close(stage)
 
-    def check(_, log):
-        assert log.leo == 1
-        assert log.segments[0].size == 170
-
-    every_power_loss(world, scenario, check, clean=True)
+    every_power_loss(world, scenario, only_the_first_batch_is_there, clean=True)
 
 
 def test_the_indexes_of_a_segment_that_was_flushed_before_it_was_rolled_are_durable(world):
