@@ -343,10 +343,15 @@ class PartitionMachine:
         self._journal(proposal, before, accepted)
 
     def _announce(self, partition: Partition, online: tuple[int, ...], *, is_new: bool) -> None:
-        """Tell its replicas. Who is being added, and not in sync, may begin with an empty log."""
-        led = partition.leader_and_isr
+        """Tell its replicas. Who is being added, and never was in sync, may begin a new log.
+
+        Who was in sync and left has one, be it in a directory that failed: beside it an empty one
+        would be taken for all he has, should the last one in sync have lost what he knew.
+        """
+        led, memory = partition.leader_and_isr, partition.valid_memory
         assert led is not None, partition.name
-        adding = [r for r in partition.assignment.adding if r in online and r not in led.isr]
+        had_all = {*led.isr, *(memory.left if memory else ())}
+        adding = [r for r in partition.assignment.adding if r in online and r not in had_all]
         if adding:
             self._batch.leader_and_isr(partition, adding, is_new=True)
         others = [replica for replica in online if replica not in adding]

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from odradek.controller.controller import Controller
-from odradek.controller.effects import AskLogEnds, Proceed, Store
+from odradek.controller.effects import Announce, AskLogEnds, Proceed, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -139,13 +139,15 @@ TOPIC = TopicPartition("t", 0)
 
 
 class Settled:
-    """A controller whose wishes all come true; what it has stored and asked is kept."""
+    """A controller whose wishes all come true; what it has stored, asked and told is kept."""
 
-    def __init__(self, brokers, state, *, replicas):
+    def __init__(self, brokers, state, *, replicas, adding=()):
         self.controller = Controller(controller_epoch=2)
         self.stored = []
         self.asked = []
-        seen = TopicSeen(name="t", id=UUID(int=7), assignments={0: Assignment(replicas=replicas)})
+        self.announced = []
+        assignment = Assignment(replicas=replicas, adding=adding)
+        seen = TopicSeen(name="t", id=UUID(int=7), assignments={0: assignment})
         self.settle(BrokersLoaded(brokers))
         self.settle(TopicsLoaded((seen,), {TOPIC: state}))
         self.settle(LoadingFinished())
@@ -163,6 +165,8 @@ class Settled:
                     effects += self.controller.handle(Stored(tuple(accepted)))[::-1]
                 case AskLogEnds():
                     self.asked.append(effect)
+                case Announce(news):
+                    self.announced += news
 
 
 def broker(id_, epoch, *, clean_since=None, noted_id=-1):
@@ -187,6 +191,18 @@ def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
     ends = {1: LogEnd(5, 80), 2: LogEnd(5, 100), 3: LogEnd(5, 90)}
     settled.settle(LogEndsHeard({TOPIC: ends}, {"t": 2}))
     assert settled.stored[-1].leader == 3
+
+
+@pytest.mark.parametrize(("left", "may_begin_anew"), [({}, True), ({3: Left(1, 50)}, False)])
+def test_who_is_being_added_may_begin_with_an_empty_log_unless_he_was_in_sync_once(
+    left, may_begin_anew
+):
+    """Else, with the directory of what he has offline, he would say that he has nothing."""
+    brokers = (broker(1, 40), broker(2, 41), broker(3, 42))
+    state = leaderless(isr=(1,), left=left)
+    settled = Settled(brokers, state, replicas=(1, 2, 3), adding=(3,))
+    told = {news.broker: news.leader_and_isr for news in settled.announced if news.leader_and_isr}
+    assert {id_: told[id_][-1].is_new for id_ in told} == {1: False, 2: False, 3: may_begin_anew}
 
 
 @pytest.mark.parametrize(("noted_id", "leader"), [(61, 2), (59, 1)])
