@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from odradek.log.log import Log
 from odradek.sim import __main__ as command_line
+from odradek.sim import search as searching
 from odradek.sim import shrink as shrinking
 from odradek.sim.__main__ import main
 from odradek.sim.faults import Fault, Kind
@@ -47,7 +48,8 @@ def test_a_failing_seed_says_what_was_violated_and_how_to_see_it_again(forgetful
     assert "2 seeds, 2 failed" in done.output
 
 
-def test_a_search_by_several_processes_says_the_same(tmp_path):
+def test_a_search_by_several_processes_says_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(searching, "SEEDS_OF_A_PROCESS", 1)  # they are replaced on the way
     kept = tmp_path / "soak.jsonl"
     search = ("--seeds", "4..6", *SHORT, "--brokers", "3")
     alone = run(*search)
