@@ -24,9 +24,12 @@ class ReplicaFetchers:
         self._by_leader: dict[int, ReplicaFetcher] = {}
         self._leader_of: dict[Partition, int] = {}
         self._waiting: dict[Partition, None] = {}
+        self._is_stopped = False
 
     def follow(self, partition: Partition) -> None:
         """Fetch this one from its leader, if it has one that can be reached."""
+        if self._is_stopped:
+            return
         fetcher = self._fetcher(partition.leader_id)
         if fetcher is None:
             self._waiting[partition] = None
@@ -65,7 +68,11 @@ class ReplicaFetchers:
             fetcher.check_silence()
 
     def stop(self) -> None:
-        """Follow nobody any more."""
+        """Follow nobody any more, whatever the controller orders yet.
+
+        The logs are closed next, and what came in behind that would be called durable unflushed.
+        """
+        self._is_stopped = True
         for leader in list(self._by_leader):
             self._drop(leader)
         self._leader_of.clear()

@@ -569,13 +569,14 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         self.cuts += 1
-        # First: should the process die within the cut, it died believing in nothing that is gone.
-        self.set_high_watermark(min(self.high_watermark, offset))
-        if offset < max(self.recovery_point, self.first_dirty_offset):
-            self.recovery_point = min(self.recovery_point, offset)
-            self.first_dirty_offset = min(self.first_dirty_offset, offset)
-            self._lowered()
         keep = bisect_right(self._bases, offset)
+        end = self.segments[keep - 1].end_below(offset)
+        # First: should the process die within the cut, it died believing in nothing that is gone.
+        self.set_high_watermark(min(self.high_watermark, end))
+        if end < max(self.recovery_point, self.first_dirty_offset):
+            self.recovery_point = min(self.recovery_point, end)
+            self.first_dirty_offset = min(self.first_dirty_offset, end)
+            self._lowered()
         gone, self.segments[keep:] = self.segments[keep:], []
         if gone:
             drop_end(self.host, gone, delay_ms=self.config.file_delete_delay_ms)

@@ -286,6 +286,16 @@ class Segment:
                 return position
         return self.size
 
+    def end_below(self, offset: int) -> int:
+        """Where the log would end, were the batch that reaches `offset` and all behind it cut."""
+        offset_index, _ = self.indexes()
+        end = self.base_offset
+        for _, header in self.walk(offset_index.lookup(offset - 1 - self.base_offset)):
+            if header.last_offset >= offset:
+                break
+            end = header.next_offset
+        return end
+
     def find_timestamp(
         self, timestamp: int, starting_offset: int, *, wait: bool
     ) -> tuple[int, BatchHeader] | None:

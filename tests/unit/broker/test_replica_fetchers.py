@@ -144,3 +144,16 @@ def test_all_leaders_are_checked_for_silence_and_all_are_left_at_the_end():
     stage.cache.put(4)
     stage.fetchers.metadata_changed()
     assert len(stage.made) == 2
+
+
+def test_who_stops_follows_nobody_whatever_is_ordered_yet():
+    stage = Stage(2)
+    stage.fetchers.follow(FakePartition(2))
+    stage.fetchers.stop()
+    stage.fetchers.follow(FakePartition(2))
+    stage.fetchers.follow(FakePartition(3))
+    stage.cache.put(3)
+    stage.fetchers.metadata_changed()
+
+    assert [fetcher.leader.host for fetcher in stage.made] == ["b2"]
+    assert stage.made[0].stopped

@@ -403,6 +403,31 @@ def test_truncation_cuts_batches_whole(world):
     assert read_all(world) == [(0, b"a")]
 
 
+def test_what_is_cut_with_its_batch_is_durable_no_longer(world):
+    """Else what comes to stand there would be, before it was flushed."""
+    world.create()
+    world.append(b"a")
+    world.append(b"b", b"c")
+    world.append(b"d")
+    world.log.set_high_watermark(4)
+    world.log.flush()
+    world.pass_time()
+    assert world.log.recovery_point == 4
+
+    world.log.truncate_to(2)
+    assert (world.log.leo, world.log.high_watermark, world.log.recovery_point) == (1, 1, 1)
+
+
+def test_where_a_cut_will_end_is_known_before(world):
+    world.create(index_interval_bytes=100)
+    for number in range(30):
+        world.append(*[b"x" * 50] * (1 + number % 3))
+    for offset in range(world.log.leo - 1, -1, -1):
+        end = world.log.active_segment.end_below(offset)
+        world.log.truncate_to(offset)
+        assert world.log.leo == end <= offset
+
+
 def test_truncation_to_the_end_or_beyond_does_nothing(world):
     world.create()
     world.append(b"a")
