@@ -599,7 +599,9 @@ class Log:
         remove_segments(self.host, gone[::-1], delay_ms=self.config.file_delete_delay_ms)
         remove_snapshots(self.host.disk, self.directory, above=-1)
         self.producers.clear()
-        self.recovery_point = self.log_start_offset = self.high_watermark = offset
+        # Until a flush has made it durable that they are gone, they may come back, torn.
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = self.high_watermark = offset
         self.first_dirty_offset = offset
         self.open_segment(offset)
         self._ends_at(offset)
@@ -648,7 +650,8 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, self._bases[0])
         if self.epochs.truncate_from_start(self.log_start_offset):
             self._save_epochs()
-        self.recovery_point = max(self.recovery_point, self._bases[0])
+        # The recovery point stays where it is: should what goes now come back after a power loss,
+        # it may be torn from there on, and has to be looked at.
         remove_segments(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
         return expired
 

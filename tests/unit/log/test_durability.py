@@ -12,12 +12,15 @@ COMPACTED = frozenset({"compact"})
 
 
 def every_power_loss(world, scenario, check, *, clean, seeds=30, **checkpointed):
-    """Play a scenario, let the power fail in many ways, start, and check what is left."""
+    """Play a scenario, let the power fail in many ways, start, and check what is left.
+
+    What the checkpoints say then is told with the call, or by the scenario.
+    """
     for seed in range(seeds):
         stage = type(world)()
         stage.disk.flush_now(["/"])
         stage.disk._rng = random.Random(seed)
-        scenario(stage)
+        checkpointed |= scenario(stage) or {}
         stage.disk.crash(Crash.POWER)
         stage._calls.clear()
         check(stage, stage.load(clean=clean, **checkpointed))
@@ -43,9 +46,9 @@ def fill(world, count=10):
         world.append(BATCH)
 
 
-def offsets(log):
+def offsets(log, start=0):
     """The base offsets of batches that are found, from the start on."""
-    found = (log.read(offset, 1, end_offset=log.leo) for offset in range(log.leo))
+    found = (log.read(offset, 1, end_offset=log.leo) for offset in range(start, log.leo))
     return [read_header(each.data).base_offset for each in found]
 
 
@@ -83,6 +86,37 @@ def test_neither_if_the_process_dies_while_they_are_cut_off(world):
         stage._calls.clear()
         assert offsets(stage.load(clean=False)) == list(range(stage.log.leo))
     assert operations > 10
+
+
+def test_what_retention_took_unflushed_does_not_come_back_with_a_hole_behind_it(world):
+    def scenario(stage):
+        create(stage)
+        fill(stage)
+        stage.log.set_high_watermark(10)
+        stage.log.advance_log_start(10)
+        stage.log.delete_old_segments(stage.now_ms)
+        return {"recovery_point": stage.log.recovery_point}
+
+    def check(_, log):
+        start = log.segments[0].base_offset
+        assert offsets(log, start) == list(range(start, log.leo))
+
+    every_power_loss(world, scenario, check, clean=False)
+
+
+def test_a_log_that_begins_anew_further_on_is_the_old_one_or_the_new_one_and_not_both(world):
+    def scenario(stage):
+        create(stage)
+        fill(stage)
+        stage.log.truncate_fully_and_start_at(100)
+        stage.append(BATCH)
+        return {"recovery_point": stage.log.recovery_point}
+
+    def check(_, log):
+        start = log.segments[0].base_offset
+        assert offsets(log, start) == list(range(start, log.leo))
+
+    every_power_loss(world, scenario, check, clean=False)
 
 
 def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world):
