@@ -291,12 +291,12 @@ class Partition:
             try:
                 log.append_as_follower(batches, now_ms=wall_ms)
             except UnexpectedOffsetError as error:
-                if log.leo != log.log_start_offset or not (
+                if log.leo > max(log.log_start_offset, log_start_offset) or not (
                     error.first_offset < log.leo <= error.last_offset
                 ):
                     raise
                 # The leader's log starts within a batch (DeleteRecords): ours, which is empty,
-                # has to begin where the batch does.
+                # or holds but what is deleted there, has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
                 log.append_as_follower(batches, now_ms=wall_ms)
         old = log.high_watermark

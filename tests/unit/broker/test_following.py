@@ -330,6 +330,21 @@ def test_a_leaders_log_that_starts_within_a_batch_is_taken_from_the_batch_on():
     )
 
 
+def test_nor_does_it_matter_what_is_here_if_all_of_it_is_deleted_there():
+    """Cut where the leader's log starts, within a batch: what is left is of another reign."""
+
+    async def story(live, leader):
+        await live.until(lambda: live.log().leo == 21)
+        assert [segment.base_offset for segment in live.log().segments] == [1]
+        assert live.log().log_start_offset == 10
+
+    follow(
+        story,
+        answer(part(records=batch(0, *[b"x"] * 10))),
+        answer(part(records=batch(1, *[b"y"] * 20), high_watermark=21, log_start=10)),
+    )
+
+
 def test_a_lost_connection_is_made_again_and_all_is_named():
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 2)
