@@ -8,6 +8,7 @@ there is one request at a time. The controller stores, and answers what stands f
     another epoch      the controller's next order tells what stands; until then it stays asked for
     not eligible       the follower's broker is not alive in the life that was seen: back to what
                        is stored; its next fetches will ask again
+    no such topic      it was deleted, and nobody could tell us so: it is led no longer
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class _Asked(NamedTuple):
 class IsrShell:
     """All ISR changes of one broker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whom it tells what
         self,
         link: ControllerLink,
         *,
@@ -70,14 +71,19 @@ class IsrShell:
         tasks: Tasks,
         stored: Callable[[Partition, frozenset[int], int], None],
         changed: Callable[[bool], None],
+        gone: Callable[[Partition], None],
     ) -> None:
-        """`stored` tells a leader what stands; `changed` is told whether an ISR grew, to count."""
+        """`stored` tells a leader what stands; `changed` is told whether an ISR grew, to count.
+
+        `gone` is told of a partition whose topic the controller does not know.
+        """
         self._link = link
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._tasks = tasks
         self._stored = stored
         self._changed = changed
+        self._gone = gone
         self._asked: dict[tuple[bytes, int], _Asked] = {}
         self._running = False
         self._waits_for = ""
@@ -186,4 +192,6 @@ class IsrShell:
         if error in _REFUSED:
             partition.isr_refused()
             return True
+        if error is ErrorCode.UNKNOWN_TOPIC_ID:
+            self._gone(partition)
         return error in _OVERTAKEN

@@ -249,6 +249,17 @@ class ReplicaManager:
                         ",".join(map(str, state.replicas)),
                     )
 
+    def topic_is_gone(self, partition: Partition) -> None:
+        """The controller, asked by its leader for another ISR, does not know its topic.
+
+        Who was away while it was deleted, and was no replica any more, is not told.
+        """
+        self._rest(partition)
+        log.info(
+            "%s: the controller knows no topic with its id: it is led no longer; its log stays",
+            partition.topic_partition,
+        )
+
     def _rest(self, partition: Partition) -> None:
         self.leave(partition)
         partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -361,6 +361,7 @@ class Broker:
             tasks=self.tasks,
             stored=self.replicas.isr_stored,
             changed=self._isr_changed,
+            gone=self.replicas.topic_is_gone,
         )
         options = FetchOptions(
             max_wait_ms=config.replica_fetch_wait_max_ms,

@@ -91,6 +91,7 @@ class Stage:
         self.link = Link()
         self.stored = []
         self.grew = []
+        self.gone = []
         self.failures = []
         self.tasks = Tasks(
             asyncio.get_running_loop(), lambda name, error: self.failures.append((name, error))
@@ -102,6 +103,7 @@ class Stage:
             tasks=self.tasks,
             stored=lambda partition, isr, epoch: self.stored.append((partition, isr, epoch)),
             changed=self.grew.append,
+            gone=self.gone.append,
         )
 
     def ask(self, partition, follower=2):
@@ -237,6 +239,7 @@ def test_a_change_that_was_overtaken_counts_until_the_controllers_word_comes(err
         await stage.quiet()
         assert len(stage.link.requests) == 1
         assert partition.leader.isr.maximal == {1, 2}
+        assert stage.gone == ([partition] if error is ErrorCode.UNKNOWN_TOPIC_ID else [])
 
     play(story)
 

@@ -339,6 +339,22 @@ def test_a_replica_that_others_hold_in_a_newer_reign_is_served_no_longer_and_sta
     play(story)
 
 
+def test_a_partition_whose_topic_the_controller_does_not_know_is_led_no_longer():
+    """It was deleted while this broker was away, and not a replica of it any more."""
+
+    async def story(live):
+        await take(live, role(leader_epoch=5, replicas=(0, 2)))
+        live.append(b"a")
+        live.broker.replicas.topic_is_gone(live.partition())
+
+        answer = await live.peer().ask(produce(live.batch(b"b")))
+        assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert live.log().leo == 1
+        assert await take(live, role(leader_epoch=6, replicas=(0, 2))) == ErrorCode.NONE
+
+    play(story)
+
+
 # ------------------------------------------------------------------------- failed directories
 
 
