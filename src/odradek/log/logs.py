@@ -255,7 +255,12 @@ class Logs:
         if less is other:
             del self._held[self.directory_of(other)][other.partition]
             self._add(more)
-        self._put_aside(less)
+        try:
+            self._put_aside(less)
+        except StorageError as error:
+            if less is log:
+                raise  # the directory that is being loaded has failed
+            self.failed(error)
 
     def _put_aside(self, log: Log) -> None:
         """Another has its name. One that never held anything goes."""

@@ -211,17 +211,34 @@ def test_a_name_that_two_topics_have_is_refused(world):
     assert Broker(world).start().logs.directories["/a"].was_clean
 
 
-@pytest.mark.parametrize("longer", ["/a", "/b"])
-def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_aside(
-    world, longer
-):
-    (shorter,) = {"/a", "/b"} - {longer}
+def leave_two_logs(world, *, longer, shorter):
     for path in (longer, shorter, longer):
         broker = Broker(world, path).start()
         if broker.logs.get(T0) is None:
             broker.create()
         broker.append()
         broker.stop()
+
+
+def test_a_directory_that_fails_while_its_log_is_put_aside_takes_no_other_with_it(world):
+    broker = Broker(world, "/b").start()
+    broker.create(T1)
+    broker.stop()
+    leave_two_logs(world, longer="/b", shorter="/a")
+    world.disk.faults.append(Fault("rename", "/a/t-0"))
+    again = Broker(world).start()
+
+    assert again.logs.is_offline("/a")
+    assert again.directory_of(T0) == again.directory_of(T1) == "/b"
+    assert again.logs.get(T0).leo == 2
+
+
+@pytest.mark.parametrize("longer", ["/a", "/b"])
+def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_aside(
+    world, longer
+):
+    (shorter,) = {"/a", "/b"} - {longer}
+    leave_two_logs(world, longer=longer, shorter=shorter)
     again = Broker(world).start()
 
     assert again.directory_of(T0) == longer
