@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from odradek.model.errors import RETRIABLE, ErrorCode
+from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import LOG_DIRS
@@ -158,7 +158,10 @@ class Administrator:
             answer = await controller.request(
                 CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse
             )
-            return answer.topics[0].error_code, answer.topics[0].error_message
+            made = answer.topics[0]
+            if "marked for deletion" in (made.error_message or ""):  # the former one of that name
+                raise ApiError(ErrorCode(made.error_code), made.error_message)
+            return made.error_code, made.error_message
 
         error = await self._insist(f"CreateTopics {name}", attempt, again=TOO_FEW_BROKERS)
         if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -174,7 +177,8 @@ class Administrator:
                 await self._client.begin_anew()
                 continue
             topic = answer.topics[0]
-            if not topic.error_code and len(topic.partitions) == partitions:
+            is_former = topic.topic_id in self._workload.history.by_id  # says who was away
+            if not topic.error_code and not is_former and len(topic.partitions) == partitions:
                 self._workload.history.topic_seen(topic.topic_id, "metadata")
                 self._workload.history.topic_made(
                     name,

@@ -90,8 +90,20 @@ class ReplicationChecker:
         for number, assignment in topic.assignments.items():
             former = before.assignments.get(number)
             for broker in set(former.replicas if former else ()) - {*assignment.replicas}:
-                node = self._cluster.tree.find(layout.broker_path(broker))
-                self._left[broker, TopicPartition(name, number), before.topic_id] = node is None
+                key = broker, TopicPartition(name, number), before.topic_id
+                self._left[key] = not self._can_be_told(broker)
+
+    def _can_be_told(self, broker: int) -> bool:
+        """Whether a broker is registered, and a controller has taken note of it."""
+        node = self._cluster.tree.find(layout.broker_path(broker))
+        if node is None:
+            return False
+        for running in (each.broker for each in self._cluster.brokers):
+            machine = running.controller.machine if running is not None else None
+            known = machine.context.brokers.get(broker) if machine is not None else None
+            if known is not None and known.broker_epoch == node.created_id:
+                return True
+        return False
 
     def _broker_gone(self, broker: int) -> None:
         for key in self._left:
@@ -109,9 +121,9 @@ class ReplicationChecker:
     def may_be_left(self, broker: int, partition: TopicPartition, topic_id: bytes | None) -> bool:
         """Whether a broker may still have a log that nobody has assigned to it any more.
 
-        It was a replica, and was not registered when that ended, or not ever since, or had not
-        heard of it when the next controller came: nobody tells it what it has missed. Apache
-        Kafka leaves such logs as well.
+        It was a replica, and the controller did not know it to be there when that ended, or it
+        was not ever since, or had not heard of it when the next controller came: nobody tells it
+        what it has missed. Apache Kafka leaves such logs as well.
         """
         known = UUID(bytes=topic_id) if topic_id else None
         return self._left.get((broker, partition, known), False)
