@@ -251,6 +251,22 @@ class ControllerShell:
         context = self._machine.context
         return [name for name in context.topics if name not in context.being_deleted]
 
+    def topic_name(self, topic_id: bytes, announced: str | None) -> str | None:
+        """The name of a topic, by its id; None if this reign knows of none with that id.
+
+        `announced` is the name by which this broker's metadata has it: where to look first. What
+        was announced here is no answer by itself, for a reign begins before anything is.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, nobody reigns here, or has yet to load what there is.
+        """
+        if self._machine is None or not self._has_loaded:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        topics, wanted = self._machine.context.topics, UUID(bytes=topic_id)
+        if announced in topics and topics[announced].id == wanted:
+            return announced
+        return next((name for name, topic in topics.items() if topic.id == wanted), None)
+
     def notice(self, notice: Notice) -> None:
         """Have something looked into."""
         self._inbox.setdefault(notice, None)

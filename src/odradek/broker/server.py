@@ -256,7 +256,7 @@ class Broker:
                 self.controller,
                 request,
                 VERSIONS[ApiKey.ALTER_PARTITION],
-                topic_name=self.topic_name,
+                announced=self.topic_name,
             )
 
         async def shut_down(request: Message) -> Message:

@@ -593,17 +593,16 @@ class Log:
         """Drop everything; the log goes on, empty, at `offset`."""
         self.cuts += 1
         self.high_watermark = 0  # first, as in `truncate_to`
-        if offset < self.recovery_point:
+        if self.recovery_point:
+            # Until it is durable that they are gone, the segments may come back, torn.
+            self.recovery_point = 0
             self._lowered()
         gone, self.segments = self.segments, []
         remove_segments(self.host, gone[::-1], delay_ms=self.config.file_delete_delay_ms)
         remove_snapshots(self.host.disk, self.directory, above=-1)
         self.producers.clear()
-        # Until a flush has made it durable that they are gone, they may come back, torn.
-        self.recovery_point = min(self.recovery_point, offset)
-        self.log_start_offset = self.high_watermark = offset
-        self.first_dirty_offset = offset
         self.open_segment(offset)
+        self.log_start_offset = self.high_watermark = self.first_dirty_offset = offset
         self._ends_at(offset)
 
     def _lowered(self) -> None:

@@ -3,7 +3,9 @@
 The copy (`<topic>-<n>.<id>-future`) takes batches as a follower does. Once it has caught up it is
 flushed, so that nothing which was durable becomes less so; once that is done, and it has
 caught up again, it takes the log's place in one step, and the old directory is deleted.
-A log that is cut meanwhile is copied anew from its start.
+A log that is cut meanwhile is copied anew from its start; so is one of which a copy was begun in a
+former life, unless that agrees with it by epoch and offset: its directory may have been away while
+the log was cut.
 
 `MovingLogs.step` does a little of it: some batches of one partition.
 """
@@ -19,6 +21,7 @@ from odradek.model.partition import TopicPartition
 from odradek.record.batch import CorruptBatchError, base_offset_at
 
 STEP_BYTES: Final = 1 << 20
+NEVER_SEEN: Final = -1
 
 Moved = Callable[[TopicPartition, Log], None]
 
@@ -78,7 +81,9 @@ class MovingLogs:
         if current is None or future is None:
             self._forget(partition)
             return 0
-        was_cut = self._cuts.setdefault(partition, current.cuts) != current.cuts
+        if partition not in self._cuts:
+            self._cuts[partition] = current.cuts if _is_beginning(future, current) else NEVER_SEEN
+        was_cut = self._cuts[partition] != current.cuts
         fell_behind = future.leo < current.log_start_offset and future.size_bytes
         if was_cut or fell_behind or future.leo > current.leo:
             future.truncate_fully_and_start_at(current.log_start_offset)
@@ -133,3 +138,12 @@ class MovingLogs:
         self._cuts.pop(partition, None)
         self._flushed.discard(partition)
         self._loaded.discard(partition)
+
+
+def _is_beginning(copy: Log, log: Log) -> bool:
+    """Whether all that a copy holds is in the log: who has one record has all before it."""
+    epoch = copy.epochs.latest_epoch
+    if not copy.size_bytes:
+        return True
+    known, end = log.end_offset_for_epoch(epoch)
+    return known == epoch and end >= copy.leo

@@ -199,27 +199,32 @@ class Producer:
             for sent in batches:
                 del pending[sent.partition]  # for all that it will ever know
             return
+        began = {p.partition: self._reign(leader, p) for p in batches}
         answer = await leader.request(request, ProduceResponse, version_max=self._version)
         for topic in answer.responses:
             for outcome in topic.partition_responses:
-                partition = TopicPartition(topic.name, outcome.index)
-                reign = self._workload.leader_epoch_at(leader, pending[partition].facts)
-                self._outcome(pending, pending[partition], outcome, reign)
+                sent = pending[TopicPartition(topic.name, outcome.index)]
+                reigns = began[sent.partition], self._reign(leader, sent)
+                self._outcome(pending, sent, outcome, reigns)
         if pending:
             await self._client.refresh(sorted({p.partition.topic for p in batches}))
+
+    def _reign(self, leader: Connection, batch: Pending) -> int:
+        return self._workload.leader_epoch_at(leader, batch.facts)
 
     def _outcome(
         self,
         pending: dict[TopicPartition, Pending],
         sent: Pending,
         outcome: PartitionProduceResponse,
-        reign: int,
+        reigns: tuple[int, int],
     ) -> None:
+        """`reigns`: when it was asked, and when the answer came; the answer is of one between."""
         workload, facts = self._workload, sent.facts
         error = ErrorCode(outcome.error_code)
         if error is ErrorCode.NONE:
             del pending[sent.partition]
-            self._reigns[sent.partition] = reign
+            self._reigns[sent.partition] = reigns[1]
             # By name: a topic made anew meanwhile would take them as well.
             if not facts.topic.is_doomed:
                 by_all = self._acks == ALL
@@ -227,7 +232,7 @@ class Producer:
                 workload.succeeded()
         elif self._is_idempotent and error in FENCED:
             # A leader of the past may have missed what a later one acknowledged.
-            if reign >= self._reigns.get(sent.partition, -1):
+            if reigns[0] >= self._reigns.get(sent.partition, -1):
                 workload.fenced(facts, error)
             del pending[sent.partition]
             self._producer_id = -1

@@ -54,6 +54,23 @@ def test_the_requests_come_in_the_order_in_which_a_broker_needs_them(play):
     play(story)
 
 
+def test_who_asks_for_a_topics_name_by_its_id_has_the_word_of_a_reign_that_knows_all(play):
+    async def story(cluster):
+        node = await cluster.start(1)
+        await cluster.create_topic("t", {0: (1,)})
+        await cluster.until(lambda: cluster.brokers[1].leaders() != {})
+        topic_id = node.metadata.topics["t"].topic_id
+        for announced in ("t", "other", None):
+            assert node.shell.topic_name(topic_id, announced) == "t"
+        assert node.shell.topic_name(b"?" * 16, "t") is None
+
+        node.shell._has_loaded = False  # a reign that has just begun
+        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+            node.shell.topic_name(topic_id, "t")
+
+    play(story)
+
+
 def test_a_deleted_topic_leaves_nothing_in_the_store(play):
     async def story(cluster):
         node = await cluster.start(1)

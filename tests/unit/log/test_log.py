@@ -13,6 +13,7 @@ from odradek.record.batch import (
 )
 from odradek.record.control import ControlType
 from odradek.record.records import iter_records
+from odradek.sim.disk import Fault, SimulatedCrash
 
 
 def read_all(world, offset=0, **options):
@@ -465,6 +466,19 @@ def test_truncation_below_the_first_segment_begins_anew_there(world):
     assert [segment.base_offset for segment in world.log.segments] == [50]
 
 
+def test_of_a_log_that_begins_anew_nothing_is_durable_nor_believed_before_it_is_there(world):
+    world.create()
+    for _ in range(4):
+        world.append(b"a")
+    world.log.set_high_watermark(4)
+    world.log.flush()
+    world.pass_time()
+    world.disk.crash_after(1)
+    with pytest.raises(SimulatedCrash):
+        world.log.truncate_fully_and_start_at(100)
+    assert (world.log.high_watermark, world.log.recovery_point) == (0, 0)
+
+
 def test_truncation_takes_back_the_times_it_cut(world):
     world.create()
     for number in range(20):
@@ -585,7 +599,6 @@ def test_a_flush_that_fails_is_told_to_the_host_and_moves_nothing(world):
     world.create()
     world.append(b"a")
     world.pass_time()
-    from odradek.sim.disk import Fault  # noqa: PLC0415
 
     world.disk.faults.append(Fault("flush", ".log"))
     heard = []

@@ -782,6 +782,31 @@ def test_a_directory_nobody_knows_cannot_be_moved_to(broker):
     assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
 
 
+def test_a_copy_whose_directory_was_away_while_its_log_was_cut_is_made_anew(world, broker):
+    log = broker.create(directory="/a")
+    for _ in range(5):
+        broker.append()
+    future = broker.logs.create_future(T0, "/b")
+    future.append_as_follower(
+        memoryview(log.read(0, 10_000, end_offset=5).data), now_ms=world.now_ms
+    )
+    broker.stop()
+    alone = Broker(world, "/a").start()
+    alone.logs.get(T0).truncate_to(3)
+    for value in (b"d", b"e", b"f"):
+        batch = world.batch(value)
+        alone.logs.get(T0).append_as_leader(
+            batch, read_header(batch), leader_epoch=1, now_ms=world.now_ms
+        )
+    alone.stop()
+    again = Broker(world).start()
+    assert again.logs.future(T0).leo == 5
+
+    ((_, now),) = move(world, again)
+    assert now.epochs.starts() == [(0, 0), (1, 3)]
+    assert now.leo == 6
+
+
 def test_a_copy_under_way_goes_on_after_a_crash(world, broker):
     broker.create(directory="/a")
     for _ in range(20):

@@ -3,6 +3,8 @@
 Behaviour:
     * A broker that is not the controller: NOT_CONTROLLER; one that asks in a former life:
       STALE_BROKER_EPOCH.
+    * UNKNOWN_TOPIC_ID is the word of a reign that has loaded all topics: who hears it leads on no
+      longer. Before, the answer is NOT_CONTROLLER.
     * Each partition is judged on its own: see `odradek.controller.isr_changes`.
 
 Versions:
@@ -35,28 +37,31 @@ async def alter_partition(
     request: AlterPartitionRequest,
     api_version: int,
     *,
-    topic_name: Callable[[bytes], str | None],
+    announced: Callable[[bytes], str | None],
 ) -> AlterPartitionResponse:
-    """Have the controller judge and store; the caller has checked the asker's right."""
+    """Have the controller judge and store; the caller has checked the asker's right.
+
+    `announced` tells the name that this broker's metadata has for a topic id.
+    """
     names: dict[str, bytes] = {}
     changes = []
     response = AlterPartitionResponse()
-    for topic in request.topics:
-        by_id = api_version >= BY_TOPIC_ID_SINCE
-        name = topic_name(topic.topic_id) if by_id else topic.topic_name
-        if name is None:
-            response.topics += [
-                _refused(topic, asked, ErrorCode.UNKNOWN_TOPIC_ID) for asked in topic.partitions
-            ]
-            continue
-        names[name] = topic.topic_id
-        for asked in topic.partitions:
-            change = _change(name, asked, request.broker_id, api_version)
-            if change is None:
-                response.topics.append(_refused(topic, asked, ErrorCode.INVALID_REQUEST))
-            else:
-                changes.append(change)
     try:
+        for topic in request.topics:
+            name: str | None = topic.topic_name
+            if api_version >= BY_TOPIC_ID_SINCE:
+                name = controller.topic_name(topic.topic_id, announced(topic.topic_id))
+            if name is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                response.topics += [_refused(topic, asked, unknown) for asked in topic.partitions]
+                continue
+            names[name] = topic.topic_id
+            for asked in topic.partitions:
+                change = _change(name, asked, request.broker_id, api_version)
+                if change is None:
+                    response.topics.append(_refused(topic, asked, ErrorCode.INVALID_REQUEST))
+                else:
+                    changes.append(change)
         answer = await controller.ask(
             IsrChangesRequested(request.broker_id, request.broker_epoch, tuple(changes)),
             IsrChangesAnswer,

@@ -242,7 +242,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                     broker.controller,
                     r.body,
                     r.header.api_version,
-                    topic_name=broker.topic_name,
+                    announced=broker.topic_name,
                 ),
             )
         ),
