@@ -349,7 +349,7 @@ class ReplicaFetcher:
                 self._put_right(key, followed, ErrorCode(data.error_code))
             elif data.diverging_epoch is not None:
                 told = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                self._cut(partition, told)
+                self._cut(partition, told, leader_start=data.log_start_offset)
                 self._to_name[key] = followed
             else:
                 moved = partition.follow(
@@ -397,12 +397,16 @@ class ReplicaFetcher:
             self._hold_back(key, followed, self._options.backoff_ms)
 
     @staticmethod
-    def _cut(partition: Partition, told: EpochEnd) -> None:
+    def _cut(partition: Partition, told: EpochEnd, *, leader_start: int) -> None:
         held = partition.log
         assert held is not None
         own = EpochEnd(*held.end_offset_for_epoch(told.epoch))
         cut = truncation_offset(told=told, own=own, leo=held.leo)
-        if cut < held.leo:
+        if held.log_start_offset < leader_start >= cut:
+            # Nobody can tell any more whether what is left was ever the leader's: it is deleted.
+            log.info("%s begins anew at %d", partition.topic_partition, leader_start)
+            held.truncate_fully_and_start_at(leader_start)
+        elif cut < held.leo:
             log.info("%s is cut from %d to %d", partition.topic_partition, held.leo, cut)
             held.truncate_to(cut)
         else:

@@ -51,10 +51,11 @@ def out_of_range(*, leo: int, leader_start: int, leader_end: int) -> OutOfRange:
     """The leader answered OFFSET_OUT_OF_RANGE; it was then asked where its log begins and ends.
 
     Its log ends before ours only after an unclean election: what we have beyond is gone for
-    everybody. It begins after ours ends when its retention outran us.
+    everybody. It begins where ours ends, or after that, when its retention outran us: nobody can
+    tell any more whether what we have before was ever its.
     """
+    if leader_start >= min(leo, leader_end):
+        return OutOfRange(truncate_to=None, restart_at=leader_start)
     if leader_end < leo:
         return OutOfRange(truncate_to=leader_end, restart_at=None)
-    if leader_start > leo:
-        return OutOfRange(truncate_to=None, restart_at=leader_start)
     return OutOfRange(truncate_to=None, restart_at=None)

@@ -195,6 +195,19 @@ def test_a_log_that_diverges_is_cut_by_epoch_and_asked_for_again():
     follow(story, answer(part(records=records)), answer(part(diverging=diverging)))
 
 
+def test_what_is_left_of_a_log_below_the_leaders_start_is_nobodys_any_more():
+    """The leader knows no epoch from before its start: whether it was the same is past telling."""
+
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) == 3)
+        assert [named(request)[0].fetch_offset for request in leader.fetches] == [0, 3, 2]
+        assert (live.log().log_start_offset, live.log().leo) == (2, 2)
+
+    diverging = EpochEndOffset(epoch=0, end_offset=2)
+    records = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")
+    follow(story, answer(part(records=records)), answer(part(diverging=diverging, log_start=2)))
+
+
 def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_never_heard_of_it():
     async def story(live, leader):
         await live.until(lambda: len(leader.fetches) == 2)

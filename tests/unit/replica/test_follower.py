@@ -37,6 +37,8 @@ def test_a_follower_never_knows_more_committed_than_it_has():
 def test_out_of_range():
     assert out_of_range(leo=10, leader_start=0, leader_end=7) == OutOfRange(7, None)
     assert out_of_range(leo=10, leader_start=12, leader_end=20) == OutOfRange(None, 12)
+    assert out_of_range(leo=10, leader_start=10, leader_end=20) == OutOfRange(None, 10)
+    assert out_of_range(leo=10, leader_start=7, leader_end=7) == OutOfRange(None, 7)
     assert out_of_range(leo=10, leader_start=3, leader_end=20) == OutOfRange(None, None)
 
 
