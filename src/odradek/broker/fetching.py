@@ -38,7 +38,15 @@ Nearest = Callable[[Partition, int], int | None]
 class Fetcher(FetchSession):
     """A fetch session that reads. `follower_id` is -1 for a consumer."""
 
-    __slots__ = ("_find", "_is_soon", "_missing_bytes", "_purgatory", "follower_id", "waiting")
+    __slots__ = (
+        "_find",
+        "_is_soon",
+        "_missing_bytes",
+        "_purgatory",
+        "follower_epoch",
+        "follower_id",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -53,6 +61,7 @@ class Fetcher(FetchSession):
             session_id=0, by_topic_id=by_topic_id, privileged=follower_id >= 0, now_ms=now_ms
         )
         self.follower_id = follower_id
+        self.follower_epoch = -1  # in which registration of its broker it asked last
         self.waiting: Waiting | None = None
         self._find = find
         self._purgatory = purgatory

@@ -164,15 +164,25 @@ class FetchApi:
             )
         if request.topics:
             fetcher.want(_wanted(request, by_topic_id=fetcher.by_topic_id))
-            if follower_id >= 0:
-                self._acknowledged(fetcher, request, follower_id, now_ms)
+        if follower_id >= 0:
+            self._acknowledged(fetcher, request, follower_id, now_ms)
 
     def _acknowledged(
         self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
     ) -> None:
+        """A follower has what is before the offsets it names.
+
+        Who has registered anew meanwhile, and goes on with his session, says it of all of them:
+        he is the same process, and has lost nothing. Where nothing is written he names none of
+        them again, and could not join the ISR in a registration that is over (KIP-903).
+        """
         epoch = request.replica_state.replica_epoch if request.replica_state is not None else -1
-        for item in _wanted(request, by_topic_id=fetcher.by_topic_id):
-            wanted = fetcher.partitions[item.key]
+        named = [item.key for item in _wanted(request, by_topic_id=fetcher.by_topic_id)]
+        if epoch != fetcher.follower_epoch:
+            fetcher.follower_epoch = epoch
+            named = list(fetcher.partitions)
+        for key in named:
+            wanted = fetcher.partitions[key]
             partition = fetcher.partition_of(wanted)
             if (
                 isinstance(partition, Partition)

@@ -6,12 +6,13 @@ from tests.unit.broker.live import fetch, part_of, play, soon, told, values
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from odradek.wire.messages.fetch import ForgottenTopic
+from odradek.wire.messages.fetch import ForgottenTopic, ReplicaState
 
 T0 = ("t", 0)
 T1 = ("t", 1)
 T2 = ("t", 2)
 BY_NAME = 12
+BY_ID = 17
 NEVER_MS = 600_000
 
 
@@ -506,5 +507,21 @@ def test_a_session_of_many_idle_partitions_looks_at_none_of_them():
 
         assert list(session.ready) == [("t", 217)]
         assert told(await soon(answer)) == {("t", 217): [b"a"]}
+
+    play(story)
+
+
+def test_who_goes_on_with_a_session_in_a_new_registration_has_in_it_what_he_said_before():
+    """Nothing is written: the partition is not named again, and its follower would never join."""
+
+    async def story(live):
+        await live.order(isr=(0, 3))
+        follower = Fetcher(live, version=BY_ID)
+        key = (live.partition().topic_id, 0)
+        await follower.ask({key: 0}, replica_state=ReplicaState(replica_id=2, replica_epoch=7))
+        progress = live.partition().leader.followers[2]
+        assert (progress.leo, progress.broker_epoch) == (0, 7)
+        await follower.ask(replica_state=ReplicaState(replica_id=2, replica_epoch=9))
+        assert (progress.leo, progress.broker_epoch) == (0, 9)
 
     play(story)
