@@ -108,6 +108,8 @@ class Producer:
             topic = self._random.choice(topics)
             if self._is_idempotent and self._producer_id < 0:
                 await self._begin_session()
+                if self._producer_id < 0:
+                    return  # all is over, and it never had an id to send by
             pending = {p.partition: p for p in self._batches(topic)}
             await self._deliver(pending)
             if pending:

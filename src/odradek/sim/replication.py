@@ -78,20 +78,28 @@ class ReplicationChecker:
         before = self._topics.get(name)
         topic = self._topic(name)
         assignments = topic.assignments if topic is not None else {}
-        if before is not None and topic is not None:
-            self._note_leavers(name, before[1], topic)
+        if before is not None:
+            self._note_leavers(name, before[1], assignments)
+        if topic is None:
+            self._topics.pop(name, None)
         moving = {number for number, a in assignments.items() if a.is_being_reassigned}
         was_moving = self._moving.pop(name, set())
         self.tally.reassignments += len(was_moving & assignments.keys() - moving)
         if moving:
             self._moving[name] = moving
 
-    def _note_leavers(self, name: str, before: layout.TopicNode, topic: layout.TopicNode) -> None:
-        for number, assignment in topic.assignments.items():
-            former = before.assignments.get(number)
-            for broker in set(former.replicas if former else ()) - {*assignment.replicas}:
-                key = broker, TopicPartition(name, number), before.topic_id
-                self._left[key] = not self._can_be_told(broker)
+    def _note_leavers(
+        self, name: str, before: layout.TopicNode, assignments: Mapping[int, Assignment]
+    ) -> None:
+        """No `assignments`: the topic was deleted, and that waits for all that are known of."""
+        for number, former in before.assignments.items():
+            now = assignments.get(number)
+            for broker in set(former.replicas) - set(now.replicas if now else ()):
+                running = self._cluster.brokers[broker].broker
+                may_be_offline = running is not None and running.logs.has_offline_dir
+                if assignments or may_be_offline:
+                    key = broker, TopicPartition(name, number), before.topic_id
+                    self._left[key] = may_be_offline or not self._can_be_told(broker)
 
     def _can_be_told(self, broker: int) -> bool:
         """Whether a broker is registered, and a controller has taken note of it."""
@@ -123,7 +131,8 @@ class ReplicationChecker:
 
         It was a replica, and the controller did not know it to be there when that ended, or it
         was not ever since, or had not heard of it when the next controller came: nobody tells it
-        what it has missed. Apache Kafka leaves such logs as well.
+        what it has missed. Or the log was in a directory that was away. Apache Kafka leaves such
+        logs as well.
         """
         known = UUID(bytes=topic_id) if topic_id else None
         return self._left.get((broker, partition, known), False)
