@@ -141,6 +141,10 @@ def chaos(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Ch
 def create(bootstrap: str, topic: str) -> None:
     wanted = NewTopic(topic, PARTITIONS, 3, config={"segment.bytes": "1048576"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    deadline = time.monotonic() + 60
+    while len(admin.list_topics(timeout=10).brokers) < len(ALL):  # the last has just come
+        assert time.monotonic() < deadline, "the brokers do not know of each other"
+        time.sleep(0.1)
     admin.create_topics([wanted])[topic].result(60)
 
 
