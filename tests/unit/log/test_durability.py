@@ -57,6 +57,11 @@ def only_the_first_batch_is_there(_, log):
     assert log.segments[0].size == 170
 
 
+def there_is_no_hole(_, log):
+    start = log.segments[0].base_offset
+    assert offsets(log, start) == list(range(start, log.leo))
+
+
 def test_segments_that_were_cut_off_do_not_come_back_behind_a_hole(world):
     def scenario(stage):
         create(stage, cleanup_policy=COMPACTED)
@@ -97,11 +102,7 @@ def test_what_retention_took_unflushed_does_not_come_back_with_a_hole_behind_it(
         stage.log.delete_old_segments(stage.now_ms)
         return {"recovery_point": stage.log.recovery_point}
 
-    def check(_, log):
-        start = log.segments[0].base_offset
-        assert offsets(log, start) == list(range(start, log.leo))
-
-    every_power_loss(world, scenario, check, clean=False)
+    every_power_loss(world, scenario, there_is_no_hole, clean=False)
 
 
 def test_a_log_that_begins_anew_further_on_is_the_old_one_or_the_new_one_and_not_both(world):
@@ -112,11 +113,7 @@ def test_a_log_that_begins_anew_further_on_is_the_old_one_or_the_new_one_and_not
         stage.append(BATCH)
         return {"recovery_point": stage.log.recovery_point}
 
-    def check(_, log):
-        start = log.segments[0].base_offset
-        assert offsets(log, start) == list(range(start, log.leo))
-
-    every_power_loss(world, scenario, check, clean=False)
+    every_power_loss(world, scenario, there_is_no_hole, clean=False)
 
 
 def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world):

@@ -18,7 +18,7 @@ Versions:
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from odradek.broker.fetching import Fetcher, Nearest, Reading, divergence
@@ -162,13 +162,21 @@ class FetchApi:
                     ]
                 )
             )
-        if request.topics:
-            fetcher.want(_wanted(request, by_topic_id=fetcher.by_topic_id))
+        named = _wanted(request, by_topic_id=fetcher.by_topic_id)
+        if named:
+            fetcher.want(named)
         if follower_id >= 0:
-            self._acknowledged(fetcher, request, follower_id, now_ms)
+            state = request.replica_state
+            epoch = state.replica_epoch if state is not None else -1
+            self._acknowledged(fetcher, named, follower_id, epoch, now_ms)
 
     def _acknowledged(
-        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
+        self,
+        fetcher: Fetcher,
+        named: Sequence[Wanted],
+        follower_id: int,
+        follower_epoch: int,
+        now_ms: int,
     ) -> None:
         """A follower has what is before the offsets it names.
 
@@ -176,12 +184,10 @@ class FetchApi:
         he is the same process, and has lost nothing. Where nothing is written he names none of
         them again, and could not join the ISR in a registration that is over (KIP-903).
         """
-        epoch = request.replica_state.replica_epoch if request.replica_state is not None else -1
-        named = [item.key for item in _wanted(request, by_topic_id=fetcher.by_topic_id)]
-        if epoch != fetcher.follower_epoch:
-            fetcher.follower_epoch = epoch
-            named = list(fetcher.partitions)
-        for key in named:
+        keys = [item.key for item in named]
+        if follower_epoch != fetcher.follower_epoch:
+            fetcher.follower_epoch, keys = follower_epoch, list(fetcher.partitions)
+        for key in keys:
             wanted = fetcher.partitions[key]
             partition = fetcher.partition_of(wanted)
             if (
@@ -194,7 +200,7 @@ class FetchApi:
                     follower_id,
                     wanted.fetch_offset,
                     now_ms,
-                    epoch,
+                    follower_epoch,
                     wanted.follower_log_start_offset,
                 )
 
