@@ -90,6 +90,10 @@ class MetadataCache:
         known = self._topics.get(topic)
         return len(known.partitions) if known else 0
 
+    async def wait_for(self, predicate: Callable[[], bool], within_ms: int) -> bool:
+        """Wait until something is shown here; False if it is not within this time."""
+        return await self.wait_until(predicate, self._now_ms() + within_ms)
+
     async def wait_until(self, predicate: Callable[[], bool], deadline_ms: int) -> bool:
         """Wait until something is shown here; False if the (monotonic) time is up before."""
         if predicate():

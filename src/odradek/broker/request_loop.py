@@ -44,7 +44,7 @@ class Request(NamedTuple):
 class Route(NamedTuple):
     """An API that is decoded and encoded here."""
 
-    handle: Callable[[Request], Message | Encoded | Awaitable[Message]]
+    handle: Callable[[Request], Message | Encoded | Awaitable[Message | Encoded]]
 
 
 class RawRoute(NamedTuple):
@@ -184,7 +184,7 @@ class RequestLoop:
         connection: Connection,
         place: Place,
         request: Request,
-        answer: Awaitable[Message],
+        answer: Awaitable[Message | Encoded],
         started_ms: int,
     ) -> None:
         try:

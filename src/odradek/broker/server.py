@@ -168,6 +168,7 @@ class Broker:
             self.metadata,
             cluster_id=lambda: self.cluster_id,
             maker=maker if config.auto_create_topics_enable else None,
+            announced_within_ms=config.zookeeper_session_timeout_ms,
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
         self._make_groups()
@@ -618,9 +619,9 @@ class Broker:
         self.tasks.start(self.features.run(), "features")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
         # Whoever asks now is told at least of this broker.
-        if not await self.metadata.wait_until(
+        if not await self.metadata.wait_for(
             lambda: config.broker_id in self.metadata.brokers,
-            self._world.clock.monotonic_ms() + config.zookeeper_session_timeout_ms,
+            config.zookeeper_session_timeout_ms,
         ):
             log.warning("no controller has announced this broker yet")
         self.log_dir_moves.resume()

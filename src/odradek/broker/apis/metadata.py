@@ -10,6 +10,10 @@ Behaviour:
     * A topic the asker may not describe does not show whether it exists.
     * A partition whose leader is dead, or unreachable on the asker's listener, has an error.
     * Asked for by id, or without a name, before v12: INVALID_REQUEST for every topic.
+    * A broker that no controller has announced to anybody yet knows of no broker, not even of
+      itself. It answers when it does, or when a dead controller's session would have ended:
+      librdkafka takes an answer without brokers for one, and its CreateTopics waits for a
+      controller until it times out. Apache Kafka answers at once.
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
@@ -79,20 +83,40 @@ class MetadataApi:
     """Serves Metadata; keeps the answers of the present metadata."""
 
     def __init__(
-        self, cache: MetadataCache, *, cluster_id: Callable[[], str], maker: TopicMaker | None
+        self,
+        cache: MetadataCache,
+        *,
+        cluster_id: Callable[[], str],
+        maker: TopicMaker | None,
+        announced_within_ms: int,
     ) -> None:
         """`maker` is None where topics are not created on demand."""
         self._cache = cache
         self._cluster_id = cluster_id
         self._maker = maker
+        self._announced_within_ms = announced_within_ms
         self._answers: dict[_Key, Encoded] = {}
         self._answers_version = (-1, -1)
         self._answers_bytes = 0
 
     def handle(
         self, session: Session, request: MetadataRequest, api_version: int
-    ) -> Encoded | Message | Awaitable[Message]:
+    ) -> Encoded | Message | Awaitable[Encoded | Message]:
         """Answer at once, from what was encoded before or anew; a large answer takes turns."""
+        if not self._cache.brokers:
+            return self._when_announced(session, request, api_version)
+        return self._answer(session, request, api_version)
+
+    async def _when_announced(
+        self, session: Session, request: MetadataRequest, api_version: int
+    ) -> Encoded | Message:
+        await self._cache.wait_for(lambda: bool(self._cache.brokers), self._announced_within_ms)
+        answer = self._answer(session, request, api_version)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _answer(
+        self, session: Session, request: MetadataRequest, api_version: int
+    ) -> Encoded | Message | Awaitable[Message]:
         key = _key(session, request, api_version)
         version = self._version(session)
         if self._answers_version != version:

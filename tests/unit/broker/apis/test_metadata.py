@@ -152,14 +152,21 @@ def test_authorized_operations_are_told_only_when_asked_for():
     assert topic.topic_authorized_operations == 0b110111111000 & ~(1 << 9)
 
 
+def unannounced():
+    """An api and its cache, which nobody has told anything."""
+    loop = asyncio.get_running_loop()
+    cache = MetadataCache(loop, lambda: int(loop.time() * 1000))
+    return MetadataApi(
+        cache, cluster_id=lambda: "c", maker=Maker(), announced_within_ms=18_000
+    ), cache
+
+
 def kept(scenario):
     """Runs a scenario with an api and its cache of one topic."""
 
     async def inside():
-        loop = asyncio.get_running_loop()
-        cache = MetadataCache(loop, lambda: 0)
+        api, cache = unannounced()
         cache.update(told(("orders", ID_A, {0: 1})))
-        api = MetadataApi(cache, cluster_id=lambda: "c", maker=Maker())
         await scenario(api, cache)
 
     run(inside())
@@ -236,3 +243,29 @@ def test_thousands_of_partitions_are_described_in_slices():
         assert isinstance(api.handle(session(), MetadataRequest(topics=None), 12), Encoded)
 
     kept(scenario)
+
+
+def test_who_asks_a_broker_that_is_not_announced_yet_is_answered_when_it_is():
+    async def scenario():
+        api, cache = unannounced()
+        asyncio.get_running_loop().call_later(
+            2, lambda: cache.update(told(("orders", ID_A, {0: 1})))
+        )
+        answer = await api.handle(session(), named("orders"), 12)
+        assert asyncio.get_running_loop().time() == 2
+        response, _ = decoder(MetadataResponse, 12)(memoryview(answer.body), 0)
+        assert [broker.node_id for broker in response.brokers] == [1]
+        assert errors(response) == {"orders": "NONE"}
+
+    run(scenario())
+
+
+def test_who_asks_a_broker_that_is_never_announced_learns_that_there_is_no_broker():
+    async def scenario():
+        api, _ = unannounced()
+        response = await api.handle(session(), named("orders"), 12)
+        assert asyncio.get_running_loop().time() == 18
+        assert response.brokers == []
+        assert response.controller_id == -1
+
+    run(scenario())
