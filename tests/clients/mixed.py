@@ -112,11 +112,17 @@ class OurBroker:
 class TheirBroker:
     """A broker of Apache Kafka, that can be started again where it stood."""
 
-    def __init__(self, home: pathlib.Path, zookeeper: str, broker_id: int) -> None:
+    def __init__(
+        self,
+        home: pathlib.Path,
+        zookeeper: str,
+        broker_id: int,
+        properties: Mapping[str, str] = {},
+    ) -> None:
         self.broker_id = broker_id
         self.data = home / "data"
         self._make = lambda: apache.Broker(
-            home, zookeeper, broker_id=broker_id, brokers=3, properties=OPTIONS
+            home, zookeeper, broker_id=broker_id, brokers=3, properties={**OPTIONS, **properties}
         )
         self._broker: apache.Broker | None = None
 
@@ -154,13 +160,20 @@ class TheirBroker:
 class MixedCluster:
     """A ZooKeeper, and brokers that are started in the order in which they are named."""
 
-    def __init__(self, home: pathlib.Path, kinds: dict[int, str]) -> None:
+    def __init__(
+        self,
+        home: pathlib.Path,
+        kinds: Mapping[int, str],
+        properties: Mapping[str, str] = {},
+    ) -> None:
         self._zookeeper = apache.ZooKeeper(home / "zookeeper")
         self.client = KazooClient(self._zookeeper.address)
         self.client.start()
         kind_of = {"ours": OurBroker, "theirs": TheirBroker}
         self.brokers: dict[int, OurBroker | TheirBroker] = {
-            number: kind_of[kind](home / f"broker-{number}", self._zookeeper.address, number)
+            number: kind_of[kind](
+                home / f"broker-{number}", self._zookeeper.address, number, properties
+            )
             for number, kind in kinds.items()
         }
         try:
