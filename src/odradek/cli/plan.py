@@ -223,7 +223,7 @@ def _figures(
 
     async def work(cluster: Cluster) -> int:
         await cluster.refresh()
-        count = len(cluster.picture.nodes)
+        count = len(await cluster.nodes())
         factor = min(given["replication_factor"], count)
         print(f"measuring one partition for {given['seconds']:g} s ...", file=sys.stderr)
         measured = await measure(

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.client.cluster import Cluster
 from odradek.client.connection import Connection
 from odradek.client.kafka_errors import check, known_code, message_of_code
+from odradek.client.metadata import Node
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.metadata import (
@@ -97,11 +98,10 @@ async def any_broker(cluster: Cluster) -> Connection:
 
     Raises:
         ConnectionError: none can.
+        ApiError: the cluster knows of none.
     """
-    if not cluster.picture.nodes:
-        await cluster.refresh()
     reasons = []
-    for node in sorted(cluster.picture.nodes):
+    for node in sorted(await cluster.nodes()):
         try:
             return await cluster.broker(node)
         except (ConnectionError, ApiError) as error:
@@ -528,15 +528,6 @@ async def _by_broker(
 # ---------------------------------------------------------------------------------- the cluster
 
 
-class Node(NamedTuple):
-    """A broker, and how clients reach it."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None
-
-
 class ClusterState(NamedTuple):
     """Which brokers are up, who is the controller, what the cluster is called."""
 
@@ -547,9 +538,8 @@ class ClusterState(NamedTuple):
 
 async def describe_cluster(cluster: Cluster) -> ClusterState:
     """The cluster's id, controller and live brokers."""
-    told = await cluster.refresh()
+    await cluster.refresh()
+    nodes = await cluster.nodes()
     return ClusterState(
-        told.cluster_id,
-        told.controller_id,
-        tuple(Node(b.node_id, b.host, b.port, b.rack) for b in told.brokers),
+        cluster.picture.cluster_id, cluster.picture.controller, tuple(nodes.values())
     )

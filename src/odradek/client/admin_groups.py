@@ -57,7 +57,7 @@ async def ask_coordinator(
 
 async def _every_broker(cluster: Cluster) -> list[Connection]:
     await cluster.refresh()
-    return [await cluster.broker(node) for node in sorted(cluster.picture.nodes)]
+    return [await cluster.broker(node) for node in sorted(await cluster.nodes())]
 
 
 # --------------------------------------------------------------------------------------- groups
@@ -337,7 +337,7 @@ async def list_transactions(cluster: Cluster, *, duration_ms: int = -1) -> list[
 
     found = []
     await cluster.refresh()
-    for node in sorted(cluster.picture.nodes):
+    for node in sorted(await cluster.nodes()):
         connection = await cluster.broker(node)
         request = wire.ListTransactionsRequest(duration_filter=duration_ms)
         told = await connection.request(request, wire.ListTransactionsResponse)

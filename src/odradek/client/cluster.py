@@ -13,13 +13,13 @@ A `lane` is a connection of its own to the same broker: fetches have one, groups
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, Self
 
 from odradek.client.backoff import backoff_ms
 from odradek.client.closing import Closing
 from odradek.client.connection import SOFTWARE_NAME, Connection, UnresolvedError
-from odradek.client.metadata import Picture
+from odradek.client.metadata import Node, Picture
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
@@ -187,21 +187,46 @@ class Cluster(Closing):
             ApiError: there was none within the time-out.
             ConnectionError: it cannot be reached.
         """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
-        while self.picture.leader(partition) == NO_LEADER:
-            if loop.time() >= deadline_s:
-                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
-            await self.refresh([partition.topic])
-            if self.picture.leader(partition) == NO_LEADER:
-                await asyncio.sleep(_RETRY_MS / 1000)
+        if not await self._refresh_until(
+            lambda: self.picture.leader(partition) != NO_LEADER, [partition.topic]
+        ):
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
         return await self.broker(self.picture.leader(partition), lane)
 
     async def controller(self) -> Connection:
-        """A connection to the controller."""
-        if self.picture.controller not in self.picture.nodes:
-            await self.refresh()
+        """A connection to the controller; waits while none is known.
+
+        Raises:
+            ApiError: there was none within the time-out.
+            ConnectionError: it cannot be reached.
+        """
+        if not await self._refresh_until(lambda: self.picture.controller in self.picture.nodes):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no controller")
         return await self.broker(self.picture.controller)
+
+    async def nodes(self) -> Mapping[int, Node]:
+        """The live brokers by id; waits while none is known.
+
+        Brokers of Apache Kafka that have just started know of none, not even of themselves.
+
+        Raises:
+            ApiError: there was none within the time-out.
+        """
+        if not await self._refresh_until(lambda: bool(self.picture.nodes)):
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no brokers yet")
+        return self.picture.nodes
+
+    async def _refresh_until(self, shown: Callable[[], bool], topics: Collection[str] = ()) -> bool:
+        """Refresh until the picture shows something; False if it did not within the time-out."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
+        while not shown():
+            if loop.time() >= deadline_s:
+                return False
+            await self.refresh(topics)
+            if not shown():
+                await asyncio.sleep(_RETRY_MS / 1000)
+        return True
 
     async def coordinator(self, kind: int, key: str, lane: str = USUAL) -> Connection:
         """A connection to the coordinator of a group or a transactional id; waits for one.

@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from odradek.client.admin import any_broker
 from odradek.client.cluster import (
     BootstrapError,
     Cluster,
@@ -35,6 +36,7 @@ class FakeCluster:
     def __init__(self, brokers: int, leaders: list[int]) -> None:
         self.count = brokers
         self.leaders = leaders
+        self.unaware = 0  # of how many answers from now on that know of no broker
         self.connections = [0] * brokers
 
     async def __aenter__(self):
@@ -68,6 +70,9 @@ class FakeCluster:
         writer.close()
 
     def _metadata(self):
+        if self.unaware:
+            self.unaware -= 1
+            return MetadataResponse(controller_id=-1)
         leader = self.leaders[0] if len(self.leaders) == 1 else self.leaders.pop(0)
         partition = MetadataResponsePartition(leader_id=leader)
         return MetadataResponse(
@@ -127,6 +132,33 @@ def test_no_leader_in_time_is_an_error():
         assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
     in_cluster(then, leaders=[-1], timeout_ms=60)
+
+
+def test_a_controller_is_waited_for():
+    async def then(cluster, fake):
+        fake.unaware = 3
+        controller = await cluster.controller()
+        assert controller.name == f"127.0.0.1:{fake.ports[1]}"
+
+    in_cluster(then)
+
+
+def test_no_controller_in_time_is_an_error():
+    async def then(cluster, fake):
+        fake.unaware = 1_000
+        with pytest.raises(ApiError, match="the cluster has no controller"):
+            await cluster.controller()
+
+    in_cluster(then, timeout_ms=60)
+
+
+def test_some_broker_is_waited_for():
+    async def then(cluster, fake):
+        fake.unaware = 3
+        connection = await any_broker(cluster)
+        assert connection.name == f"127.0.0.1:{fake.ports[0]}"
+
+    in_cluster(then)
 
 
 def test_a_broker_that_is_not_there_is_named():
