@@ -14,9 +14,9 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import (
@@ -38,7 +38,9 @@ from odradek.model.errors import StartupError
 
 log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.1
+_REOPEN_PAUSE_S: Final = 1.0  # as Apache Kafka
 _RETRY_MS_MAX: Final = 10_000
+T = TypeVar("T")
 
 
 class Lifecycle:
@@ -70,18 +72,46 @@ class Lifecycle:
         """
         try:
             await self._store.open()
-            for path in layout.TOP_LEVEL:
-                with suppress(NodeExistsError):
-                    await self._store.create(path, make_parents=True)
+            await self.persist(self._make_nodes)
         except StoreError as error:
             raise StartupError(f"the coordination store: {error}") from error
+
+    async def _make_nodes(self) -> None:
+        for path in layout.TOP_LEVEL:
+            with suppress(NodeExistsError):
+                await self._store.create(path, make_parents=True)
+
+    async def persist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A part of the start, done again if the connection is lost or the session ends meanwhile.
+
+        A broker starts beside others, on disks that are busy then: its ensemble may be slow, and a
+        broker that gives up for that would have to be started by somebody again.
+
+        Raises:
+            StartupError: the store has been there, and stays away.
+        """
+        deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
+        while True:
+            try:
+                if not self._store.session_id:
+                    self._lost.clear()
+                    await self._store.open()
+                return await work()
+            except (ConnectionLostError, SessionExpiredError) as error:
+                if self._clock.monotonic_ms() > deadline_ms:
+                    raise StartupError(f"the coordination store: {error}") from error
+                log.info("%s; trying again", error)
+                await asyncio.sleep(_PAUSE_S)
 
     async def cluster_id(self) -> str:
         """The cluster's id; the first broker to ask makes it.
 
         Raises:
-            StartupError: the node that holds it cannot be read.
+            StartupError: the node that holds it cannot be read, or the store stays away.
         """
+        return await self.persist(self._cluster_id)
+
+    async def _cluster_id(self) -> str:
         while True:
             try:
                 data, _ = await self._store.get(layout.CLUSTER_ID)
@@ -184,13 +214,24 @@ class Lifecycle:
             log.warning("the session with the coordination store is over; opening another")
             try:
                 if not self._store.session_id:  # else an answer was lost, and the session lives
-                    await self._store.open()
+                    await self._open_again()
                 epoch = await self.register(broker, clean_epoch=self._epoch)
             except (SessionExpiredError, ConnectionLostError):
                 self._lost.set()
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self.on_registered(epoch)
+
+    async def _open_again(self) -> None:
+        """A new session, whenever it can be had: who serves goes on serving meanwhile."""
+        while True:
+            try:
+                await self._store.open()
+            except StartupError as error:
+                log.warning("%s: trying again", error)
+                await asyncio.sleep(_REOPEN_PAUSE_S)
+            else:
+                return
 
     def _session_lost(self) -> None:
         self._lost.set()

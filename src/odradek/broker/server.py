@@ -595,7 +595,7 @@ class Broker:
             log.warning("%s is set, and has no effect here", name)
         await self.lifecycle.open()
         self.cluster_id = await self.lifecycle.cluster_id()
-        await self.dynamic_config.load()
+        await self.lifecycle.persist(self.dynamic_config.load)
         self.state = "recovering"
         opening = self.logs.opening(broker_id=config.broker_id, cluster_id=self.cluster_id)
         await in_slices(opening, self._world.clock)
@@ -613,7 +613,12 @@ class Broker:
         )
         self.lifecycle.on_lost = self.controller.session_lost
         self.lifecycle.on_registered = self._registered
-        self._registered(await self.lifecycle.register(me, clean_epoch=self.logs.clean_epoch))
+        clean_epoch = self.logs.clean_epoch
+        self._registered(
+            await self.lifecycle.persist(
+                lambda: self.lifecycle.register(me, clean_epoch=clean_epoch)
+            )
+        )
         self.tasks.start(self.controller.run(), "controller")
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.features.run(), "features")

@@ -104,6 +104,25 @@ def test_options_that_changed_while_there_was_no_session_are_learnt():
     play(story)
 
 
+def test_a_session_that_cannot_be_opened_again_yet_is_opened_later(monkeypatch):
+    async def story(live):
+        before, opening, refusals = live.broker.orders.broker_epoch, live.store.open, iter(range(5))
+
+        async def refusing():
+            if next(refusals, None) is not None:
+                raise StartupError("not ready within 18000 ms")
+            await opening()
+
+        monkeypatch.setattr(live.store, "open", refusing)
+        live.tree.expire(live.store.session_id)
+        await live.until(lambda: live.broker.orders.broker_epoch > before)
+
+        assert next(refusals, None) is None
+        assert not live.fatal
+
+    play(story)
+
+
 def test_the_store_that_answers_no_more_is_asked_until_it_does():
     async def story(live):
         before = live.broker.orders.broker_epoch
@@ -179,6 +198,60 @@ def test_a_registration_whose_answer_was_lost(loss):
 
         assert registered(live).owner == live.store.session_id
         assert live.broker.orders.broker_epoch == registered(live).created_id
+
+    play(story)
+
+
+@pytest.mark.parametrize("misfortune", ["cut", "expire"])
+def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune):
+    async def start_with_misfortune_at(live, number):
+        """Whether there were so many requests."""
+        store = live.store
+        left = iter(range(number, -1, -1))
+
+        def fate(operation):
+            if operation in ("watch", "expiry", "open") or next(left, -1) != 0:
+                return Fate()
+            if misfortune == "cut":
+                store.cut()
+                live.loop.call_later(3, store.restore)
+                return Fate(loss=Loss.BEFORE)
+            live.tree.expire(store.session_id)
+            return Fate()
+
+        store._fate = fate
+        await live.start()
+        store._fate = lambda _operation: Fate()
+        store.restore()
+        return next(left, -1) == -1
+
+    async def story(live):
+        number = 0
+        while True:
+            await live.broker.stop()
+            live.broker = live.make()
+            has_met = await start_with_misfortune_at(live, number)
+            await live.until(lambda: live.broker.controller.reign is not None)
+            assert registered(live).owner == live.store.session_id
+            assert live.broker.orders.broker_epoch == registered(live).created_id
+            assert not live.fatal
+            if not has_met:
+                break
+            number += 1
+        assert number > len(layout.TOP_LEVEL)
+
+    play(story)
+
+
+def test_a_store_that_stays_away_during_the_start_is_named():
+    async def story(live):
+        await live.broker.stop()
+        live.broker = live.make()
+        live.store._fate = lambda operation: Fate(
+            loss=Loss.BEFORE if operation.startswith("create") else Loss.NONE
+        )
+        with pytest.raises(StartupError, match="coordination store: create"):
+            await live.broker.start()
 
     play(story)
 
