@@ -11,9 +11,9 @@ Behaviour:
     * A partition whose leader is dead, or unreachable on the asker's listener, has an error.
     * Asked for by id, or without a name, before v12: INVALID_REQUEST for every topic.
     * A broker that no controller has announced to anybody yet knows of no broker, not even of
-      itself. It answers when it does, or when a dead controller's session would have ended:
-      librdkafka takes an answer without brokers for one, and its CreateTopics waits for a
-      controller until it times out. Apache Kafka answers at once.
+      itself. Who asks is answered when it does; after the time in which a dead controller would
+      have been replaced, the connection is closed. Apache Kafka answers without brokers at once,
+      and librdkafka 2.16 then forgets those it knew: docs/decisions.md.
 
 Versions:
     v4  `allow_auto_topic_creation`     v5  offline replicas      v7  leader epochs
@@ -33,7 +33,7 @@ from typing import Final, NamedTuple, Protocol
 from odradek.broker.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from odradek.broker.session import Session
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS, topic_name_problem
 from odradek.model.partition import NO_LEADER
 from odradek.wire.codec import encoder
@@ -110,7 +110,10 @@ class MetadataApi:
     async def _when_announced(
         self, session: Session, request: MetadataRequest, api_version: int
     ) -> Encoded | Message:
-        await self._cache.wait_for(lambda: bool(self._cache.brokers), self._announced_within_ms)
+        if not await self._cache.wait_for(
+            lambda: bool(self._cache.brokers), self._announced_within_ms
+        ):  # this answer has no place for an error: the connection is closed
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
         answer = self._answer(session, request, api_version)
         return await answer if isinstance(answer, Awaitable) else answer
 

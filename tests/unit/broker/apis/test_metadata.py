@@ -9,7 +9,7 @@ from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.sim.loop import run
 from odradek.wire.codec import decoder
 from odradek.wire.messages.metadata import (
@@ -260,12 +260,11 @@ def test_who_asks_a_broker_that_is_not_announced_yet_is_answered_when_it_is():
     run(scenario())
 
 
-def test_who_asks_a_broker_that_is_never_announced_learns_that_there_is_no_broker():
+def test_a_broker_that_is_never_announced_does_not_answer_that_there_are_no_brokers():
     async def scenario():
         api, _ = unannounced()
-        response = await api.handle(session(), named("orders"), 12)
+        with pytest.raises(ApiError, match="no controller has announced a broker"):
+            await api.handle(session(), named("orders"), 12)
         assert asyncio.get_running_loop().time() == 18
-        assert response.brokers == []
-        assert response.controller_id == -1
 
     run(scenario())
