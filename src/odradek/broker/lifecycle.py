@@ -91,6 +91,7 @@ class Lifecycle:
             StartupError: the store has been there, and stays away.
         """
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
+        has_said = False
         while True:
             try:
                 if not self._store.session_id:
@@ -100,7 +101,9 @@ class Lifecycle:
             except (ConnectionLostError, SessionExpiredError) as error:
                 if self._clock.monotonic_ms() > deadline_ms:
                     raise StartupError(f"the coordination store: {error}") from error
-                log.info("%s; trying again", error)
+                if not has_said:
+                    has_said = True
+                    log.warning("the coordination store: %s; trying again", error)
                 await asyncio.sleep(_PAUSE_S)
 
     async def cluster_id(self) -> str:
