@@ -131,7 +131,13 @@ def write_one(address: str, topic: str, *, partition: int, acks: int = ACKS_LEAD
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
-@click.option("--partitions", default=10_000, show_default=True, help="Of the full broker.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=PARTITIONS_PER_TOPIC),
+    default=10_000,
+    show_default=True,
+    help="Of the full broker.",
+)
 @click.option("--runs", default=5, show_default=True, help="Starts of the empty broker.")
 @click.option("--brokers", default=1, show_default=True, help="More than one: a cluster.")
 @click.option("--target", "kind", type=click.Choice(list(TARGETS)), default="odradek")
