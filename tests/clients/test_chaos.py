@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import raw
 from confluent_kafka.admin import AdminClient, NewTopic
 from ensemble import Ensemble
-from mixed import Load, OurBroker, log_bytes, until
+from mixed import TIMEOUT_S, Load, OurBroker, log_bytes, until
 
 pytestmark = pytest.mark.jvm
 
@@ -130,6 +131,8 @@ def chaos(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Ch
     try:
         for broker in brokers.values():
             broker.start()
+        for broker in brokers.values():
+            raw.wait_for_brokers(broker.address, len(ALL), timeout_s=TIMEOUT_S)
         yield Chaos(brokers, zookeeper)
     finally:
         for broker in brokers.values():
@@ -141,10 +144,6 @@ def chaos(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Ch
 def create(bootstrap: str, topic: str) -> None:
     wanted = NewTopic(topic, PARTITIONS, 3, config={"segment.bytes": "1048576"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    deadline = time.monotonic() + 60
-    while len(admin.list_topics(timeout=10).brokers) < len(ALL):  # the last has just come
-        assert time.monotonic() < deadline, "the brokers do not know of each other"
-        time.sleep(0.1)
     admin.create_topics([wanted])[topic].result(60)
 
 
