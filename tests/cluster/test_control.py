@@ -244,7 +244,7 @@ def test_why_tells_the_story_of_a_broker_that_was_restarted_although_the_control
 
         said = wait_for(told, within_s=60)
         assert "t-0 has leader 2, not its preferred 1 since" in said
-        assert "because controlled shutdown: 1; broker 1 went away at" in said
+        assert "because broker 1 began to shut down; broker 1 went away at" in said
         assert "and came back at" in said
         assert f"--bootstrap-server {bootstrap} --election-type preferred --topic t" in said
         assert "because the topic was created" in said

@@ -1,7 +1,4 @@
-"""What the controller believes and has decided, as JSON for whoever asks by HTTP.
-
-    /journal      ?topic=T [&partition=P] | ?broker=N  [&limit=1000]   what was decided, and why
-    /controller   ?topic=T [&partition=P] | ?broker=N                  how things stand
+"""What the controller believes and has decided, as JSON: two reports (`odradek.broker.reports`).
 
 Every broker has a journal: of what it decided while it was controller. How things stand only the
 controller that reigns can say; the others say who that is. Long answers are made in pieces, one in
@@ -32,10 +29,10 @@ class _WrongQueryError(Exception):
 def control_routes(
     shell: ControllerShell, journal: DecisionJournal, *, broker_id: int
 ) -> Mapping[str, Route]:
-    """The two routes of this file."""
+    """The two reports of this file."""
     return {
-        "/journal": partial(_guarded, partial(_journal, journal, broker_id)),
-        "/controller": partial(_guarded, partial(_controller, shell, broker_id)),
+        "journal": partial(_guarded, partial(_journal, journal, broker_id)),
+        "controller": partial(_guarded, partial(_controller, shell, broker_id)),
     }
 
 

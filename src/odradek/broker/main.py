@@ -92,15 +92,15 @@ class _Http(NamedTuple):
 
 async def _serve_http(broker: Broker) -> _Http:
     """Metrics and health; loaded when the broker serves already, for clients do not wait for it."""
-    from odradek.broker.controller_view import control_routes  # noqa: PLC0415
     from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
+    from odradek.broker.reports import report_routes  # noqa: PLC0415
 
     config = broker.config
     server = HttpServer(
         {
             "/metrics": metrics_route(broker.metrics),
             "/health": health_route(broker.health),
-            **control_routes(broker.controller, broker.journal, broker_id=config.broker_id),
+            **{f"/{name}": route for name, route in report_routes(broker).items()},
         },
         allowed_hosts=config.odradek_http_allowed_hosts,
     )

@@ -14,7 +14,7 @@ from odradek.cli.flags import Parser
 from odradek.client import admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
-from odradek.wire.api_keys import APIS
+from odradek.wire.api_keys import APIS, NOT_KAFKAS
 from odradek.wire.schema import NO_VERSIONS, Versions
 
 # APIs of Kafka 3.9 that brokers in ZooKeeper mode do not serve, and so are no APIs here.
@@ -76,7 +76,7 @@ async def _run(cluster: Cluster) -> int:
 
 def _lines(served: dict[int, Versions]) -> list[str]:
     lines = []
-    for key in sorted({*APIS, *_OTHERS, *served}):
+    for key in sorted({*APIS, *_OTHERS, *served} - NOT_KAFKAS):
         api = APIS.get(key)
         name = api.name if api is not None else _OTHERS.get(key, "UNKNOWN")
         theirs = served.get(key)

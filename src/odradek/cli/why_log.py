@@ -4,7 +4,7 @@ The journal is memory. A broker that was the controller and was restarted has to
 log all the same: each line is read back into an entry, as far as it can be.
 
     [2026-05-04 10:01:00,250] INFO t-0: leader elected (leader 2, epoch 1, ISR 2,0) because
-    controlled shutdown: 1 (odradek.state_change)                              (in one line)
+    broker 1 began to shut down (odradek.state_change)                              (in one line)
 """
 
 import re

@@ -21,7 +21,7 @@ from odradek import __version__
 from odradek.client.closing import Closing
 from odradek.client.settings import Security
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
-from odradek.wire.api_keys import APIS, ApiKey, asked_api
+from odradek.wire.api_keys import APIS, OWN_SOFTWARE, ApiKey, asked_api
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.frame import LENGTH_BYTES, FrameBuffer
 from odradek.wire.header import decode_response_header, encode_request_header
@@ -31,7 +31,7 @@ from odradek.wire.schema import Buffer, Message, Versions
 if TYPE_CHECKING:
     import ssl
 
-SOFTWARE_NAME: Final = "odradek"
+SOFTWARE_NAME: Final = OWN_SOFTWARE
 RESPONSE_BYTES_MAX: Final = 128 << 20
 PLAINTEXT: Final = Security()
 _CORRELATION_IDS: Final = 1 << 31

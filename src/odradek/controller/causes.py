@@ -5,6 +5,7 @@ the time, keeps it in a ring and writes the state-change log from it, and `odrad
 answers from it. So a decision without a cause cannot be made: `Proposal` asks for one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,27 +13,34 @@ from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 
 class CauseKind(Enum):
-    """What may move the controller, as the beginning of a sentence."""
+    """What may move the controller, as a sentence; {brokers} are those of the cause."""
 
     CONTROLLER_ELECTED = "a controller was elected"
-    BROKER_STARTED = "broker started"
-    BROKER_FAILED = "broker went away"
-    BROKER_OUTLIVED = "its registration is a newer one"
-    BROKER_LEAVING = "controlled shutdown"
-    LOG_DIR_FAILED = "a log dir failed"
-    LOG_DIR_REPAIRED = "a log dir serves again"
+    BROKER_STARTED = "{brokers} started"
+    BROKER_FAILED = "{brokers} went away"
+    BROKER_OUTLIVED = "{brokers} registered anew"
+    BROKER_LEAVING = "{brokers} began to shut down"
+    LOG_DIR_FAILED = "a log directory of {brokers} failed"
+    LOG_DIR_REPAIRED = "a log directory of {brokers} serves again"
     TOPIC_CREATED = "the topic was created"
     PARTITIONS_ADDED = "partitions were added"
     TOPIC_DELETED = "deletion was asked for"
-    LEADER_ASKED = "its leader asked for it"
+    LEADER_ASKED = "its leader, {brokers}, asked for it"
     ELECTION_ASKED = "an election was asked for"
     REASSIGNMENT_ASKED = "a reassignment was asked for"
     REASSIGNMENT_BY_NODE = "a reassignment was asked for in /admin/reassign_partitions"
     REASSIGNMENT_CAUGHT_UP = "its new replicas have caught up"
     ELECTION_BY_NODE = "an election was asked for in /admin/preferred_replica_election"
-    LEADERS_CHECKED = "it was time to look who leads what"
-    LEADERS_IMBALANCED = "others led too much of what this broker should lead"
+    LEADERS_CHECKED = "the periodic check for preferred leaders ran"
+    LEADERS_IMBALANCED = "{brokers} led too few of the partitions that prefer it"
     UNCLEAN_ALLOWED = "unclean election was allowed"
+
+
+def named_brokers(ids: Sequence[int]) -> str:
+    """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
+    if len(ids) < 2:
+        return f"broker {ids[0]}" if ids else "a broker"
+    return f"brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,7 @@ class Cause:
     brokers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        if not self.brokers:
-            return self.kind.value
-        return f"{self.kind.value}: {', '.join(map(str, self.brokers))}"
+        return self.kind.value.format(brokers=named_brokers(self.brokers))
 
 
 class Verdict(Enum):
@@ -55,17 +61,17 @@ class Verdict(Enum):
     LEADER_ELECTED_UNCLEAN = "leader elected from outside the ISR"
     LEFT_WITHOUT_LEADER = "left without a leader"
     ISR_CHANGED = "ISR changed"
-    EPOCH_RAISED = "all are told its replicas"
+    EPOCH_RAISED = "replicas announced in a new leader epoch"
     BROKER_JOINED = "broker joined"
     BROKER_GONE = "broker gone"
     BROKER_FENCED = "broker fenced"
     REASSIGNMENT_STARTED = "reassignment started"
-    REASSIGNMENT_RESUMED = "reassignment goes on"
+    REASSIGNMENT_RESUMED = "reassignment resumed"
     REASSIGNMENT_CANCELLED = "reassignment cancelled"
     REASSIGNMENT_COMPLETED = "reassignment completed"
     REASSIGNMENT_REFUSED = "reassignment refused"
     ELECTION_REFUSED = "election refused"
-    IMBALANCE_TOLERATED = "others go on leading what it should lead"
+    IMBALANCE_TOLERATED = "leaders stay where they are"
     PREFERRED_WAITS = "the preferred replica does not lead yet"
     DELETION_STARTED = "deletion started"
     DELETION_HALTED = "deletion halted"

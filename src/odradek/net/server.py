@@ -87,6 +87,11 @@ class Server:
         """Connections open now, by listener."""
         return Counter(connection.listener for connection in self._connections)
 
+    @property
+    def ports(self) -> list[int]:
+        """The ports of the open listeners, in the order in which they were opened."""
+        return [listening.port for listening in self._listening]
+
     async def listen(self, end_point: EndPoint) -> int:
         """Open one listener and return its port.
 

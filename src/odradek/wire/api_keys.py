@@ -3,7 +3,8 @@
     served        what a broker of ours answers: on every listener, or, for those that only
                   brokers send each other (`inter_broker`), on the inter-broker listener
     accepted      beyond it, what is not always advertised, or not to clients
-    kafka         what a broker of Apache Kafka 3.9 answers in its ZooKeeper mode
+    kafka         what a broker of Apache Kafka 3.9 answers in its ZooKeeper mode; none for the one
+                  API that is our own
     decodable     from the first we serve to the last of Kafka 3.9, or the last we accept: what our
                   messages declare, for brokers of both kinds may stand in one cluster
     flexible_from the first version in the later encoding; None: there is none
@@ -13,6 +14,9 @@ the same: librdkafka of old turns compression off when it does not. Kafka's AddP
 4-5 is for brokers, whose versions follow from `inter.broker.protocol.version` and not from
 what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their versions are
 advertised while every broker of the cluster is ours (`odradek.broker.features`).
+
+DescribeState is our own (docs/decisions.md, "An API of our own, for our own tools"). Its key is far
+beyond Kafka's, and it is advertised only to clients that name themselves `OWN_SOFTWARE`.
 
 Message modules are imported when they are first asked for: a broker uses a few of them in
 its first second, a tool two or three in its life.
@@ -90,6 +94,7 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    DESCRIBE_STATE = 31_000
 
 
 class Api(NamedTuple):
@@ -152,6 +157,10 @@ TRANSACTION_VERSION_2: Final = {
     ApiKey.TXN_OFFSET_COMMIT: 5,
 }
 _FOR_BROKERS: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: 5}
+
+OWN_SOFTWARE: Final = "odradek"  # the software name by which our clients introduce themselves
+NOT_KAFKAS: Final = frozenset({ApiKey.DESCRIBE_STATE})
+_NONE: Final = (0, -1)
 
 _CLIENTS = False
 _BROKERS = True
@@ -219,6 +228,7 @@ _ROWS: Final = (
     (65, "DescribeTransactions", (0, 0), (0, 0), 0, _CLIENTS),
     (66, "ListTransactions", (0, 1), (0, 1), 0, _CLIENTS),
     (67, "AllocateProducerIds", (0, 0), (0, 0), 0, _BROKERS),
+    (31_000, "DescribeState", (0, 0), _NONE, 0, _CLIENTS),
 )
 # fmt: on
 

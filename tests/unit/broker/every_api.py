@@ -59,6 +59,7 @@ from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
 from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from odradek.wire.messages.describe_state import DescribeStateRequest
 from odradek.wire.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.wire.messages.end_txn import EndTxnRequest
 from odradek.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -185,6 +186,10 @@ def _list_transactions(live, version):
 
 def _describe_transactions(live, version):
     return DescribeTransactionsRequest(transactional_ids=["x"])
+
+
+def _describe_state(live, version):
+    return DescribeStateRequest(report="broker")
 
 
 def _describe_producers(live, version):
@@ -602,6 +607,8 @@ EXAMPLES = (
             (on_topic(_OP.DESCRIBE, "new"), on_cluster(_OP.CREATE)), _TOPIC,
             ErrorCode.LEADER_NOT_AVAILABLE),
     Example("DescribeCluster", ApiKey.DESCRIBE_CLUSTER, _describe_cluster),
+    Example("DescribeState", ApiKey.DESCRIBE_STATE, _describe_state,
+            (on_cluster(_OP.DESCRIBE),), _CLUSTER),
     Example("FindCoordinator of a group", ApiKey.FIND_COORDINATOR, _find_coordinator(0),
             ((_OP.DESCRIBE, _RES.GROUP, "x"),), _GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     Example("FindCoordinator of a transaction", ApiKey.FIND_COORDINATOR, _find_coordinator(1),

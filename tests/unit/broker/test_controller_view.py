@@ -44,7 +44,7 @@ def asked(made, **query):
         pass
 
     routes = control_routes(NoShell(), made, broker_id=7)
-    return read(routes["/journal"]({key: str(value) for key, value in query.items()}))
+    return read(routes["journal"]({key: str(value) for key, value in query.items()}))
 
 
 def subjects(answer):
@@ -84,9 +84,9 @@ def test_an_entry_has_its_time_its_cause_and_what_changed():
         "verdict": "LEADER_ELECTED_UNCLEAN",
         "says": (
             "u-0: leader elected from outside the ISR (leader 1, epoch 3, ISR 1) because "
-            "broker went away: 2"
+            "broker 2 went away"
         ),
-        "cause": {"kind": "BROKER_FAILED", "brokers": [2], "says": "broker went away: 2"},
+        "cause": {"kind": "BROKER_FAILED", "brokers": [2], "says": "broker 2 went away"},
         "before": None,
         "after": {"leader": 1, "leader_epoch": 3, "isr": [1], "recovering": True},
         "detail": "",
@@ -108,7 +108,7 @@ def test_what_is_no_number_is_refused(query):
         pass
 
     routes = control_routes(NoShell(), journal(), broker_id=7)
-    response = routes["/journal"](query)
+    response = routes["journal"](query)
     assert response.status == 400
     assert b"must be a number" in response.body
 
@@ -122,7 +122,7 @@ def test_only_the_controller_says_how_things_stand(play):
 
         def view(id_, **query):
             shell = cluster.nodes[id_].shell
-            route = control_routes(shell, journal(), broker_id=id_)["/controller"]
+            route = control_routes(shell, journal(), broker_id=id_)["controller"]
             return read(route(query))
 
         assert view(2) == {"broker_id": 2, "controller_id": 1, "reigns": False}

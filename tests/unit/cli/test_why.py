@@ -26,7 +26,7 @@ def partition(**changed):
     }  # fmt: skip
 
 
-def at(minute, verdict, *, number=1, broker=None, cause="broker went away: 2", **rest):
+def at(minute, verdict, *, number=1, broker=None, cause="broker 2 went away", **rest):
     about = {"topic": None, "partition": None} if broker is not None else {
         "topic": "t", "partition": 3,
     }  # fmt: skip
@@ -61,8 +61,8 @@ def picture(*partitions, journal=(), brokers=(1, 2), percent=(2, 25), **changed)
     )  # fmt: skip
 
 
-HEAD = "t-3 has leader 1, not its preferred 2 since 10:01:00, because broker went away: 2; "
-OUT = "t-3: replica 2 is out of sync since 10:01:00, because broker went away: 2; "
+HEAD = "t-3 has leader 1, not its preferred 2 since 10:01:00, because broker 2 went away; "
+OUT = "t-3: replica 2 is out of sync since 10:01:00, because broker 2 went away; "
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ OUT = "t-3: replica 2 is out of sync since 10:01:00, because broker went away: 2
             picture(partition(leader=-1, isr=[2], dead=[2]), brokers=(1,), journal=[
                 GONE, at(1, "LEFT_WITHOUT_LEADER", number=3)]),
             [
-                ("t-3 has no leader since 10:01:00, because broker went away: 2: only 2 may lead, "
+                ("t-3 has no leader since 10:01:00, because broker 2 went away: only 2 may lead, "
                 "for only there is everything that was acknowledged (broker 2 went away at "
                 "10:01:00); start it: odradek start 2, or, if its records may be lost, let another "
                 f"lead: {MOVE.replace('preferred', 'unclean')}")
@@ -276,17 +276,17 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
 
 
 LOGGED = """[2026-05-04 10:01:00,250] INFO t-x-3: leader elected (leader 2, epoch 1, ISR 2,0) because \
-controlled shutdown: 1 (odradek.state_change)
-[2026-05-04 10:01:01,000] INFO 1: broker gone because broker went away: 1 (odradek.state_change)
+broker 1 began to shut down (odradek.state_change)
+[2026-05-04 10:01:01,000] INFO 1: broker gone because broker 1 went away (odradek.state_change)
 [2026-05-04 10:01:02,000] INFO t-2: topic deleted because deletion was asked for (odradek.state_change)
 [2026-05-04 10:01:03,000] INFO t: deletion halted because deletion was asked for [broker 2 went away] \
 (odradek.state_change)
 [2026-05-04 10:01:04,000] INFO t-4: left without a leader (leader -1, epoch 2, ISR 1) because \
-broker went away: 1, 2 (odradek.state_change)
+brokers 1 and 2 went away (odradek.state_change)
 [2026-05-04 10:01:05,000] WARNING controller epoch 4 begins (odradek.state_change)
 [2026-05-04 10:01:06,000] INFO stopping (odradek.broker.main)
 Traceback (most recent call last): because of nothing
-[2026-05-04 10:02:00,000] INFO 1: broker joined because broker started: 1 (odradek.state_change)
+[2026-05-04 10:02:00,000] INFO 1: broker joined because broker 1 started (odradek.state_change)
 """  # noqa: E501 - as they stand in the log
 
 
@@ -303,10 +303,10 @@ def test_what_the_journal_has_lost_is_read_in_the_log():
     ]
     elected, _, _, halted, lost = found
     assert elected["after"] == {"leader": 2, "leader_epoch": 1, "isr": [2, 0]}
-    assert elected["cause"]["says"] == "controlled shutdown: 1"
+    assert elected["cause"]["says"] == "broker 1 began to shut down"
     assert elected["at_ms"] == int(end.timestamp() * 1000) - 29_750
     assert halted["detail"] == "broker 2 went away"
-    assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "broker went away: 1, 2")
+    assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "brokers 1 and 2 went away")
 
 
 def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(

@@ -7,6 +7,8 @@ Behaviour:
       one entry, ApiVersions itself: the client tries again with what it finds there (KIP-511).
     * From v3 on the client says its name and version; characters that could not stand in a
       metric's name are INVALID_REQUEST.
+    * DescribeState, which is our own, is named to our own clients alone: other clients and brokers
+      never see a key that they do not know.
     * Features: none, as in any ZooKeeper-mode cluster; but while every broker is ours,
       `transaction.version` 2, and the versions that go with it (`odradek.broker.features`).
 
@@ -21,7 +23,7 @@ from typing import Final, NamedTuple
 from odradek.broker.session import Session
 from odradek.coord.layout import Features
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import TRANSACTION_VERSION_2, ApiKey
+from odradek.wire.api_keys import OWN_SOFTWARE, TRANSACTION_VERSION_2, ApiKey
 from odradek.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -49,9 +51,10 @@ def api_versions(
     api_version: int,
     *,
     served: Iterable[ServedRange],
+    own: Iterable[ServedRange],
     features: Features,
 ) -> ApiVersionsResponse:
-    """The list of what is served on this listener."""
+    """The list of what is served on this listener; `own` for our own clients alone."""
     if api_version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _NAME.match(text):
@@ -66,7 +69,7 @@ def api_versions(
                 min_version=api.first,
                 max_version=beyond.get(ApiKey(api.api_key), api.last),
             )
-            for api in served
+            for api in (*served, *(own if session.software_name == OWN_SOFTWARE else ()))
         ]
     )
     if api_version >= 3:

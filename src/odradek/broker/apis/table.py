@@ -4,6 +4,7 @@ The versions stand in `odradek.wire.api_keys`. What is not here is not advertise
 for it is sent away. A test compares this table with the files of this folder.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ from odradek.broker.apis.describe_delegation_token import describe_delegation_to
 from odradek.broker.apis.describe_groups import describe_groups
 from odradek.broker.apis.describe_log_dirs import describe_log_dirs
 from odradek.broker.apis.describe_producers import describe_producers
+from odradek.broker.apis.describe_state import describe_state
 from odradek.broker.apis.describe_transactions import describe_transactions
 from odradek.broker.apis.describe_user_scram_credentials import describe_user_scram_credentials
 from odradek.broker.apis.elect_leaders import elect_leaders
@@ -62,7 +64,7 @@ from odradek.broker.request_loop import RawRoute, Request, Route
 from odradek.broker.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.api_keys import APIS, NOT_KAFKAS, ApiKey
 from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -77,6 +79,8 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
     for_clients: list[ServedRange] = []
     for_brokers: list[ServedRange] = []
+    for_our_tools: list[ServedRange] = []
+    reporting = asyncio.Lock()
     inside = broker.config.inter_broker_listener
     replicas, cache = broker.replicas, broker.metadata
     topics, configs = broker.topic_admin, broker.config_admin
@@ -135,6 +139,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                 r.body,
                 r.header.api_version,
                 served=for_brokers if r.session.listener == inside else for_clients,
+                own=for_our_tools,
                 features=broker.features.present,
             )
         ),
@@ -143,6 +148,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ),
         ApiKey.DESCRIBE_CLUSTER: Route(
             lambda r: describe_cluster(cache, r.session, r.body, cluster_id=broker.cluster_id)
+        ),
+        ApiKey.DESCRIBE_STATE: Route(
+            lambda r: describe_state(broker, r.session, r.body, one_at_a_time=reporting)
         ),
         ApiKey.FIND_COORDINATOR: Route(
             lambda r: find_coordinator(
@@ -259,6 +267,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     }
     for key in sorted(table):
         offered = ServedRange(int(key), *APIS[key].served)
+        if key in NOT_KAFKAS:
+            for_our_tools.append(offered)
+            continue
         if not APIS[key].inter_broker:
             for_clients.append(offered)
         if not APIS[key].inter_broker or key in _NEGOTIATED:

@@ -8,7 +8,7 @@ from tests.unit.broker.live import play, produce, produced
 
 import odradek.broker.apis
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import APIS, ApiKey
+from odradek.wire.api_keys import APIS, NOT_KAFKAS, OWN_SOFTWARE, ApiKey
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
@@ -66,8 +66,8 @@ INSIDE_AND_OUTSIDE = {
 }
 
 
-async def advertised(live, port):
-    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+async def advertised(live, port, software="a"):
+    request = ApiVersionsRequest(client_software_name=software, client_software_version="1")
     response = await live.peer(port).ask(request)
     return {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
 
@@ -75,10 +75,22 @@ async def advertised(live, port):
 def test_what_is_advertised_is_what_is_served_to_clients():
     async def story(live):
         assert await advertised(live, 9093) == {
-            key: tuple(APIS[key].served) for key in keys(live) if not APIS[key].inter_broker
+            key: tuple(APIS[key].served)
+            for key in keys(live) - NOT_KAFKAS
+            if not APIS[key].inter_broker
         }
 
     play(story, odradek_transaction_version_max=1, **INSIDE_AND_OUTSIDE)
+
+
+def test_only_our_own_clients_see_the_key_that_is_not_kafkas():
+    async def story(live):
+        others, ours = await advertised(live, 9093), await advertised(live, 9093, OWN_SOFTWARE)
+
+        assert ours == {**others, ApiKey.DESCRIBE_STATE: (0, 0)}
+        assert max(others) < 100
+
+    play(story, **INSIDE_AND_OUTSIDE)
 
 
 def test_brokers_of_apache_kafka_find_what_they_look_for_in_their_controller():

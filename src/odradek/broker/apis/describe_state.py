@@ -1,0 +1,63 @@
+"""DescribeState (31000), version 0, our own: one report of this broker, as JSON, for our tools.
+
+The reports are those of the HTTP server (`odradek.broker.reports`): what an operator on another
+host needs, over the listener that clients use and with its rights.
+
+Behaviour:
+    * Read-only, and a description of the cluster: DESCRIBE on the cluster, else
+      CLUSTER_AUTHORIZATION_FAILED.
+    * A report that is not there, or fields that it does not understand: INVALID_REQUEST, with the
+      reason.
+    * One answer is made at a time, in slices of the loop; one of more than `BYTES_MAX` is
+      POLICY_VIOLATION: ask for one topic, partition or group.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.session import Session
+from odradek.model.acl import AclOperation
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.describe_state import DescribeStateRequest, DescribeStateResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.server import Broker
+
+BYTES_MAX: Final = 8 << 20
+FIELDS_MAX: Final = 16
+
+
+async def describe_state(
+    broker: "Broker",
+    session: Session,
+    request: DescribeStateRequest,
+    *,
+    one_at_a_time: asyncio.Lock,
+) -> DescribeStateResponse:
+    """Make a report.
+
+    Raises:
+        ApiError: the peer may not ask, or what it asks for cannot be reported.
+    """
+    from odradek.broker.reports import report_routes  # noqa: PLC0415 - the first tool loads them
+
+    session.check_cluster(AclOperation.DESCRIBE)
+    route = report_routes(broker).get(request.report)
+    if route is None or len(request.fields) > FIELDS_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no report {request.report[:40]!r}")
+    async with one_at_a_time:
+        answer = route({field.name: field.value for field in request.fields})
+        pieces = [answer.body] if isinstance(answer.body, bytes) else answer.body
+        body = bytearray()
+        for piece in pieces:
+            body += piece
+            if len(body) > BYTES_MAX:
+                raise ApiError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"the report is longer than {BYTES_MAX} bytes: ask for one topic, partition "
+                    "or group",
+                )
+            await asyncio.sleep(0)
+    if answer.status != 200:
+        raise ApiError(ErrorCode.INVALID_REQUEST, body.decode().strip())
+    return DescribeStateResponse(body=bytes(body))
