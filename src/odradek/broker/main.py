@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cleaner_process import CleanerProcess
 from odradek.broker.generated_id import with_broker_id
+from odradek.broker.loop_meter import MeteredSelector
 from odradek.broker.server import Broker
 from odradek.broker.stores import store_of
 from odradek.broker.world import RealClock, World
@@ -47,10 +48,12 @@ def run(properties: Mapping[str, str], source: str, *, on_ready: OnReady | None 
     # What lives long is made at the start; what a request makes dies with it. Looking for
     # cycles among the former again and again costs much and finds nothing.
     gc.set_threshold(50_000, 20, 100)
-    return asyncio.run(_serve(config, on_ready))
+    selector = MeteredSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        return runner.run(_serve(config, on_ready, selector))
 
 
-async def _serve(config: BrokerConfig, on_ready: OnReady | None) -> int:
+async def _serve(config: BrokerConfig, on_ready: OnReady | None, selector: MeteredSelector) -> int:
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 
@@ -66,6 +69,7 @@ async def _serve(config: BrokerConfig, on_ready: OnReady | None) -> int:
     except OdradekError as error:
         return _give_up(str(error))
     broker = Broker(config, world, on_fatal=end)
+    broker.metrics.loop = selector.turns
     http = None
     try:
         await broker.start()

@@ -89,6 +89,7 @@ from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
+from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
 from odradek.replica.selector import LEADER, RACK_AWARE, Candidate, nearest
@@ -412,6 +413,7 @@ class Broker:
     def _make_data_apis(self) -> None:
         world, config = self._world, self.config
         quotas = NoQuotas()
+        self.turns = Turns(world.loop, world.clock.monotonic_ms)
         self.produce = ProduceApi(
             self.replicas,
             self.purgatory,

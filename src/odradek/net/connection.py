@@ -60,7 +60,7 @@ class FrameHandler(Protocol):
         """A peer came."""
 
     def frame(self, connection: "Connection", frame: memoryview) -> None:
-        """One request. The view is good during this call only.
+        """One request. The view is good during this call only, or until the peer is let go.
 
         Raises:
             MalformedRequestError: the connection is closed, nothing after it can be trusted.
@@ -163,7 +163,11 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def hold(self) -> None:
-        """Handle no request behind the present one until `let_go`, once for each `hold`."""
+        """Handle no request behind the present one until `let_go`, once for each `hold`.
+
+        Until then the frame of the present request stays where it is, and may be looked into:
+        nothing is read into its place.
+        """
         self._held += 1
         self._stopped = True
 

@@ -25,8 +25,8 @@ from odradek.obs.metrics import (
     BUCKETS_MS,
     GAUGES,
     LABELLED_GAUGES,
-    ApiMetrics,
     BrokerMetrics,
+    Histogram,
     PartitionNumbers,
     TopicMetrics,
 )
@@ -41,6 +41,7 @@ def slices(metrics: BrokerMetrics) -> Iterator[bytes]:
     """The text, piece by piece; an empty piece is only an occasion to do something else."""
     for families in (
         _requests(metrics),
+        _loop(metrics),
         _gauges(metrics),
         ProcessCollector(registry=None).collect(),
     ):
@@ -100,7 +101,7 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
         name = metrics.api_names.get(key, str(key))
         for version, answered in sorted(api.versions.items()):
             count.add_metric((name, str(version)), answered)
-        total.add_metric((name,), _buckets(api), api.total_ms.sum_ms)
+        total.add_metric((name,), _buckets(api.total_ms), api.total_ms.sum_ms)
     yield count
     yield total
     for name, value, text in (
@@ -110,9 +111,24 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
         yield CounterMetricFamily(f"odradek_requests_{name}", text, value=value)
 
 
-def _buckets(api: ApiMetrics) -> Sequence[tuple[str, float]]:
+def _loop(metrics: BrokerMetrics) -> Iterator[Metric]:
+    busy = metrics.loop.busy_ms
+    yield HistogramMetricFamily(
+        "odradek_loop_busy_ms",
+        "Milliseconds for which the event loop was busy at a stretch: nothing is answered then.",
+        buckets=_buckets(busy),
+        sum_value=busy.sum_ms,
+    )
+    yield GaugeMetricFamily(
+        "odradek_loop_busy_ms_max",
+        "The longest of these since the start.",
+        value=metrics.loop.longest_ms,
+    )
+
+
+def _buckets(histogram: Histogram) -> Sequence[tuple[str, float]]:
     buckets, below = [], 0
-    for bound, count in zip((*map(float, BUCKETS_MS), "+Inf"), api.total_ms.counts, strict=True):
+    for bound, count in zip((*map(float, BUCKETS_MS), "+Inf"), histogram.counts, strict=True):
         below += count
         buckets.append((str(bound), below))
     return buckets

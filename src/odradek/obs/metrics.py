@@ -25,12 +25,29 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS_MS) + 1)
-        self.sum_ms = 0
+        self.sum_ms: float = 0
 
-    def observe(self, took_ms: int) -> None:
+    def observe(self, took_ms: float) -> None:
         """Count one."""
         self.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
         self.sum_ms += took_ms
+
+
+class LoopMetrics:
+    """The turns of the event loop: how long each was busy, so that nothing else was answered."""
+
+    __slots__ = ("busy_ms", "longest_ms")
+
+    def __init__(self) -> None:
+        self.busy_ms = Histogram()
+        self.longest_ms = 0.0
+
+    def turn(self, took_ms: float) -> None:
+        """A turn is over."""
+        busy = self.busy_ms
+        busy.counts[0 if took_ms <= 1 else bisect_left(BUCKETS_MS, took_ms)] += 1
+        busy.sum_ms += took_ms
+        self.longest_ms = max(self.longest_ms, took_ms)
 
 
 class ApiMetrics:
@@ -132,6 +149,7 @@ class BrokerMetrics:
     def __init__(self, api_names: Mapping[int, str] | None = None) -> None:
         self.api_names: Mapping[int, str] = api_names or {}
         self.requests = RequestMetrics()
+        self.loop = LoopMetrics()  # of the process, where it is measured
         self.topics: dict[str, TopicMetrics] = {}
         self.deleted_topics = TopicMetrics()  # a sum may not go back because a topic goes
         self.bytes_out = 0

@@ -161,3 +161,19 @@ def test_the_process_shows_what_it_uses():
 
     assert samples[("process_resident_memory_bytes",)] > 0
     assert ("process_cpu_seconds_total",) in samples
+
+
+def test_the_turns_of_the_loop_are_a_histogram_and_the_longest_is_known():
+    metrics = BrokerMetrics()
+    for took_ms in (0.2, 1, 1.5, 70):
+        metrics.loop.turn(took_ms)
+
+    samples = scraped(metrics)
+
+    assert samples["odradek_loop_busy_ms_bucket", ("le", "1.0")] == 2
+    assert samples["odradek_loop_busy_ms_bucket", ("le", "2.0")] == 3
+    assert samples["odradek_loop_busy_ms_bucket", ("le", "50.0")] == 3
+    assert samples["odradek_loop_busy_ms_bucket", ("le", "100.0")] == 4
+    assert samples[("odradek_loop_busy_ms_count",)] == 4
+    assert samples[("odradek_loop_busy_ms_sum",)] == 72.7
+    assert samples[("odradek_loop_busy_ms_max",)] == 70
