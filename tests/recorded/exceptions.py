@@ -20,9 +20,6 @@ DIFFERENT: dict[str, Difference] = {
     "topics.73-delete-internal": Difference(_OPTIONAL, ("out", "err")),
     "extra.03-describe-assignment-unknown-only": Difference(_OPTIONAL, ("out", "err")),
     "rack.05-describe-partial-racks": Difference(_OPTIONAL, ("out", "err")),
-    "configs.25-broker-default-add": Difference(
-        "ours judges by what broker 1 has set for itself, 2, which may rise to 3", _ALL_PARTS
-    ),
     "configs.30-broker-unknown-key": Difference(_UNKNOWN_KEY, _ALL_PARTS),
     "configs.36-brokers-describe-all-entities": Difference(_UNKNOWN_KEY, without="foo="),
     "configs.31-broker-bad-value": Difference(_BLOCKED, ("err",)),

@@ -211,20 +211,20 @@ class ConfigAdmin:
         await self._wait_handled(number, self._clock.monotonic_ms() + _EFFECT_MS_MAX)
 
     async def _set_for_others(self) -> dict[str, dict[str, str]]:
-        """What each other broker has set for itself, by its id."""
+        """What each other broker has set for itself, by its id; a live one may have nothing."""
         everybody = broker_entity(None).path
         folder, _, default = everybody.rpartition("/")
         try:
             names = await self._store.children(folder)
         except NoNodeError:
-            return {}
-        names = [name for name in names if name not in (default, str(self.config.broker_id))]
+            names = []
+        own = {default, str(self.config.broker_id)}
+        names = sorted({*names, *map(str, self._metadata.brokers)} - own)
         paths = [f"{folder}/{name}" for name in names]
         nodes = await self._store.get_many(paths)
         return {
-            name: decode_config(path, node[0])
+            name: {} if node is None else decode_config(path, node[0])
             for name, path, node in zip(names, paths, nodes, strict=True)
-            if node is not None
         }
 
     async def _read(self, entity: ConfigEntity) -> tuple[dict[str, str], int | None]:

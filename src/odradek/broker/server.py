@@ -833,7 +833,12 @@ class _ConfigListener:
         except (InvalidConfigError, ConfigConflictError) as error:
             self.note(f"the broker keeps its options: {error}")
             return
-        if config.values != broker.config.values:
+        # The layers count, not only what comes of them: DescribeConfigs and AlterConfigs go by them.
+        if (config.dynamic, config.dynamic_default, config.values) != (
+            broker.config.dynamic,
+            broker.config.dynamic_default,
+            broker.config.values,
+        ):
             broker.set_config(config)
 
     def note(self, text: str) -> None:

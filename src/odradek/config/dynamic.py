@@ -180,27 +180,26 @@ def check_fits(
 
     What stands in the others' `server.properties` is not known here: this broker's is taken for
     theirs, and a conflict that is there already is not held against the change. Apache Kafka asks
-    nobody else; a broker that cannot take the change then goes on without it, and says so in its
-    log.
+    one broker, whichever the client chose; one that cannot take the change then goes on without
+    it, and says so in its log.
 
     Raises:
         ApiError: INVALID_REQUEST.
     """
     for broker, stored in sorted(others.items()):
         own, _ = usable(stored, per_broker=True)
-        problem = _conflict(current, own, default)
-        if problem is not None and _conflict(current, own, current.dynamic_default) is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker}: {problem}")
-
-
-def _conflict(
-    current: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]
-) -> str | None:
-    try:
-        current.with_dynamic(dynamic=own, dynamic_default=default)
-    except (InvalidConfigError, ConfigConflictError) as error:
-        return str(error)
-    return None
+        try:
+            before = current.with_dynamic(
+                dynamic=own, dynamic_default=current.dynamic_default
+            )
+        except (InvalidConfigError, ConfigConflictError):
+            continue
+        try:
+            after = current.with_dynamic(dynamic=own, dynamic_default=default)
+        except (InvalidConfigError, ConfigConflictError) as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker}: {error}") from None
+        for name in _RESIZED_BY_HALVES:
+            _check_resized(name, before, after)
 
 
 def usable(settings: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:

@@ -249,6 +249,17 @@ def test_what_one_broker_could_not_take_is_set_for_nobody(play):
     play(story)
 
 
+def test_a_change_for_all_is_judged_by_the_brokers_that_have_nothing_of_their_own_too(play):
+    async def story(cluster):
+        node = await start(cluster, 1, 2)
+        assert (await alter(node, BROKER, "1", (SET, "log.cleaner.threads", "2")))[0] == "NONE"
+        code, message = await alter(node, BROKER, "", (SET, "log.cleaner.threads", "3"))
+        assert code == "INVALID_REQUEST"
+        assert "more than double the current value 1 for configuration" in message
+
+    play(story)
+
+
 def test_a_change_is_judged_again_when_somebody_wrote_meanwhile(play):
     async def story(cluster):
         node = await start(cluster)

@@ -11,6 +11,12 @@ from odradek.model.errors import ErrorCode, StartupError
 from odradek.sim.disk import Crash, Fault
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 T0 = ("t", 0)
 NEVER_MS = 600_000
@@ -212,6 +218,38 @@ def test_a_port_that_was_not_chosen_is_advertised_as_it_was_got():
         assert list(live.network.listening) == [20_000]
 
     play(story, listeners="PLAINTEXT://b0:0")
+
+
+@pytest.mark.parametrize("value", ["1048588", "77"])
+def test_the_layers_of_an_option_are_kept_and_described_where_the_value_stays_the_same(value):
+    """1048588 is the default of message.max.bytes, and 77 is set in server.properties."""
+    name = "message.max.bytes"
+
+    async def described(live, resource):
+        asked = DescribeConfigsResource(
+            resource_type=4, resource_name=resource, configuration_keys=[name]
+        )
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+        (result,) = (await live.peer().ask(request)).results
+        return [(s.source, s.value) for entry in result.configs for s in entry.synonyms]
+
+    async def alter(live, resource, operation):
+        config = AlterableConfig(name=name, config_operation=operation, value=value)
+        asked = AlterConfigsResource(resource_type=4, resource_name=resource, configs=[config])
+        (told,) = (await live.peer().ask(IncrementalAlterConfigsRequest(resources=[asked]))).responses
+        return ErrorCode(told.error_code).name
+
+    async def story(live):
+        at_start = await described(live, "0")
+        for resource, source in (("0", 2), ("", 3)):
+            assert await alter(live, resource, 0) == "NONE"
+            assert await described(live, "0") == [(source, value), *at_start]
+            assert await described(live, "") == [(3, value)] * (resource == "")
+            assert await alter(live, resource, 1) == "NONE"
+            assert await described(live, "0") == at_start
+            assert await described(live, "") == []
+
+    play(story, **({} if value == "1048588" else {"message.max.bytes": value}))
 
 
 def test_after_a_clean_stop_nothing_is_recovered_and_all_is_there():

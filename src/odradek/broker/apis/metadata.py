@@ -9,7 +9,8 @@ Behaviour:
       it, and answered LEADER_NOT_AVAILABLE until it shows: clients ask again.
     * A topic the asker may not describe does not show whether it exists.
     * A partition whose leader is dead, or unreachable on the asker's listener, has an error.
-    * Asked for by id, or without a name, before v12: INVALID_REQUEST for every topic.
+    * A topic with an id is looked up by it and its name is ignored, as Java's AdminClient sends
+      an empty one. By id, or without a name, before v12: INVALID_REQUEST for every topic.
     * A broker that no controller has announced to anybody yet knows of no broker, not even of
       itself. Who asks is answered when it does; after the time in which a dead controller would
       have been replaced, the connection is closed. Apache Kafka answers without brokers at once,
@@ -250,12 +251,17 @@ def metadata(
     may_create = request.allow_auto_topic_creation or api_version < 4
     answer = _Answer(cache, session, maker if may_create else None)
     operations = request.include_topic_authorized_operations
-    seen: set[str] = set()
+    seen: set[str | bytes] = set()
     for topic in asked:
-        if topic.name is None:
+        # An id decides, whatever the name: Java's AdminClient sends an empty name beside it.
+        by_id = topic.topic_id != ZERO_UUID or topic.name is None
+        key = topic.topic_id if by_id else topic.name
+        if key in seen:
+            continue
+        seen.add(key)
+        if by_id:
             response.topics.append(answer.by_id(topic.topic_id, operations))
-        elif topic.name not in seen:
-            seen.add(topic.name)
+        else:
             response.topics.append(answer.by_name(topic.name, operations))
     if answer.to_make and maker is not None:
         maker.make(answer.to_make)

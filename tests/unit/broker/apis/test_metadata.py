@@ -76,6 +76,18 @@ def test_a_topic_may_be_asked_for_by_id():
     assert errors(ask(unknown)) == {None: "UNKNOWN_TOPIC_ID"}
 
 
+@pytest.mark.parametrize("name", ["", "another"])
+def test_an_id_decides_whatever_the_name_beside_it(name):
+    """Java's AdminClient sends an empty name with an id."""
+    by_id = MetadataRequest(topics=[MetadataRequestTopic(name=name, topic_id=ID_A)] * 2)
+    assert [topic.name for topic in ask(by_id).topics] == ["orders"]
+
+    unknown = MetadataRequest(topics=[MetadataRequestTopic(name=name, topic_id=b"x" * 16)])
+    maker = Maker()
+    assert errors(ask(unknown, maker=maker)) == {None: "UNKNOWN_TOPIC_ID"}
+    assert maker.made == []
+
+
 @pytest.mark.parametrize("version", [10, 11])
 def test_before_version_12_nobody_asks_by_id_or_without_a_name(version):
     topics = [
