@@ -205,6 +205,10 @@ def bring_about(cluster: Cluster, step: str) -> None:  # noqa: C901 - one branch
         # A broker hears of a change of its own options a moment after it was made.
         described = [*_where(), "--describe", "--broker", broker]
         wait_until(lambda: option not in cluster.run("configs", described)[1])
+    elif verb in ("described", "undescribed"):
+        *asked, text = words
+        wanted = verb == "described"
+        wait_until(lambda: (text in cluster.run("configs", [*_where(), *asked])[1]) is wanted)
     elif verb == "join":
         cluster.join(*words)
         wait_until(lambda: _has_members(cluster, words[0]))
