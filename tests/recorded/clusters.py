@@ -176,7 +176,9 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def bring_about(cluster: Cluster, step: str) -> None:  # noqa: C901 - one branch for each word
+def bring_about(  # noqa: C901 - one branch for each word
+    cluster: Cluster, step: str
+) -> None:
     """What stood between two recordings."""
     verb, *words = shlex.split(step)
     if verb == "remember":
@@ -200,15 +202,10 @@ def bring_about(cluster: Cluster, step: str) -> None:  # noqa: C901 - one branch
         plan = ["--reassignment-json-file", f"{name}.json", *throttle]
         code, out, err = cluster.run("reassign-partitions", [*_where(), *plan, "--execute"])
         assert code == 0, out + err
-    elif verb == "unset":
-        broker, option = words
-        # A broker hears of a change of its own options a moment after it was made.
-        described = [*_where(), "--describe", "--broker", broker]
-        wait_until(lambda: option not in cluster.run("configs", described)[1])
     elif verb in ("described", "undescribed"):
-        *asked, text = words
-        wanted = verb == "described"
-        wait_until(lambda: (text in cluster.run("configs", [*_where(), *asked])[1]) is wanted)
+        # A broker hears of a change of its own options a moment after it was made.
+        asked, wanted = [*_where(), "--describe", *words[:-1]], verb == "described"
+        wait_until(lambda: (words[-1] in cluster.run("configs", asked)[1]) is wanted)
     elif verb == "join":
         cluster.join(*words)
         wait_until(lambda: _has_members(cluster, words[0]))

@@ -8,8 +8,7 @@ A step that is no recording is a command of ours (without --bootstrap-server), o
     reassigned              the same as settle
     fill TOPIC COUNT        so many records
     settle                  wait until every replica is in sync again
-    unset BROKER OPTION     wait until a broker has no such option of its own any more
-    described ... TEXT      wait until kafka-configs with these words shows the text
+    described ... TEXT      wait until kafka-configs --describe with these words shows the text
     undescribed ... TEXT    wait until it does not
     join GROUP TOPIC ...    one more member of a group, which stays and has read all
     leave GROUP             its members go

@@ -833,7 +833,7 @@ class _ConfigListener:
         except (InvalidConfigError, ConfigConflictError) as error:
             self.note(f"the broker keeps its options: {error}")
             return
-        # The layers count, not only what comes of them: DescribeConfigs and AlterConfigs go by them.
+        # Equal values do not make equal layers, which DescribeConfigs and AlterConfigs go by.
         if (config.dynamic, config.dynamic_default, config.values) != (
             broker.config.dynamic,
             broker.config.dynamic_default,

@@ -189,9 +189,7 @@ def check_fits(
     for broker, stored in sorted(others.items()):
         own, _ = usable(stored, per_broker=True)
         try:
-            before = current.with_dynamic(
-                dynamic=own, dynamic_default=current.dynamic_default
-            )
+            before = current.with_dynamic(dynamic=own, dynamic_default=current.dynamic_default)
         except (InvalidConfigError, ConfigConflictError):
             continue
         try:

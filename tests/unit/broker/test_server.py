@@ -236,7 +236,9 @@ def test_the_layers_of_an_option_are_kept_and_described_where_the_value_stays_th
     async def alter(live, resource, operation):
         config = AlterableConfig(name=name, config_operation=operation, value=value)
         asked = AlterConfigsResource(resource_type=4, resource_name=resource, configs=[config])
-        (told,) = (await live.peer().ask(IncrementalAlterConfigsRequest(resources=[asked]))).responses
+        (told,) = (
+            await live.peer().ask(IncrementalAlterConfigsRequest(resources=[asked]))
+        ).responses
         return ErrorCode(told.error_code).name
 
     async def story(live):

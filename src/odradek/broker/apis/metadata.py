@@ -253,16 +253,15 @@ def metadata(
     operations = request.include_topic_authorized_operations
     seen: set[str | bytes] = set()
     for topic in asked:
+        name = topic.name
         # An id decides, whatever the name: Java's AdminClient sends an empty name beside it.
-        by_id = topic.topic_id != ZERO_UUID or topic.name is None
-        key = topic.topic_id if by_id else topic.name
-        if key in seen:
-            continue
-        seen.add(key)
-        if by_id:
-            response.topics.append(answer.by_id(topic.topic_id, operations))
-        else:
-            response.topics.append(answer.by_name(topic.name, operations))
+        if name is None or topic.topic_id != ZERO_UUID:
+            if topic.topic_id not in seen:
+                seen.add(topic.topic_id)
+                response.topics.append(answer.by_id(topic.topic_id, operations))
+        elif name not in seen:
+            seen.add(name)
+            response.topics.append(answer.by_name(name, operations))
     if answer.to_make and maker is not None:
         maker.make(answer.to_make)
     return response
