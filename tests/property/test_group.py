@@ -7,7 +7,7 @@ committed and as much of the rest as happened to survive. In no order of all thi
     * is a request answered twice, or left without an answer by a coordinator that gives up
     * are two members of one generation given parts of different assignments
     * is a commit taken from a generation before the last that was given to anybody
-    * does a position that was confirmed go back
+    * does a position that was confirmed go back, or expire in a transaction that is open
     * does a group stay unable to come together once nothing goes wrong any more
 """
 
@@ -214,21 +214,49 @@ class GroupLife(RuleBasedStateMachine):
         self.commit_as(*data.draw(st.sampled_from(self.past)), producer)
 
     def commit_as(self, member_id, generation, instance_id, producer):
-        self.offset += 1
         who = Committer(
             member_id=member_id,
             generation=generation,
             group_instance_id=instance_id,
             producer_id=producer,
         )
+        error = self.append_commit(who)
+        assert error or generation >= self.newest_given, "an old generation commits"
+        return error
+
+    def append_commit(self, who):
+        self.offset += 1
         position = {PLACE: Committed(self.offset, -1, "", 0)}
         commit = self.machine.commit("g", who, position, self.now)
         if isinstance(commit, ErrorCode):
             return commit
-        assert generation >= self.newest_given, "an old generation commits"
-        self.log += [(key, value, producer) for key, value in commit.records]
+        self.log += [(key, value, who.producer_id) for key, value in commit.records]
         self.waiting.append((len(self.log), commit))
         return ErrorCode.NONE
+
+    @rule(producer=st.sampled_from([-1, 7, 8]))
+    def somebody_without_a_group_commits(self, producer):
+        """Which is taken while the group has no members, or in a transaction."""
+        self.append_commit(Committer(producer_id=producer))
+
+    @rule(producer=st.sampled_from([-1, 7, 8]))
+    def a_commit_is_refused(self, producer):
+        """There were too few replicas in sync: nothing was appended."""
+        who = Committer(producer_id=producer)
+        position = {PLACE: Committed(self.offset + 1_000, -1, "", 0)}
+        commit = self.machine.commit("g", who, position, self.now)
+        if isinstance(commit, Commit):
+            self.machine.settle(commit, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    @rule()
+    def offsets_expire(self):
+        """After a year."""
+        for effects in self.machine.expiring(1 << 36):
+            for effect in effects:
+                self.perform(effect)
+        if self.confirmed >= 0 and not self.machine.positions("g"):
+            assert not self.pending, "another is pending in a transaction"
+            self.confirmed = -1
 
     @rule(producer=st.sampled_from([7, 8]), committed=st.booleans())
     def transaction_ends(self, producer, committed):

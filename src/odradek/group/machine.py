@@ -8,9 +8,10 @@ A commit is taken from a member of the present generation, or, without a generat
 while the group has no members. It is prepared (`commit`), appended by whoever asked, and settled
 (`settle`). Within a transaction it waits for the marker (`transaction_ended`).
 
-Positions expire `offsets.retention.minutes` after the group lost its last member; those that a
-stable group of consumers does not subscribe to, and those of consumers without a group, so long
-after they were committed (KIP-211). A group without members and positions is forgotten.
+Offsets expire `offsets.retention.minutes` after the group lost its last member, or after they were
+committed, if that was later; those that a stable group of consumers does not subscribe to, and
+those of consumers without a group, so long after they were committed (KIP-211). An offset whose
+next commit is staged or pending does not expire. A group without members and offsets is forgotten.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -175,8 +176,10 @@ class GroupMachine:
         offsets = commit.group.offsets
         if commit.producer_id == NO_PRODUCER:
             offsets.settle(commit.commits, appended=error is _NONE)
-        elif error not in (_NONE, ErrorCode.REQUEST_TIMED_OUT):
-            offsets.drop_from_transaction(commit.producer_id, commit.commits)
+        elif error is not ErrorCode.REQUEST_TIMED_OUT:
+            offsets.settle_in_transaction(
+                commit.producer_id, commit.commits, appended=error is _NONE
+            )
         group = commit.group
         if group.is_blank and not group.members and self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
@@ -251,12 +254,14 @@ class GroupMachine:
                 wall_ms=wall_ms, retention_ms=retention_ms, since=_commit_timestamp
             )
         if group.state is GroupState.EMPTY:
+            # -1 in records of old versions, which do not say when the last member left.
             left_ms = group.state_timestamp_ms
             return offsets.expired(
                 wall_ms=wall_ms,
                 retention_ms=retention_ms,
-                # Records of old do not say when the last member left.
-                since=_commit_timestamp if left_ms < 0 else lambda _: left_ms,
+                # An offset may be committed to a group that has been empty for days: Kafka lets
+                # it expire at its next look, together with the older ones.
+                since=lambda commit: max(left_ms, commit.commit_timestamp_ms),
             )
         if (
             group.state is GroupState.STABLE

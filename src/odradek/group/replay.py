@@ -2,8 +2,10 @@
 
 A group's record is what its last stable or empty generation was; its members are taken to be
 alive until their sessions say otherwise. Positions of a transaction count from its commit marker
-on, in the order in which they were appended. A group that has positions and no record of its own
-belongs to consumers that assign themselves.
+on, in the order in which they were appended. A tombstone removes the committed offset and those
+pending in open transactions, as the coordinator that wrote it did and as a compaction of the log
+does: the offset was deleted with its topic or by an administrator, see `can_expire`. A group that
+has positions and no record of its own belongs to consumers that assign themselves.
 """
 
 from odradek.group.group import Group
@@ -55,7 +57,7 @@ class Replay:
         if producer_id >= 0:
             self._in_transaction(group_id, offsets, place, record, producer_id)
         elif value is None:
-            offsets.committed.pop(place, None)
+            offsets.remove((place,))
         else:
             offsets.committed[place] = decode_offset_value(value, record.offset)
 
@@ -64,8 +66,9 @@ class Replay:
     ) -> None:
         if record.value is None:
             return  # none of Kafka's coordinators writes that
-        commit = decode_offset_value(record.value, record.offset)
-        offsets.stage_in_transaction(producer_id, {place: commit})
+        commits = {place: decode_offset_value(record.value, record.offset)}
+        offsets.stage_in_transaction(producer_id, commits)
+        offsets.settle_in_transaction(producer_id, commits, appended=True)
         self._transactions.setdefault(producer_id, set()).add(group_id)
 
     def _group_record(self, key: bytes, value: bytes | None) -> None:

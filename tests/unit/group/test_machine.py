@@ -20,7 +20,7 @@ from odradek.group.group import GroupState
 from odradek.group.machine import Commit, Committer, GroupMachine
 from odradek.group.membership import PENDING_JOINS_MAX
 from odradek.group.options import GroupOptions
-from odradek.group.records import Committed
+from odradek.group.records import Committed, encode_offset_key
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record
 
@@ -561,6 +561,33 @@ def test_what_was_appended_later_counts_whichever_is_settled_first(producer):
     assert coordinator.position() == 2
 
 
+@pytest.mark.parametrize("producer", [-1, 7])
+@pytest.mark.parametrize("refused_first", [True, False])
+def test_a_later_commit_that_is_refused_takes_no_earlier_one_with_it(producer, refused_first):
+    """The ISR shrinks while the first waits for its followers, and grows again."""
+    coordinator = Coordinator()
+    first = coordinator.prepare(None, 1, producer=producer)
+    second = coordinator.prepare(None, 2, producer=producer)
+    settled = [(first, NONE), (second, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    for commit, error in reversed(settled) if refused_first else settled:
+        coordinator.machine.settle(commit, error)
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert coordinator.position() == 1
+    assert not coordinator.machine.is_unstable("g", PLACE)
+
+
+def test_an_offset_that_is_deleted_while_it_is_staged_stays_deleted():
+    """Also if another commit for the same partition is staged behind the tombstone."""
+    coordinator = Coordinator()
+    first = coordinator.prepare(None, 1)
+    coordinator.machine.delete_offsets("g", [PLACE])
+    second = coordinator.prepare(None, 2)
+    coordinator.machine.settle(first, NONE)
+    coordinator.machine.settle(second, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert coordinator.position() is None
+    assert not coordinator.machine.is_unstable("g", PLACE)
+
+
 def test_a_position_is_not_told_before_it_is_stored_and_is_unstable_till_then():
     coordinator = Coordinator()
     commit = coordinator.prepare(None, 1)
@@ -745,6 +772,64 @@ def test_positions_without_a_group_expire_so_long_after_their_commit():
     coordinator.commit(None, 5)
     assert expired(coordinator, 999) == {PLACE}
     assert expired(coordinator, 1_000) == set()
+
+
+def test_an_offset_whose_next_commit_is_pending_in_a_transaction_does_not_expire():
+    coordinator = Coordinator(offsets_retention_ms=1_000)
+    coordinator.commit(None, 5)
+    coordinator.commit(None, 5, place=("other", 0))
+    coordinator.later(1_000)
+    coordinator.commit(None, 6, producer=7)
+    before = len(coordinator.log)
+    assert expired(coordinator, 1_000) == {PLACE}
+    # A tombstone behind the record of the transaction would outlive it in a compaction.
+    erased = [key for key, _ in coordinator.log[before:]]
+    assert erased == [encode_offset_key("g", "other", 0)]
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert coordinator.position() == 6
+    assert expired(coordinator, 1_999) == {PLACE}
+    assert expired(coordinator, 2_000) == set()
+
+
+def test_a_group_of_which_only_a_pending_offset_is_known_stays_until_the_transaction_ends():
+    coordinator = Coordinator(offsets_retention_ms=1_000)
+    coordinator.commit(None, 6, producer=7)
+    for effects in coordinator.machine.expiring(1_000_000):
+        coordinator.perform(effects)
+    assert coordinator.group is not None
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert coordinator.position() == 6
+
+
+@pytest.mark.parametrize("producer", [-1, 7])
+def test_an_offset_that_is_committed_to_an_empty_group_expires_so_long_after_its_commit(producer):
+    coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
+    coordinator.together(a)
+    coordinator.commit(a, 5, place=("other", 0))
+    coordinator.leave(a)
+    coordinator.later(1_000)
+    assert coordinator.commit(None, 5, producer=producer) is NONE
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert expired(coordinator, 1_999) == {PLACE}
+    assert expired(coordinator, 2_000) == set()
+
+
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_an_offset_that_is_deleted_within_a_transaction_is_not_brought_back_by_the_log(whole_group):
+    coordinator = Coordinator()
+    coordinator.commit(None, 6, producer=7)
+    if whole_group:
+        _, effects = coordinator.machine.delete_group("g")
+    else:
+        _, _, effects = coordinator.machine.delete_offsets("g", [PLACE])
+    coordinator.perform(effects)
+    again = GroupMachine(GroupOptions())
+    for offset, (key, value) in enumerate(coordinator.log):
+        again.replay(Record(key, value, offset=offset), -1 if value is None else 7)
+    again.replay_marker(7, committed=True)
+    again.handle(Loaded(), Now(0, 0))
+    coordinator.machine.transaction_ended(7, committed=True)
+    assert again.positions("g") == coordinator.machine.positions("g") == {}
 
 
 def test_positions_of_a_topic_that_is_gone_go_with_it(two):
