@@ -19,6 +19,11 @@ What the log answers becomes what a coordinator says:
 All else (REQUEST_TIMED_OUT, MESSAGE_TOO_LARGE, INVALID_PRODUCER_EPOCH ...) is handed on as it is,
 for the coordinators differ in what they make of it. A corrupt record is reported with its offset
 and skipped; where not even its length can be trusted, the rest of its segment is.
+
+A load that fails goes on where it failed, after a pause that grows to 5 s, while this broker leads.
+A disk that fails takes its log directory offline, and so the leadership away; what is left to retry
+is a shortage of descriptors or memory, or an error of ours, which is logged each time. (Apache
+Kafka logs any error and then serves without what it could not read: `loadGroupsAndOffsets`.)
 """
 
 import asyncio
@@ -31,7 +36,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from odradek.broker.housekeeping import in_slices
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.replica_manager import ReplicaManager, load
 from odradek.broker.tasks import Tasks
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -57,6 +62,8 @@ log = logging.getLogger(__name__)
 
 _RECORDS_A_STEP: Final = 32
 _LOAD_BYTES: Final = 1 << 20
+_RETRY_MS_MIN: Final = 100
+_RETRY_MS_MAX: Final = 5_000
 _TOLD: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -107,6 +114,11 @@ def java_hash(text: str) -> int:
     for high, low in zip(utf16[::2], utf16[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value if value < 1 << 31 else -value & 0x7FFFFFFF
+
+
+def retry_after_ms(failures: int) -> int | None:
+    """How long a load that has failed so many times pauses; None: it is given up."""
+    return min(_RETRY_MS_MIN << min(failures - 1, 16), _RETRY_MS_MAX)
 
 
 class CoordinatorLog(Generic[M]):
@@ -300,19 +312,40 @@ class CoordinatorTopic(Generic[M]):
     async def _load(self, led: CoordinatorLog[M]) -> None:
         started_ms = self.clock.monotonic_ms()
         replayer = _Replayer(self, led)
-        async with self._turn:
-            await replayer.run()
-        if led.is_over:
-            return
-        await _committed(led.partition)
-        async with self._turn:
-            await replayer.run()
+        failures = 0
+        while not await self._has_replayed(replayer):
+            failures += 1
+            pause_ms = retry_after_ms(failures)
+            if led.is_over or pause_ms is None:
+                return
+            log.warning("%s: loading goes on in %d ms", led, pause_ms)
+            await asyncio.sleep(pause_ms / 1000)
         if led.is_over:
             return
         led.phase = _Phase.SERVING
         took_ms = self.clock.monotonic_ms() - started_ms
         log.info("loaded %s: %d records in %d ms", led, replayer.records, took_ms)
         self.loaded(led)
+
+    async def _has_replayed(self, replayer: "_Replayer[M]") -> bool:
+        """Replay to the end, and until all of it is committed; False if that failed."""
+        led = replayer.led
+        try:
+            async with self._turn:
+                await replayer.run()
+            if not led.is_over:
+                await _committed(led.partition)
+            async with self._turn:
+                await replayer.run()
+        except StorageError as error:
+            log.exception("%s cannot be loaded", led)
+            if not error.is_shortage:
+                self.replicas.storage_failed(error)
+            return False
+        except Exception:
+            log.exception("%s cannot be loaded", led)
+            return False
+        return True
 
 
 class _Writer(NamedTuple):
@@ -382,15 +415,19 @@ class _Replayer(Generic[M]):
 
     def __init__(self, topic: CoordinatorTopic[M], led: CoordinatorLog[M]) -> None:
         self._topic = topic
-        self._led = led
+        self.led = led
         self._offset = 0
         self.records = 0
 
     async def run(self) -> None:
-        """Replay from where this last ended. When it returns, the end of the log was reached."""
+        """Replay from where this last ended, or failed. When it returns, the log's end is reached.
+
+        Raises:
+            StorageError: the disk refused; to go on, call it again.
+        """
         wait = False
-        while self._led.is_loading:
-            replica = self._led.partition.log
+        while self.led.is_loading:
+            replica = self.led.partition.log
             if replica is None:
                 return  # its directory failed, and we shall hear of it
             found = self._read(replica, wait)
@@ -398,11 +435,7 @@ class _Replayer(Generic[M]):
                 return
             wait = False
             if isinstance(found, ColdRead):
-                try:
-                    await self._topic.replicas.loaded(found)
-                except ApiError as error:
-                    log.error("%s cannot be loaded: %s", self._led, error)  # noqa: TRY400 - told
-                    return
+                await load(found)
                 wait = True
                 continue
             await in_slices(self._replay(found, replica), self._topic.clock)
@@ -428,7 +461,7 @@ class _Replayer(Generic[M]):
                 if following > self._offset:  # else it ends before the log begins
                     yield from self._batch(data[position : position + header.size_bytes], header)
                     self._offset = following
-                if not self._led.is_loading:
+                if not self.led.is_loading:
                     return
         except CorruptBatchError as error:
             self._skip_segment(replica, found.segment.base_offset, error)
@@ -438,7 +471,7 @@ class _Replayer(Generic[M]):
             self._skip_segment(replica, found.segment.base_offset, nothing)
 
     def _batch(self, batch: memoryview, header: BatchHeader) -> Iterator[None]:
-        mind = self._led.mind
+        mind = self.led.mind
         if not has_valid_crc(batch, 0, header):
             self._corrupt(header.base_offset, "the checksum is wrong")
             return
@@ -468,7 +501,7 @@ class _Replayer(Generic[M]):
 
     def _corrupt(self, offset: int, why: str) -> None:
         self._topic.corrupt_records += 1
-        log.error("%s: skipped a corrupt record at offset %d: %s", self._led, offset, why)
+        log.error("%s: skipped a corrupt record at offset %d: %s", self.led, offset, why)
 
     def _skip_segment(self, replica: Log, within: int, error: ApiError) -> None:
         self._corrupt(self._offset, f"{error}; the rest of its segment is skipped")

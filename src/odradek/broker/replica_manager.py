@@ -172,12 +172,11 @@ class ReplicaManager:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; the directory is offline now.
         """
-        future: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
-        cold.load(partial(_settle, future))
-        error = await future
-        if error is not None:
+        try:
+            await load(cold)
+        except StorageError as error:
             self.storage_failed(error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     # -------------------------------------------------------------------- replication
 
@@ -529,6 +528,19 @@ class _Pause:
 
 def _id_text(topic_id: bytes | None) -> str:
     return "unknown" if topic_id is None else uuid_text(UUID(bytes=topic_id))
+
+
+async def load(cold: ColdRead) -> None:
+    """Have something brought into memory.
+
+    Raises:
+        StorageError: the disk refused. Nothing is offline for that yet.
+    """
+    future: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
+    cold.load(partial(_settle, future))
+    error = await future
+    if error is not None:
+        raise error
 
 
 def _settle(future: asyncio.Future[T], outcome: T) -> None:

@@ -34,6 +34,8 @@ THREADS: Final = 4
 # What filesystems answer that know no RWF_NOWAIT (tmpfs, some network filesystems). On them
 # a read may wait for the device.
 _NOWAIT_UNKNOWN: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+# The process or the host has run out of something: the disk is as good as before.
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class StorageError(OdradekError):
@@ -43,6 +45,11 @@ class StorageError(OdradekError):
         super().__init__(f"{path}: {os.strerror(error_number)} (errno {error_number})")
         self.path = path
         self.errno = error_number
+
+    @property
+    def is_shortage(self) -> bool:
+        """Whether descriptors or memory ran out, so that the same may succeed later."""
+        return self.errno in _SHORTAGES
 
 
 Done: TypeAlias = Callable[[StorageError | None], None]

@@ -1,6 +1,7 @@
 """A coordinator's log: loaded in slices, served when committed, given up with the leadership."""
 
 import asyncio
+import errno
 import itertools
 
 import pytest
@@ -12,6 +13,7 @@ from odradek.model.errors import ErrorCode
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType
 from odradek.record.records import InvalidRecordError, Record, build_batch
+from odradek.sim.disk import Fault
 
 LEADER, FOLLOWER = 0, 2
 
@@ -32,6 +34,16 @@ class Notes:
         self.taken.append((committed, producer_id))
 
 
+class Moody(Notes):
+    """A mind that fails at the second record, once."""
+
+    def replay(self, record, producer_id):
+        if len(self.taken) == 1:
+            self.taken.append(None)
+            raise ZeroDivisionError
+        super().replay(record, producer_id)
+
+
 class Stage:
     def __init__(self, live, **options) -> None:
         broker = live.broker
@@ -44,8 +56,7 @@ class Stage:
             clock=live.clock,
             tasks=broker.tasks,
             partition_count=lambda: 1,
-            make=Notes,
-            **options,
+            **{"make": Notes, **options},
         )
         self.topic.loaded = self.loaded.append
         self.topic.unloaded = self.unloaded.append
@@ -277,6 +288,57 @@ def test_a_disk_that_fails_takes_the_coordinator_along(monkeypatch):
 
         assert stage.told == [ErrorCode.NOT_COORDINATOR]
         assert stage.topic.find("g") is ErrorCode.NOT_COORDINATOR
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_a_load_that_fails_for_want_of_descriptors_goes_on_where_it_failed(is_cold):
+    async def story(live):
+        await live.topic("t", **{"segment.bytes": "200"})
+        values = [b"%d" % number for number in range(9)]
+        for value in values:
+            live.append_batch(build_batch([record(b"k", value)]))
+        assert len(live.log().segments) > 3
+        live.disk.cold_share = float(is_cold)
+        fault = Fault("read", "t-0", errno.EMFILE, after=2, times=3)
+        live.disk.faults.append(fault)
+        stage = Stage(live)
+        stage.lead()
+        assert stage.topic.find("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+        assert [value for _, value, _ in await stage.taken()] == values
+        assert fault.times == 0
+        assert not live.broker.logs.has_offline_dir
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_a_disk_that_fails_while_the_log_is_loaded_is_taken_offline(is_cold):
+    async def story(live):
+        await live.topic("t")
+        live.append_batch(build_batch([record(b"a")]))
+        live.disk.cold_share = float(is_cold)
+        live.disk.faults.append(Fault("read", "t-0"))
+        stage = Stage(live)
+        stage.lead()
+        await live.until(lambda: live.broker.logs.has_offline_dir)
+
+        assert stage.topic.find("g") is ErrorCode.NOT_COORDINATOR
+        assert stage.loaded == []
+
+    play(story)
+
+
+def test_an_error_of_ours_does_not_leave_a_partition_loading_for_ever():
+    async def story(live):
+        await live.topic("t")
+        live.append_batch(build_batch([record(b"a"), record(b"b")]))
+        stage = Stage(live, make=Moody)
+        stage.lead()
+
+        assert (await stage.taken())[-2:] == [(b"a", b"v", -1), (b"b", b"v", -1)]
 
     play(story)
 
