@@ -8,7 +8,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "clients"))
 
 import apache  # noqa: E402
+import ensemble  # noqa: E402
 import fetch  # noqa: E402
+import mixed  # noqa: E402
 import raw  # noqa: E402
 
-__all__ = ["ROOT", "apache", "fetch", "raw"]
+__all__ = ["ROOT", "apache", "ensemble", "fetch", "mixed", "raw"]

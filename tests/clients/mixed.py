@@ -78,6 +78,11 @@ class OurBroker:
     def address(self) -> str:
         return f"{apache.HOST}:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         command = [sys.executable, "-m", "odradek", "server-start", str(self._properties)]
         with self.log.open("ab") as log:

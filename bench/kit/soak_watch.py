@@ -1,0 +1,132 @@
+"""Memory, files and threads of broker processes over hours, and whether they grow.
+
+A process that is started again begins anew, so samples are kept by pid, and only a process that
+has lived for most of a period says anything about growth. The slope is that of a least-squares
+line through means of equal spans; its error is the standard error of such a line's slope, and the
+means make neighbouring samples, which resemble each other, count once.
+"""
+
+import math
+import os
+import pathlib
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+INTERVAL_S = 5.0
+WARM_UP_S = 120.0  # caches fill, the first segments are rolled: no growth that goes on
+SPANS = 20
+
+
+class Sample(NamedTuple):
+    """What one process holds at one moment."""
+
+    age_s: float  # since the first sample of this process
+    rss_mib: float
+    files: float
+    threads: float
+
+
+class Slope(NamedTuple):
+    """Growth by hour, with the standard error of it."""
+
+    by_hour: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.by_hour:+.2f} +- {self.error:.2f}"
+
+
+def slope_of(points: list[tuple[float, float]]) -> Slope:
+    """The slope of values over seconds, by hour.
+
+    Raises:
+        ValueError: fewer than `SPANS` points.
+    """
+    if len(points) < SPANS:
+        raise ValueError(f"{len(points)} points are too few for a slope: {SPANS} are needed")
+    size = len(points) / SPANS
+    spans = [points[round(n * size) : round((n + 1) * size)] for n in range(SPANS)]
+    hours = [statistics.fmean(at for at, _ in span) / 3600 for span in spans]
+    values = [statistics.fmean(value for _, value in span) for span in spans]
+    middle = statistics.fmean(hours)
+    spread = sum((hour - middle) ** 2 for hour in hours)
+    line = statistics.linear_regression(hours, values)
+    residuals = sum(
+        (value - line.slope * hour - line.intercept) ** 2
+        for hour, value in zip(hours, values, strict=True)
+    )
+    return Slope(line.slope, math.sqrt(residuals / (SPANS - 2) / spread))
+
+
+@dataclass
+class Process:
+    """All samples of one process."""
+
+    name: str
+    pid: int
+    begun_s: float = field(default_factory=time.monotonic)
+    samples: list[Sample] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Take a sample; none if the process is gone."""
+        home = pathlib.Path(f"/proc/{self.pid}")
+        try:
+            told = dict(
+                line.split(":", 1) for line in (home / "status").read_text().splitlines() if line
+            )
+            files = len(os.listdir(home / "fd"))
+            rss_mib = int(told["VmRSS"].split()[0]) / 1024
+        except (OSError, KeyError):  # it ends just now
+            return
+        age_s = time.monotonic() - self.begun_s
+        self.samples.append(Sample(age_s, rss_mib, files, float(told["Threads"])))
+
+    def slopes(self) -> dict[str, Slope]:
+        """Of each column, after the warm-up; empty if the process did not live long enough."""
+        kept = [sample for sample in self.samples if sample.age_s >= WARM_UP_S]
+        if len(kept) < SPANS:
+            return {}
+        return {
+            name: slope_of([(sample.age_s, getattr(sample, name)) for sample in kept])
+            for name in Sample._fields[1:]
+        }
+
+
+class Watch:
+    """Samples the processes that `pids` names, in a thread, until `stop`."""
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        self.processes: list[Process] = []
+        self._pids = pids
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        now: dict[str, Process] = {}
+        while not self._ended.wait(INTERVAL_S):
+            for name, pid in self._pids().items():
+                if name not in now or now[name].pid != pid:
+                    now[name] = Process(name, pid)
+                    self.processes.append(now[name])
+                now[name].look()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._ended.set()
+        self._thread.join()
+
+    def longest(self) -> dict[str, Process]:
+        """Of each broker, the process that was watched for the longest time."""
+        found: dict[str, Process] = {}
+        for process in self.processes:
+            if process.samples and (
+                process.name not in found
+                or process.samples[-1].age_s > found[process.name].samples[-1].age_s
+            ):
+                found[process.name] = process
+        return found

@@ -1,0 +1,286 @@
+"""Three brokers, real clients and faults for hours: is anything lost, twice, or growing?
+
+    ./run bench soak [--minutes 120] [--store embedded|zookeeper] [--rate 200] [--seed 1]
+                     [--pause 15] [--keep DIR]
+
+Real processes on loopback: three brokers, a ZooKeeper where `--store` asks for one, librdkafka's
+idempotent and transactional producers and a group of its consumers, our own producer and a group of
+ours that copies a topic in transactions, and operators who move replicas, elect leaders, make
+topics and delete them. Meanwhile brokers are killed, paused, stopped and restarted one after the
+other, and ZooKeeper is killed. Each load writes `--rate` records a second.
+
+In the end all brokers are up and everything is compared: every acknowledged record is there once
+and in order, committed transactions are whole, aborted ones are not read, the group has read every
+record, the copy is the source, replicas are equal byte by byte, no broker's log has a stack trace.
+Of each broker the process that lived longest is asked whether memory, files and threads grow.
+
+One JSON line a run is appended to bench/results/soak_processes.jsonl. Exit code 1 if anything is
+wrong; what the brokers logged and the list of faults then stay where the last line says.
+"""
+
+import asyncio
+import hashlib
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from confluent_kafka.admin import AdminClient
+from kit import ROOT, ensemble, machine, mixed, raw
+from kit.soak_faults import Faults
+from kit.soak_loads import (
+    PARTITIONS,
+    Copiers,
+    Ledger,
+    NativeNumbered,
+    Operators,
+    OurNumbered,
+    Readers,
+    restore,
+)
+from kit.soak_watch import Slope, Watch
+
+RESULTS = ROOT / "bench" / "results" / "soak_processes.jsonl"
+NUMBERS = (1, 2, 3)
+SOURCE, OWN, LEDGER, COPY = TOPICS = ["idempotent", "own", "ledger", "copied"]
+READY_S = 120.0
+HEAL_S = 300.0
+GROWTH_MAX = {"rss_mib": 16.0, "files": 8.0, "threads": 2.0}  # an hour, beyond twice the error
+TRACES = ("Traceback (most recent call last)", "was never retrieved", "was never awaited")
+OPTIONS = {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.min.isr": "2",
+    "log.segment.bytes": str(64 * 2**20),
+}
+
+
+@contextmanager
+def cluster(home: pathlib.Path, store: str) -> Iterator[tuple[dict[int, mixed.OurBroker], Any]]:
+    """Three brokers that serve, and the ZooKeeper they use, if any."""
+    zookeeper = ensemble.Ensemble(home / "zookeeper", 1) if store == "zookeeper" else None
+    options = OPTIONS if zookeeper else {**OPTIONS, "odradek.store.path": str(home / "store.db")}
+    address = zookeeper.address if zookeeper else None
+    brokers = {n: mixed.OurBroker(home / f"broker-{n}", address, n, options) for n in NUMBERS}
+    try:
+        for broker in brokers.values():
+            broker.start()
+        for broker in brokers.values():
+            raw.wait_for_brokers(broker.address, len(brokers), timeout_s=READY_S)
+        yield brokers, zookeeper
+    finally:
+        for broker in brokers.values():
+            broker.end()
+        if zookeeper is not None:
+            zookeeper.close()
+
+
+def store_restarter(zookeeper: Any) -> Callable[[float], None] | None:
+    """Kills the one ZooKeeper server, and has it back some seconds later."""
+    if zookeeper is None:
+        return None
+    (server,) = zookeeper.servers
+
+    def restart(away_s: float) -> None:
+        server.kill()
+        time.sleep(away_s)
+        server.start()
+        server.wait()
+
+    return restart
+
+
+def run(
+    home: pathlib.Path, store: str, *, duration_s: float, rate: float, seed: int, pause_s: float
+) -> dict[str, Any]:
+    """One soak; what happened in it.
+
+    Raises:
+        AssertionError, TimeoutError: something is lost, or does not come to rest.
+    """
+    with cluster(home, store) as (brokers, zookeeper):
+        bootstrap = ",".join(broker.address for broker in brokers.values())
+        for topic in TOPICS:
+            raw.create_topic(brokers[1].address, topic, PARTITIONS, replication=len(brokers))
+        loads = {
+            "acknowledged": NativeNumbered(bootstrap, SOURCE, rate),
+            "acknowledged to ours": OurNumbered(bootstrap, OWN, rate),
+            "transactions": Ledger(bootstrap, LEDGER, rate),
+            "transactions of copiers": Copiers(bootstrap, SOURCE, COPY),
+        }
+        readers = Readers(bootstrap, SOURCE)
+        operators = Operators(bootstrap, TOPICS, list(NUMBERS), pause_s=20.0)
+        workers = [*loads.values(), readers, operators]
+        faults = Faults(
+            brokers, store_restarter(zookeeper), seed=seed, duration_s=duration_s, pause_s=pause_s
+        )
+        watch = Watch(lambda: {f"broker {n}": broker.pid for n, broker in brokers.items()})
+        for worker in workers:
+            worker.start()
+        stopped: set[int] = set()
+        try:
+            faults.run()
+            say("the faults are over: waiting for all replicas to be in sync")
+            stop(operators, stopped)
+            heal(bootstrap, brokers)
+            for worker in workers:
+                say(f"ending {type(worker).__name__}")
+                stop(worker, stopped)
+        finally:
+            (home / "story.txt").write_text("\n".join(faults.story) + "\n")
+            watch.stop()
+            for worker in workers:
+                worker_ended(worker)
+        say("comparing what is there with what was acknowledged")
+        heal(bootstrap, brokers)
+        for load in loads.values():
+            load.check()
+        readers.check()
+        for broker in brokers.values():
+            broker.stop()
+        say("comparing replicas")
+        compare_replicas(home)
+        compare_logs(home)
+        return {
+            "faults": dict(sorted(faults.counts.items())),
+            "operators": dict(sorted(operators.counts.items())),
+            **{name: load.count for name, load in loads.items()},
+            "unsure transactions": loads["transactions"].outcomes.count("unsure"),
+            "growth": growth(watch),
+        }
+
+
+def say(what: str) -> None:
+    """One line of progress."""
+    click.echo(f"{time.strftime('%H:%M:%S')} {what}", err=True)
+
+
+def stop(worker: Any, stopped: set[int]) -> None:
+    """Stop a load once."""
+    if id(worker) not in stopped:
+        stopped.add(id(worker))
+        worker.stop()
+
+
+def worker_ended(worker: Any) -> None:
+    """Let a load's threads end, after whatever failed."""
+    for each in getattr(worker, "members", [worker]):
+        each.ended.set()
+
+
+def heal(bootstrap: str, brokers: dict[int, mixed.OurBroker]) -> None:
+    """Give every partition three replicas again, and wait until all are in sync."""
+    asyncio.run(restore(bootstrap, TOPICS, list(NUMBERS)))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def in_sync() -> bool:
+        seen = admin.list_topics(timeout=30).topics
+        return all(
+            len(seen[topic].partitions) == PARTITIONS
+            and all(set(p.isrs) == set(brokers) for p in seen[topic].partitions.values())
+            for topic in TOPICS
+        )
+
+    mixed.until("all replicas are in sync", in_sync, timeout_s=HEAL_S)
+
+
+def compare_replicas(home: pathlib.Path) -> None:
+    """All replicas of a partition have the same bytes.
+
+    Raises:
+        AssertionError: two differ.
+    """
+    for topic in TOPICS:
+        for partition in range(PARTITIONS):
+            sums = {n: digest(home / f"broker-{n}/data/{topic}-{partition}") for n in NUMBERS}
+            assert len(set(sums.values())) == 1, f"replicas of {topic}-{partition} differ: {sums}"
+
+
+def digest(log: pathlib.Path) -> str:
+    """Of all segments of a log, one behind the other."""
+    found = hashlib.sha256()
+    for segment in sorted(log.glob("*.log")):
+        with segment.open("rb") as file:
+            while chunk := file.read(2**20):
+                found.update(chunk)
+    return found.hexdigest()[:16]
+
+
+def compare_logs(home: pathlib.Path) -> None:
+    """No broker met an error that it did not expect.
+
+    Raises:
+        AssertionError: its log has a stack trace.
+    """
+    for number in NUMBERS:
+        lines = (home / f"broker-{number}/broker.log").read_text(errors="replace").splitlines()
+        for at, line in enumerate(lines):
+            if any(trace in line for trace in TRACES):
+                around = "\n".join(lines[max(0, at - 2) : at + 30])
+                raise AssertionError(f"broker {number} logged a stack trace:\n{around}")
+
+
+def growth(watch: Watch) -> dict[str, Any]:
+    """Of each broker's longest process: how long it lived, and its slopes by hour.
+
+    Raises:
+        AssertionError: one of them grows.
+    """
+    found: dict[str, Any] = {}
+    for name, process in sorted(watch.longest().items()):
+        slopes = process.slopes()
+        found[name] = {
+            "minutes": round(process.samples[-1].age_s / 60, 1),
+            "rss_mib": round(process.samples[-1].rss_mib, 1),
+            **{f"{what} an hour": str(slope) for what, slope in slopes.items()},
+        }
+        for what, slope in slopes.items():
+            assert not grows(what, slope), f"{name}: {what} grows by {slope} an hour"
+    return found
+
+
+def grows(what: str, slope: Slope) -> bool:
+    """Whether a slope is beyond what its error and the limit of its kind allow."""
+    return slope.by_hour - 2 * slope.error > GROWTH_MAX[what]
+
+
+@click.command()
+@click.option("--minutes", default=120.0, show_default=True, help="How long faults go on.")
+@click.option("--store", type=click.Choice(["embedded", "zookeeper"]), default="embedded")
+@click.option("--rate", default=200.0, show_default=True, help="Records a second of each load.")
+@click.option("--seed", default=1, show_default=True, help="Decides the order of faults.")
+@click.option("--pause", "pause_s", default=15.0, show_default=True, help="Seconds between faults.")
+@click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Where brokers live.")
+def main(
+    minutes: float, store: str, rate: float, seed: int, pause_s: float, keep: pathlib.Path | None
+) -> None:
+    """Run one soak and say what came of it."""
+    home = keep or pathlib.Path(tempfile.mkdtemp(prefix="odradek-soak-"))
+    row: dict[str, Any] = {
+        "when": time.strftime("%Y-%m-%d %H:%M"), **machine.describe(), "store": store,
+        "minutes": minutes, "rate": rate, "seed": seed,
+    }  # fmt: skip
+    say(f"{store}: {minutes:g} minutes, in {home}")
+    try:
+        row |= run(home, store, duration_s=minutes * 60, rate=rate, seed=seed, pause_s=pause_s)
+    except (AssertionError, TimeoutError) as error:
+        traceback.print_exc()
+        row["failed"] = f"{type(error).__name__}: {error}"[:1000]
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    click.echo(json.dumps(row, indent=2))
+    if "failed" in row:
+        click.echo(f"what brokers logged, and story.txt: {home}", err=True)
+        sys.exit(1)
+    if keep is None:
+        shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    main()
