@@ -110,6 +110,7 @@ class LogCleaner:
         self._looking = asyncio.Lock()
         self._deaths = Counter[TopicPartition]()
         self.uncleanable: dict[TopicPartition, Log] = {}
+        self.given_up: dict[TopicPartition, tuple[int, str]] = {}  # of these: when (wall), why
         # What the metrics tell.
         self.map_percent = 0.0  # how full the map of keys was last
         self.recopy_percent = 0.0  # how much of what was read last was written again
@@ -272,6 +273,7 @@ class LogCleaner:
 
     def _give_up(self, held: Log, why: str) -> None:
         self.uncleanable[held.partition] = held
+        self.given_up[held.partition] = self._clock.wall_ms(), why
         log.warning(
             "%s cannot be cleaned, and grows until the broker starts again: %s", held.partition, why
         )

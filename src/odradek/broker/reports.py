@@ -3,37 +3,175 @@
     journal       ?topic=T [&partition=P] | ?broker=N  [&limit=1000]   what was decided, and why
     controller    ?topic=T [&partition=P] | ?broker=N                  how things stand
     broker                                                             how this broker is
+    replicas      ?topic=T [&partition=P]                              LEO, HW and followers here
+    groups        [?group=G]                                           groups coordinated here
 
 All of it is read-only, has a bound, and names no secret: options are named without their values.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.broker.controller_view import control_routes
+from odradek.broker.group_report import group_report, groups_report
 from odradek.broker.http import Response, Route, json_response
+from odradek.broker.partition import Partition
+from odradek.config.broker import BROKER_OPTIONS
+from odradek.log.disk import StorageError
+from odradek.log.producer_state import NO_OFFSET
 
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
+
+PARTITIONS_MAX: Final = 1_000
 
 
 def report_routes(broker: "Broker") -> Mapping[str, Route]:
     """Each report by its name."""
     return {
-        **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
-        "broker": lambda _query: _broker(broker),
+        **control_routes(
+            broker.controller,
+            broker.journal,
+            broker_id=broker.config.broker_id,
+            isr_min=lambda topic: broker.settings.topic(topic).isr_min,
+        ),
+        "broker": lambda _query: json_response(_broker(broker)),
+        "replicas": lambda query: json_response(_replicas(broker, query)),
+        "groups": lambda query: _groups(broker, query),
     }
 
 
-def _broker(broker: "Broker") -> Response:
+# --------------------------------------------------------------------------------- the broker
+
+
+def _broker(broker: "Broker") -> Mapping[str, Any]:
     config = broker.config
-    return json_response(
-        {
-            **asdict(broker.health()),
-            "bound": [
-                f"{point.listener}://{point.host}:{port}"
-                for point, port in zip(config.listeners, broker.server.ports, strict=False)
+    return {
+        **asdict(broker.health()),
+        "now_ms": broker.groups.now().wall_ms,
+        "began_ms": broker.incidents.began_ms,
+        "bound": [
+            f"{point.listener}://{point.host}:{port}"
+            for point, port in zip(config.listeners, broker.server.ports, strict=False)
+        ],
+        "log_dirs": [_directory(broker, path) for path in broker.logs.directories],
+        "cleaner": _cleaner(broker),
+        "unknown_options": [
+            {"name": name, "similar": get_close_matches(name, BROKER_OPTIONS, 1)}
+            for name in config.unknown()
+        ],
+        "refusals": broker.incidents.as_json(),
+        "throttle": {
+            "leader.replication.throttled.rate": config.leader_replication_throttled_rate,
+            "follower.replication.throttled.rate": config.follower_replication_throttled_rate,
+        },
+    }
+
+
+def _directory(broker: "Broker", path: str) -> Mapping[str, Any]:
+    offline = broker.logs.is_offline(path)
+    since_ms, why = broker.incidents.failed_directories.get(path, (None, ""))
+    total = usable = None
+    if not offline:
+        try:
+            total, usable = broker.logs.space(path)
+        except StorageError as error:
+            why = str(error)
+    return {
+        "path": path,
+        "is_offline": offline,
+        "since_ms": since_ms,
+        "why": why,
+        "total_bytes": total,
+        "usable_bytes": usable,
+    }
+
+
+def _cleaner(broker: "Broker") -> Mapping[str, Any]:
+    cleaner = broker.cleaner
+    return {
+        "is_enabled": broker.config.log_cleaner_enable,
+        "compacted_logs": sum(1 for log in broker.logs if log.config.is_compacted),
+        "given_up": [
+            {"partition": str(partition), "since_ms": since_ms, "why": why}
+            for partition, (since_ms, why) in islice(cleaner.given_up.items(), PARTITIONS_MAX)
+            if not cleaner.uncleanable[partition].gone
+        ],
+    }
+
+
+# --------------------------------------------------------------------------------- replicas
+
+
+def _replicas(broker: "Broker", query: Mapping[str, str]) -> Mapping[str, Any]:
+    topic, number = query.get("topic"), query.get("partition")
+    now_ms = broker.groups.now().monotonic_ms
+    held = (
+        partition
+        for partition in broker.replicas
+        if topic in (None, partition.topic_partition.topic)
+        and number in (None, str(partition.topic_partition.partition))
+    )
+    return {
+        "broker_id": broker.config.broker_id,
+        "lag_ms_max": broker.config.replica_lag_time_max_ms,
+        "replicas": [
+            {
+                **_replica(partition, now_ms),
+                "isr_min": broker.settings.topic(partition.topic_partition.topic).isr_min,
+            }
+            for partition in islice(held, PARTITIONS_MAX)
+        ],
+    }
+
+
+def _replica(partition: Partition, now_ms: int) -> Mapping[str, Any]:
+    topic, index = partition.topic_partition
+    log, leader = partition.log, partition.leader
+    about: dict[str, Any] = {
+        "topic": topic,
+        "partition": index,
+        "role": "offline" if log is None else "leader" if leader else "follower",
+        "leader": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+    }
+    if log is None:
+        return about
+    first = log.producers.first_unstable_offset
+    about |= {
+        "log_start_offset": log.log_start_offset,
+        "leo": log.leo,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "open_transaction_offset": None if first == NO_OFFSET else first,
+    }
+    if leader is not None:
+        about |= {
+            "isr": sorted(leader.isr.committed),
+            "is_under_min_isr": leader.is_under_min_isr,
+            "followers": [
+                {
+                    "broker": id_,
+                    "leo": follower.leo,
+                    "caught_up_ms_ago": now_ms - follower.caught_up_ms,
+                    "fetched_ms_ago": now_ms - follower.fetched_ms if follower.fetched_ms else None,
+                    "in_sync": id_ in leader.isr.committed,
+                }
+                for id_, follower in sorted(leader.followers.items())
             ],
         }
-    )
+    return about
+
+
+# ----------------------------------------------------------------------------------- groups
+
+
+def _groups(broker: "Broker", query: Mapping[str, str]) -> Response:
+    group_id = query.get("group")
+    shell = broker.groups
+    if group_id is None:
+        return json_response({"groups": groups_report(shell)})
+    return json_response(group_report(shell, group_id))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from odradek.broker.apis.api_versions import unsupported
 from odradek.broker.apis.metadata import Encoded
+from odradek.broker.incidents import Incidents
 from odradek.broker.quotas import Quotas
 from odradek.broker.session import Authorizer, Session
 from odradek.broker.tasks import Tasks
@@ -69,6 +70,7 @@ class RequestLoop:
         now_ms: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], object],
         slow_ms: int,
+        incidents: Incidents | None = None,
     ) -> None:
         self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
         # The way of the data, in plain numbers and functions.
@@ -83,6 +85,7 @@ class RequestLoop:
         self._now_ms = now_ms
         self._call_later = call_later
         self._slow_ms = slow_ms
+        self._incidents = incidents
 
     # ------------------------------------------------------------ a FrameHandler
 
@@ -101,6 +104,7 @@ class RequestLoop:
     def refused(self, connection: Connection, reason: str) -> None:
         """Say once who sent what."""
         self._metrics.malformed += 1
+        self.note_refusal(connection, reason)
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
@@ -135,11 +139,23 @@ class RequestLoop:
         connection.session.client_id = header.client_id
         self._decoded(connection, route, header, position, frame)
 
+    def note_refusal(self, connection: Connection, what: str) -> None:
+        """Remember that a client's request was not served, for whoever asks why."""
+        if self._incidents is not None:
+            session: Session = connection.session
+            self._incidents.refused(
+                what,
+                host=connection.peer_host,
+                client_id=session.client_id,
+                software=f"{session.software_name} {session.software_version}",
+            )
+
     # ----------------------------------------------------------------------- inside
 
     def _unsupported_version(self, connection: Connection, header: RequestHeader) -> None:
         known = APIS[header.api_key]
         if header.api_key != ApiKey.API_VERSIONS:
+            connection.session.client_id = header.client_id
             raise MalformedRequestError(
                 f"{known.name} version {header.api_version}; served are {known.accepted}"
             )

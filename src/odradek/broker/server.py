@@ -46,6 +46,7 @@ from odradek.broker.features import FeatureShell
 from odradek.broker.gauges import publish
 from odradek.broker.group_shell import GroupShell
 from odradek.broker.housekeeping import Housekeeping, in_slices
+from odradek.broker.incidents import Incidents
 from odradek.broker.isr_shell import IsrShell
 from odradek.broker.journal import DecisionJournal
 from odradek.broker.lifecycle import Lifecycle
@@ -213,6 +214,7 @@ class Broker:
 
     def _make_logs(self) -> Logs:
         world, config = self._world, self.config
+        self.incidents = Incidents(world.clock.wall_ms)
         host = LogHost(
             disk=world.disk,
             clock=world.clock,
@@ -422,6 +424,7 @@ class Broker:
             metrics=self.metrics,
             throttle=self._throttle,
         )
+        self.produce.refused = self._note_refusal
         self.fetch = FetchApi(
             self.replicas,
             self.purgatory,
@@ -550,6 +553,7 @@ class Broker:
             now_ms=self._world.clock.monotonic_ms,
             call_later=self._world.loop.call_later,
             slow_ms=SLOW_REQUEST_MS,
+            incidents=self.incidents,
         )
 
     def _port_to(self, broker: RegisteredBroker) -> BrokerPort:
@@ -577,6 +581,9 @@ class Broker:
             peer.close()
         assert isinstance(answer, ListOffsetsResponse)
         return answer
+
+    def _note_refusal(self, connection: Connection, what: str) -> None:
+        self.requests.note_refusal(connection, what)
 
     def _throttle(self, connection: Connection, throttle_ms: int) -> None:
         self.requests.throttle(connection, throttle_ms)
@@ -764,6 +771,7 @@ class Broker:
         log.error(
             "log directory %s is offline, and %d logs with it: %s", directory, len(lost), error
         )
+        self.incidents.directory_failed(directory, str(error))
         self.replicas.logs_lost(lost)
         if not self.logs.online_directories:
             self._on_fatal(f"the last of log.dirs has failed: {error}")

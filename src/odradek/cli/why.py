@@ -1,123 +1,130 @@
-"""`odradek why topic T | broker N`: why it is as it is, in plain sentences.
+"""`odradek why topic T | broker N | group G`: why it is as it is, since when, and what to do.
 
-The controller says how things stand, and every broker what it decided while it was controller
-(`/controller`, `/journal`); so the story is whole although the controller has moved. What was
-decided before a broker's last start, or by one that is gone, is read in its log.
+The controller reports how things stand, and every broker what it decided while it was controller,
+so the story is whole although the controller has moved. What was decided before a broker's last
+start, or by one that is gone, is read in its log where that is on this machine.
 """
 
 import json
 import pathlib
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final
-from urllib.parse import urlencode
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
-from odradek.cli import why_log
-from odradek.cli.local import DEFAULT_DIR, dir_option, say
+from odradek.cli.asked import Asked, Query, ask_cluster, ask_directory
+from odradek.cli.connect import properties_of, with_cluster
+from odradek.cli.local import DEFAULT_DIR
+from odradek.cli.why_replicas import explain_replicas
 from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
-from odradek.local.directory import ClusterDirectory
-from odradek.local.supervisor import Supervisor
+from odradek.client.cluster import Cluster
 
-TIMEOUT_S: Final = 5.0
-LOG_BYTES_MAX: Final = 8 << 20  # of a log's end: what is older is history
-NEVER_MS: Final = 1 << 62
+Tell = Callable[[Asked], list[str]]
 
 
 @click.group
 def why() -> None:
-    """Say why a topic or a broker is as it is, and what would mend it."""
+    """Say why a topic, a broker or a group is as it is, and what to do."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="What was found out, for machines."),
+        click.option(
+            "--dir",
+            "path",
+            type=click.Path(path_type=pathlib.Path),
+            default=DEFAULT_DIR,
+            show_default=True,
+            help="The directory of the cluster on this machine, if no server is named.",
+        ),
+        click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's."),
+        click.option(
+            "--bootstrap-server",
+            "servers",
+            metavar="HOST:PORT,...",
+            help="Brokers to connect to, on whatever hosts.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @why.command
 @click.argument("name")
 @click.option("--partition", type=click.IntRange(min=0), help="This one alone.")
-@click.option("--json", "as_json", is_flag=True, help="What was found out, for machines.")
-@dir_option
-def topic(name: str, partition: int | None, path: pathlib.Path, *, as_json: bool) -> None:
-    """Why topic NAME is led, copied, moved or deleted as it is."""
+@_options
+def topic(name: str, partition: int | None, **where: Any) -> int:
+    """Why topic NAME is led, copied, moved or deleted as it is.
+
+    With --partition the high watermark and each replica's log end offset, too.
+    """
     query = {"topic": name} | ({} if partition is None else {"partition": str(partition)})
-    picture = look(path, query)
-    _tell(picture, explain_topic(picture, name, partition), as_json=as_json)
+    wanted: dict[str, Query] = {"journal": query, "controller": query, "broker": {}}
+    if partition is not None:
+        wanted["replicas"] = query
+
+    def tell(asked: Asked) -> list[str]:
+        said = explain_topic(_picture(asked), name, partition)
+        if partition is None:
+            return said
+        return [*explain_replicas(asked.by_broker("replicas"), partition), *said]
+
+    return _answer(wanted, tell, **where)
 
 
 @why.command
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
-@click.option("--json", "as_json", is_flag=True, help="What was found out, for machines.")
-@dir_option
-def broker(broker_id: int, path: pathlib.Path, *, as_json: bool) -> None:
+@_options
+def broker(broker_id: int, **where: Any) -> int:
     """Why broker ID leads what it leads, and what it lacks."""
-    picture = look(path, {"broker": str(broker_id)})
-    _tell(picture, explain_broker(picture, broker_id), as_json=as_json)
+    query = {"broker": str(broker_id)}
+    wanted = {"journal": query, "controller": query, "broker": {}}
+    return _answer(wanted, lambda asked: explain_broker(_picture(asked), broker_id), **where)
 
 
-def look(path: pathlib.Path, query: Mapping[str, str]) -> Picture:
-    """Ask all brokers of a cluster on this machine."""
-    directory = ClusterDirectory(path)
-    records = directory.expect().brokers
-    report = Supervisor(directory, say=say).status()
-    states = {each["id"]: each["state"] for each in report["brokers"]}
-    reigning = None
-    entries: list[Mapping[str, Any]] = []
-    for id_, record in records.items():
-        journal = view = None
-        if record.http is not None and states.get(id_) == "running":
-            journal = _get(record.http, "/journal", query)
-            view = _get(record.http, "/controller", query)
-            if journal is None or view is None:
-                say(f"broker {id_} does not answer")
-        begins_ms = NEVER_MS
-        if journal is not None:
-            entries += ({**entry, "by": id_} for entry in journal["entries"])
-            begins_ms = journal["begins_ms"]
-        logged = why_log.entries(_last_lines(directory.log(id_)), before_ms=begins_ms)
-        entries += ({**entry, "by": id_} for entry in logged if _is_asked_for(entry, query))
-        if view is not None and view["reigns"]:
-            reigning = view
-    entries.sort(key=lambda entry: (entry["at_ms"], entry["number"]))
-    now = datetime.now(UTC).astimezone()
+def look(path: pathlib.Path, query: Query) -> Picture:
+    """What the brokers of a cluster on this machine report of a topic or a broker."""
+    return _picture(ask_directory(path, {"journal": query, "controller": query, "broker": {}}))
+
+
+def _picture(asked: Asked) -> Picture:
     return Picture(
-        reigning,
-        entries,
-        now,
-        bootstrap=report["bootstrap"] or "",
-        local=states,
-        options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
+        asked.state,
+        asked.journal,
+        time.time_ns() // 1_000_000,
+        asked.caller,
+        {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
     )
 
 
-def _last_lines(log: pathlib.Path) -> Iterable[str]:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_BYTES_MAX))
-            return file.read(LOG_BYTES_MAX).decode(errors="replace").splitlines()
-    except OSError:
-        return []
+def _answer(
+    wanted: Mapping[str, Query],
+    tell: Tell,
+    *,
+    servers: str | None,
+    command_config: str | None,
+    path: pathlib.Path,
+    as_json: bool,
+) -> int:
+    def show(asked: Asked) -> int:
+        if as_json:
+            reports = {str(id_): found for id_, found in sorted(asked.reports.items())}
+            print(json.dumps({"state": asked.state, "journal": asked.journal, "reports": reports}))
+            return 0
+        for sentence in tell(asked):
+            print(sentence)
+        for id_, reason in sorted(asked.silent.items()):
+            if asked.caller.local.get(id_, "running") == "running":
+                print(f"broker {id_} was not asked: {reason}", file=sys.stderr)
+        return 0
 
+    if servers is None:
+        return show(ask_directory(path, wanted))
 
-def _is_asked_for(entry: Mapping[str, Any], query: Mapping[str, str]) -> bool:
-    """As a broker's journal is searched."""
-    if entry["broker"] is not None:
-        return query.get("broker") in (None, str(entry["broker"]))
-    if query.get("topic") != entry["topic"]:
-        return False
-    return entry["partition"] is None or query.get("partition") in (None, str(entry["partition"]))
+    async def work(cluster: Cluster) -> int:
+        return show(await ask_cluster(cluster, servers, wanted))
 
-
-def _get(url: str, path: str, query: Mapping[str, str]) -> Any:
-    try:
-        with urllib.request.urlopen(f"{url}{path}?{urlencode(query)}", timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except (OSError, ValueError, urllib.error.HTTPError):
-        return None
-
-
-def _tell(picture: Picture, sentences: list[str], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"state": picture.state, "journal": picture.journal}))
-        return
-    for sentence in sentences:
-        print(sentence)
+    return with_cluster(servers, properties_of(command_config), work)

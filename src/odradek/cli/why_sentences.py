@@ -1,71 +1,103 @@
-"""Why it is as it is, in plain sentences: from how things stand and from the journal of causes.
+"""Why a topic or a broker is as it is, in sentences: from the controller's state and the journal.
 
-Rules on values, for `odradek why`. Each sentence that tells of trouble says what brought it about
-and when, and what mends it or when the next look at it is due.
+Rules on values, for `odradek why`. A line names what it is about, says what is so, since when and
+because of what, and what to do. Partitions that differ in nothing but their number share a line.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from odradek.plan.commands import Caller, brokers, clock, some
 
 Entry = Mapping[str, Any]
 Partition = Mapping[str, Any]
 
-HISTORY: Final = 12  # entries of the journal that are told at the end
-WELL_MAX: Final = 8  # partitions that are well and are named all the same
+HISTORY: Final = 12  # entries of the journal that are shown at the end
+_ELECTED: Final = ("LEADER_ELECTED", "LEADER_ELECTED_UNCLEAN")
+_MOVED: Final = ("REASSIGNMENT_STARTED", "REASSIGNMENT_RESUMED", "REASSIGNMENT_COMPLETED",
+                 "EPOCH_RAISED")  # fmt: skip
+_WELL: Final = "the preferred replica leads, and all replicas are in sync"
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What was found out. `state` is the controller's answer, None if nobody reigns."""
+    """What was found out. `state` is the controller's report, None if no controller answers."""
 
     state: Mapping[str, Any] | None
     journal: Sequence[Entry]  # of all brokers, the oldest first
-    now: datetime
-    bootstrap: str = ""
-    local: Mapping[int, str] = field(default_factory=dict)  # brokers here -> running, stopped ...
-    options: str = ""  # what a command of `odradek` needs besides
-    time: Callable[[int], datetime] = lambda at_ms: datetime.fromtimestamp(
-        at_ms / 1000
-    ).astimezone()
+    now_ms: int
+    caller: Caller = field(default_factory=Caller)
+    directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def clock(self, at_ms: int) -> str:
         """When something was, as shortly as it can be said."""
-        at = self.time(at_ms)
-        same_day = at.date() == self.now.date()
-        return f"{at:%H:%M:%S}" if same_day else f"{at:%Y-%m-%d %H:%M:%S}"
+        return clock(at_ms, self.now_ms)
 
     def newest(self, true: Callable[[Entry], bool]) -> Entry | None:
         """The last entry of which something is true."""
         return next((entry for entry in reversed(self.journal) if true(entry)), None)
 
-    def story(self, broker: int) -> str:
-        """What is known of a broker's last coming and going."""
-        gone = self.newest(lambda e: e["verdict"] == "BROKER_GONE" and e["broker"] == broker)
-        came = self.newest(lambda e: e["verdict"] == "BROKER_JOINED" and e["broker"] == broker)
-        if not self.registered(broker):
-            return (
-                f"broker {broker} went away at {self.clock(gone['at_ms'])}"
-                if gone
-                else (f"broker {broker} is not there")
-            )
-        if gone and came and (came["at_ms"], came["number"]) >= (gone["at_ms"], gone["number"]):
-            went, back = self.clock(gone["at_ms"]), self.clock(came["at_ms"])
-            return f"broker {broker} went away at {went} and came back at {back}"
-        return f"broker {broker} came at {self.clock(came['at_ms'])}" if came else ""
+    def last(self, verdict: str, broker: int) -> Entry | None:
+        """The last entry of this kind about a broker."""
+        return self.newest(lambda e: e["verdict"] == verdict and e["broker"] == broker)
 
     def registered(self, broker: int) -> bool:
-        """Whether the controller knows it."""
+        """Whether the controller counts it among the brokers."""
         return self.state is not None and str(broker) in self.state["brokers"]
 
-    def start(self, broker: int) -> str:
-        """How a broker is brought back."""
-        if self.local.get(broker) == "paused":
-            return f"let it go on: odradek resume {broker}{self.options}"
-        if broker in self.local:
-            return f"start it: odradek start {broker}{self.options}"
-        return "start it"
+    def story(self, broker: int) -> str:
+        """When a broker went and came last, and what is known of its process; "" if nothing is."""
+        gone, came = self.last("BROKER_GONE", broker), self.last("BROKER_JOINED", broker)
+        if not self.registered(broker):
+            since = f"broker {broker} is away" + (
+                f" since {self.clock(gone['at_ms'])}" if gone else ""
+            )
+            process = self.caller.process(broker)
+            return f"{since} ({process})" if process else since
+        if gone and came and (came["at_ms"], came["number"]) >= (gone["at_ms"], gone["number"]):
+            return f"broker {broker} is back since {self.clock(came['at_ms'])}"
+        return ""
+
+    def failed_directory(self, broker: int) -> str:
+        """Which log directory of a broker is offline, since when and why."""
+        failed = [d for d in self.directories.get(broker, ()) if d["is_offline"]]
+        if not failed:
+            return f"a log directory of broker {broker} is offline"
+        names = some([d["path"] for d in failed])
+        since = f" since {self.clock(failed[0]['since_ms'])}" if failed[0]["since_ms"] else ""
+        why = f" ({failed[0]['why']})" if failed[0]["why"] else ""
+        return f"log directory {names} of broker {broker} is offline{since}{why}"
+
+
+class Line(NamedTuple):
+    """One thing that is so of one partition; equal ones of several partitions become one line."""
+
+    partition: Partition
+    # {since}, {leads} and {elect:...} are filled in for all that share it.
+    text: str
+    since_ms: int | None = None
+    election: str = ""  # the type of the leader election that the text proposes
+
+
+def grouped(picture: Picture, lines: Iterable[Line]) -> list[str]:
+    """Lines with one cause as one, in the order in which each came first."""
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((line.text, line.election), []).append(line)
+    return [_one(picture, group) for group in groups.values()]
+
+
+def _one(picture: Picture, group: Sequence[Line]) -> str:
+    first = group[0]
+    times = [line.since_ms for line in group if line.since_ms is not None]
+    leaders = {line.partition["leader"] for line in group}
+    text = first.text.replace("{since}", f" since {picture.clock(min(times))}" if times else "")
+    text = text.replace("{leads}", f"{brokers(leaders)} {'leads' if len(leaders) < 2 else 'lead'}"
+                        if None not in leaders else "")  # fmt: skip
+    if first.election:
+        text = text.replace("{elect}", _election(picture, [x.partition for x in group]))
+    return f"{some([_name(line.partition) for line in group])}: {text}"
 
 
 # --------------------------------------------------------------------------------- a topic
@@ -73,41 +105,39 @@ class Picture:
 
 def explain_topic(picture: Picture, topic: str, partition: int | None = None) -> list[str]:
     """All that is to be said of a topic, or of one of its partitions."""
-    told = [
+    decided = [
         e
         for e in picture.journal
         if e["verdict"] and e["topic"] == topic and partition in (None, e["partition"])
     ]
-    return [*_topic(picture, topic, partition), *_history(picture, told)]
+    return [*_topic(picture, topic, partition), *_history(picture, decided)]
 
 
 def _topic(picture: Picture, topic: str, partition: int | None) -> Iterator[str]:
     state = picture.state
     if state is None:
-        yield _nobody_reigns()
+        yield no_controller(picture)
         return
     about = state["topic"]
     if about["being_deleted"]:
         yield _deletion(picture, topic, about["deletion_waits"])
     elif not about["exists"]:
         gone = picture.newest(lambda e: e["verdict"] == "TOPIC_DELETED" and e["topic"] == topic)
-        when = f"; it was deleted at {picture.clock(gone['at_ms'])}" if gone else ""
-        yield f"there is no topic {topic}{when}"
+        when = f": it was deleted at {picture.clock(gone['at_ms'])}" if gone else ""
+        yield f"topic {topic} does not exist{when}"
         return
     partitions = state["partitions"]
     if partition is not None and not partitions:
         yield f"topic {topic} has no partition {partition}"
         return
-    well = []
+    lines, well = [], []
     for each in partitions:
-        sentences = list(_partition(picture, each))
-        yield from sentences
-        if not sentences:
-            well.append(each)
-    for each in well[:WELL_MAX]:
-        yield f"{_name(each)} is well: its preferred {each['leader']} leads, all are in sync"
-    if len(well) > WELL_MAX:
-        yield f"and so are {len(well) - WELL_MAX} more"
+        found = list(_partition(picture, each))
+        lines += found
+        if not found:
+            well.append(Line(each, _WELL))
+    yield from grouped(picture, lines)
+    yield from grouped(picture, well)
 
 
 def _deletion(picture: Picture, topic: str, waits: str | None) -> str:
@@ -115,153 +145,207 @@ def _deletion(picture: Picture, topic: str, waits: str | None) -> str:
         return f"topic {topic} is being deleted"
     asked = picture.newest(lambda e: e["verdict"] == "DELETION_HALTED" and e["topic"] == topic)
     since = f" since {picture.clock(asked['at_ms'])}" if asked else ""
-    mend = "it goes on by itself when that is over"
+    then = "it continues by itself when that is over"
     if "broker" in waits:
-        mend = "it goes on when that broker serves again"
-    return f"topic {topic} is to be deleted, and waits{since}: {waits}; {mend}"
+        then = "it continues when that broker serves again"
+    return f"topic {topic}: its deletion waits{since}: {waits}; {then}"
 
 
-def _partition(picture: Picture, p: Partition) -> Iterator[str]:
+def _partition(picture: Picture, p: Partition) -> Iterator[Line]:
     if p["leader"] is None:
-        yield (
-            f"{_name(p)} never had a leader: none of {_list(p['replicas'])} was alive; "
-            f"{picture.start(p['replicas'][0])}"
+        yield Line(
+            p,
+            f"no leader yet: none of its replicas ({_list(p['replicas'])}) was registered when it "
+            f"was created; {picture.caller.bring_back(p['replicas'][0])}",
         )
         return
     if p["leader"] < 0:
         yield _leaderless(picture, p)
     elif p["leader"] != p["replicas"][0]:
         yield _not_preferred(picture, p)
+    yield from _too_few(picture, p)
     yield from _reassignment(picture, p)
     yield from _out_of_sync(picture, p)
     if p["recovering"]:
         elected = _elected(picture, p)
-        when = f" at {picture.clock(elected['at_ms'])}" if elected else ""
-        yield (
-            f"{_name(p)} was given a leader from outside the ISR{when}: records that were "
-            "acknowledged before may be lost"
+        yield Line(
+            p,
+            "its leader was elected from outside the ISR{since} (unclean election): records that "
+            "were acknowledged before may be lost",
+            elected["at_ms"] if elected else None,
         )
 
 
-def _leaderless(picture: Picture, p: Partition) -> str:
+def _leaderless(picture: Picture, p: Partition) -> Line:
     lost = picture.newest(lambda e: _is_about(e, p) and e["verdict"] == "LEFT_WITHOUT_LEADER")
-    since = (
-        f" since {picture.clock(lost['at_ms'])}, because {lost['cause']['says']}" if lost else ""
-    )
-    stories = "; ".join(filter(None, map(picture.story, p["isr"])))
-    who = f"only {_list(p['isr'])} may lead, for only there is everything that was acknowledged"
-    command = _election(picture, p, "unclean")
-    return (
-        f"{_name(p)} has no leader{since}: {who} ({stories}); {picture.start(p['isr'][0])}, or, if "
-        f"its records may be lost, let another lead: {command}"
+    cause, stories = _because(picture, lost, p["isr"])
+    return Line(
+        p,
+        f"no leader{{since}}{cause}: clients can neither write nor read; only "
+        f"{brokers(p['isr'])} may lead, because every acknowledged record is only there"
+        f"{f' ({stories})' if stories else ''}; {picture.caller.bring_back(p['isr'][0])}; or, if "
+        "records may be lost: {elect}",
+        lost["at_ms"] if lost else None,
+        "unclean",
     )
 
 
-def _not_preferred(picture: Picture, p: Partition) -> str:
+def _not_preferred(picture: Picture, p: Partition) -> Line:
     preferred = p["replicas"][0]
     elected = _elected(picture, p)
-    why = ""
-    if elected:
-        why = f" since {picture.clock(elected['at_ms'])}, because {elected['cause']['says']}"
-    story = picture.story(preferred)
-    head = f"{_name(p)} has leader {p['leader']}, not its preferred {preferred}{why}"
-    return "; ".join(filter(None, (head, story, _what_keeps_it(picture, p))))
+    moved = picture.newest(lambda e: _is_about(e, p) and e["verdict"] in _MOVED)
+    cause, story = _because(picture, elected, [preferred])
+    since_ms = elected["at_ms"] if elected else None
+    if moved and elected and moved["at_ms"] > elected["at_ms"]:
+        cause, since_ms = " because a reassignment changed the replicas", moved["at_ms"]
+        story = picture.story(preferred)
+    parts = [
+        f"{{leads}} instead of the preferred replica {preferred}{{since}}{cause}",
+        story,
+        _what_keeps_it(picture, p),
+    ]
+    return Line(p, "; ".join(filter(None, parts)), since_ms, "preferred")
 
 
 def _what_keeps_it(picture: Picture, p: Partition) -> str:
     state, preferred = picture.state, p["replicas"][0]
     assert state is not None
     if preferred in p["dead"]:
-        why = picture.start(preferred)
-    elif preferred in p["on_failed_dirs"]:
-        why = f"its log directory on broker {preferred} has failed: mend the disk, restart it"
-    elif preferred in state["shutting_down"]:
-        why = f"broker {preferred} is about to leave"
-    elif preferred not in p["isr"]:
-        why = f"replica {preferred} is not in sync yet: it has to catch up first"
-    else:
-        due = state["imbalance"].get(str(preferred), {"should_lead": 1, "led_by_others": 1})
-        why = f"{_balance(state, due)}; run {_election(picture, p, 'preferred')} to move it now"
-    return why
+        return picture.caller.bring_back(preferred)
+    if preferred in p["on_failed_dirs"]:
+        return f"{picture.failed_directory(preferred)}; {_repair(picture, preferred)}"
+    if preferred in state["shutting_down"]:
+        return f"broker {preferred} is shutting down"
+    if preferred not in p["isr"]:
+        return f"replica {preferred} is not in sync yet: it leads again after it has caught up"
+    due = state["imbalance"].get(str(preferred), {"should_lead": 1, "led_by_others": 1})
+    return f"{_balance(state, due)}; to move leadership now: {{elect}}"
+
+
+def _repair(picture: Picture, broker: int) -> str:
+    if broker in picture.caller.local:
+        return f"repair the disk, then {picture.caller.odradek('restart', broker)}"
+    return f"repair the disk, then restart broker {broker}"
 
 
 def _balance(state: Mapping[str, Any], due: Mapping[str, int]) -> str:
-    """Whether the timer will give leaderships back, and when it looks next."""
+    """Whether the periodic check will give leaderships back, and when it runs next."""
     percent = 100 * due["led_by_others"] / due["should_lead"]
     limit, seconds = state["rebalance"]["percentage_max"], state["rebalance"]["in_seconds"]
-    above = "is above" if percent > limit else "is not above"
-    head = f"imbalance {percent:.0f} % {above} {limit} %"
+    head = f"{percent:.0f} % of its partitions are led by others, the limit is {limit} %"
     if seconds is None:
-        return f"{head}, but auto.leader.rebalance.enable is false: nobody gives it back"
-    return f"{head}; next check in {seconds:.0f} s"
+        return f"{head}, but auto.leader.rebalance.enable is false: leadership does not move back"
+    verb = "moves leadership back" if percent > limit else "leaves it so"
+    return f"{head}: the next check, in {seconds:.0f} s, {verb}"
 
 
-def _reassignment(picture: Picture, p: Partition) -> Iterator[str]:
+def _too_few(picture: Picture, p: Partition) -> Iterator[Line]:
+    state = picture.state
+    assert state is not None
+    isr_min = state.get("isr_min", 1)
+    if p["leader"] < 0 or len(p["isr"]) >= isr_min:
+        return
+    count = len(p["replicas"])
+    if count < isr_min:
+        yield Line(
+            p,
+            f"acks=all is refused (NOT_ENOUGH_REPLICAS): it has {count} "
+            f"{'replica' if count == 1 else 'replicas'} and min.insync.replicas is {isr_min}; "
+            "add replicas (odradek plan, kafka-reassign-partitions), or "
+            + picture.caller.kafka(
+                "kafka-configs",
+                f"--alter --entity-type topics --entity-name {p['topic']} --add-config "
+                f"min.insync.replicas={count}",
+            ),
+        )
+        return
+    left = [e for r in p["replicas"] if (e := _left(picture, p, r)) is not None]
+    yield Line(
+        p,
+        f"acks=all is refused (NOT_ENOUGH_REPLICAS){{since}}: {len(p['isr'])} in sync and "
+        f"min.insync.replicas is {isr_min}; see the replicas that are out of sync",
+        max((e["at_ms"] for e in left), default=None),
+    )
+
+
+def _reassignment(picture: Picture, p: Partition) -> Iterator[Line]:
     if not p["adding"] and not p["removing"]:
         return
     verdicts = ("REASSIGNMENT_STARTED", "REASSIGNMENT_RESUMED")
     begun = picture.newest(lambda e: _is_about(e, p) and e["verdict"] in verdicts)
-    since = (
-        f" since {picture.clock(begun['at_ms'])}, because {begun['cause']['says']}" if begun else ""
-    )
     target = [r for r in p["replicas"] if r not in p["removing"]]
     missing = [r for r in target if r not in p["isr"]]
     dead = [r for r in missing if r in p["dead"]]
-    waits = f"{_list(missing)} not in sync yet" if missing else "all of them are in sync"
+    waits = f"replica {_list(missing)} is not in sync yet" if missing else "all are in sync"
     if dead:
-        waits += f", {_list(dead)} not even there: {picture.start(dead[0])}"
-    yield (
-        f"{_name(p)} moves to {_list(target)}{since}: {waits}; "
-        "kafka-reassign-partitions --cancel takes it back"
+        waits += (
+            f" and {brokers(dead)} {'is' if len(dead) == 1 else 'are'} away: "
+            f"{picture.caller.bring_all_back(dead)}"
+        )
+    yield Line(
+        p,
+        f"it is being moved to {brokers(target)}{{since}}: {waits}; to take it back: "
+        + picture.caller.kafka(
+            "kafka-reassign-partitions", "--cancel --reassignment-json-file FILE"
+        ),
+        begun["at_ms"] if begun else None,
     )
 
 
-def _out_of_sync(picture: Picture, p: Partition) -> Iterator[str]:
+def _out_of_sync(picture: Picture, p: Partition) -> Iterator[Line]:
     coming = set(p["adding"])
     for replica in p["replicas"]:
         if replica in p["isr"] or replica in coming or p["leader"] < 0:
             continue
         left = _left(picture, p, replica)
-        since = ""
-        if left:
-            since = f" since {picture.clock(left['at_ms'])}, because {left['cause']['says']}"
+        cause, story = _because(picture, left, [replica])
         if replica in p["dead"]:
-            mend = f"{picture.story(replica)}; {picture.start(replica)}"
+            parts = [story, picture.caller.bring_back(replica)]
         elif replica in p["on_failed_dirs"]:
-            mend = f"its log directory has failed: mend the disk, restart broker {replica}"
+            parts = [picture.failed_directory(replica), _repair(picture, replica)]
+        elif picture.caller.local.get(replica) == "paused":
+            parts = [picture.caller.process(replica), picture.caller.bring_back(replica)]
         else:
-            mend = "it is copying what it missed, and joins by itself when it has all"
-        yield f"{_name(p)}: replica {replica} is out of sync{since}; {mend}"
+            parts = ["it copies what it misses, and joins the ISR by itself"]
+        yield Line(
+            p,
+            "; ".join([f"replica {replica} is out of sync{{since}}{cause}", *filter(None, parts)]),
+            left["at_ms"] if left else None,
+        )
 
 
 # -------------------------------------------------------------------------------- a broker
 
 
 def explain_broker(picture: Picture, broker: int) -> list[str]:
-    """All that is to be said of a broker."""
-    told = [e for e in picture.journal if e["verdict"] and e["broker"] == broker]
-    return [*_broker(picture, broker), *_history(picture, told)]
+    """All that is to be said of a broker, from what the controller says."""
+    decided = [e for e in picture.journal if e["verdict"] and e["broker"] == broker]
+    return [*_broker(picture, broker), *_history(picture, decided)]
 
 
 def _broker(picture: Picture, broker: int) -> Iterator[str]:
     state = picture.state
     if state is None:
-        yield _nobody_reigns()
+        yield no_controller(picture)
         return
     partitions = state["partitions"]
     story = picture.story(broker)
     if not picture.registered(broker):
-        here = picture.local.get(broker)
-        process = f" (its process here: {here})" if here else ""
-        yield f"broker {broker} is not registered: {story}{process}; {picture.start(broker)}"
+        yield f"{story}; {picture.caller.bring_back(broker)}"
     else:
         role = ", and is the controller" if state["controller_id"] == broker else ""
-        since = f" ({story})" if story else ""
+        came = picture.last("BROKER_JOINED", broker)
+        since = f" since {picture.clock(came['at_ms'])}" if came else ""
         yield f"broker {broker} is registered{since}{role}"
+        if picture.caller.local.get(broker) == "paused":
+            process = picture.caller.process(broker)
+            yield (
+                f"broker {broker} does not answer: {process}; {picture.caller.bring_back(broker)}"
+            )
     if broker in state["shutting_down"]:
-        yield f"broker {broker} is leaving: it gives up what it leads"
+        yield f"broker {broker} is shutting down: it hands its leaderships over"
     yield from _holdings(picture, broker, partitions)
-    fenced = picture.newest(lambda e: e["verdict"] == "BROKER_FENCED" and e["broker"] == broker)
+    fenced = picture.last("BROKER_FENCED", broker)
     if fenced:
         yield f"broker {broker} was fenced at {picture.clock(fenced['at_ms'])}: {fenced['detail']}"
 
@@ -274,41 +358,67 @@ def _holdings(picture: Picture, broker: int, partitions: Sequence[Partition]) ->
     failed = [p for p in partitions if broker in p["on_failed_dirs"]]
     leaderless = [p for p in partitions if (p["leader"] or 0) < 0 and broker in p["isr"]]
     due = state["imbalance"].get(str(broker))
-    yield f"it holds {len(partitions)} partitions and leads {len(leads)}"
+    count = len(partitions)
+    yield (
+        f"broker {broker} holds {count} {'replica' if count == 1 else 'replicas'} and leads "
+        f"{len(leads)} of them"
+    )
     if due and due["led_by_others"] and picture.registered(broker):
+        command = picture.caller.kafka(
+            "kafka-leader-election", "--election-type preferred --all-topic-partitions"
+        )
         yield (
-            f"others lead {due['led_by_others']} of {due['should_lead']} partitions that it should "
-            f"lead: {_balance(state, due)}; run kafka-leader-election {_bootstrap(picture)}"
-            "--election-type preferred --all-topic-partitions to move them now"
+            f"broker {broker} is the preferred leader of {due['should_lead']} partitions, and "
+            f"others lead {due['led_by_others']} of them: {_balance(state, due)}; to move "
+            f"leadership now: {command}"
         )
     if failed:
         yield (
-            f"a log directory of broker {broker} has failed, and {_some(failed)} with it: "
-            "mend the disk, restart the broker"
+            f"{_some(failed)}: offline on broker {broker}: {picture.failed_directory(broker)}; "
+            f"{_repair(picture, broker)}"
         )
     if leaderless:
-        yield f"{_some(leaderless)} cannot be led by anybody else: {picture.start(broker)}"
+        yield (
+            f"{_some(leaderless)}: no leader, and only broker {broker} may lead; "
+            f"{picture.caller.bring_back(broker)}"
+        )
     waiting = [p for p in lagging if p not in failed and p not in leaderless]
     if waiting:
-        yield f"it is out of sync on {_some(waiting)}"
+        yield f"{_some(waiting)}: the replica on broker {broker} is out of sync"
 
 
 # ---------------------------------------------------------------------------------- shared
 
 
-def _history(picture: Picture, told: Sequence[Entry]) -> Iterator[str]:
-    if told:
+def _history(picture: Picture, decided: Sequence[Entry]) -> Iterator[str]:
+    if decided:
         yield ""
-        yield "what the controller decided:"
-    for entry in told[-HISTORY:]:
+        yield "the controller's decisions:"
+    for entry in decided[-HISTORY:]:
         yield f"  {picture.clock(entry['at_ms'])}  {entry['says']}"
 
 
-def _nobody_reigns() -> str:
-    return (
-        "no controller answers, so how things stand cannot be said; odradek status says which "
-        "brokers run"
-    )
+def no_controller(picture: Picture) -> str:
+    """What to do where no broker says that it is the controller."""
+    away = [id_ for id_, state in sorted(picture.caller.local.items()) if state != "running"]
+    what = picture.caller.bring_all_back(away) if away else "see that one broker runs"
+    return f"no controller answers, so the state of the cluster is not known; {what}"
+
+
+def _because(picture: Picture, entry: Entry | None, ids: Sequence[int]) -> tuple[str, str]:
+    """The cause of a decision, and what else is known of these brokers' coming and going.
+
+    Where the cause is that one went away and it still is, the second would say the same again.
+    """
+    stories = "; ".join(filter(None, map(picture.story, ids)))
+    if entry is None:
+        return "", stories
+    says = entry["cause"]["says"]
+    if says == f"{brokers(ids)} went away" and not any(map(picture.registered, ids)):
+        known = "; ".join(filter(None, map(picture.caller.process, ids)))
+        verb = "is" if len(ids) == 1 else "are"
+        return f" because {brokers(ids)} {verb} away{f' ({known})' if known else ''}", ""
+    return f" because {says}", stories
 
 
 def _is_about(entry: Entry, p: Partition) -> bool:
@@ -318,10 +428,9 @@ def _is_about(entry: Entry, p: Partition) -> bool:
 
 
 def _elected(picture: Picture, p: Partition) -> Entry | None:
-    verdicts = ("LEADER_ELECTED", "LEADER_ELECTED_UNCLEAN")
     return picture.newest(
         lambda e: (
-            _is_about(e, p) and e["verdict"] in verdicts and e["after"]["leader"] == p["leader"]
+            _is_about(e, p) and e["verdict"] in _ELECTED and e["after"]["leader"] == p["leader"]
         )
     )
 
@@ -335,15 +444,15 @@ def _took_out(entry: Entry, replica: int) -> bool:
     return bool(before and after and replica in before["isr"] and replica not in after["isr"])
 
 
-def _election(picture: Picture, p: Partition, kind: str) -> str:
-    return (
-        f"kafka-leader-election {_bootstrap(picture)}--election-type {kind} "
-        f"--topic {p['topic']} --partition {p['partition']}"
-    )
-
-
-def _bootstrap(picture: Picture) -> str:
-    return f"--bootstrap-server {picture.bootstrap} " if picture.bootstrap else ""
+def _election(picture: Picture, partitions: Sequence[Partition]) -> str:
+    p = partitions[0]
+    kind = "unclean" if p["leader"] < 0 else "preferred"
+    which = f"--topic {p['topic']} --partition {p['partition']}"
+    if len(partitions) > 1 and kind == "preferred":
+        which = "--all-topic-partitions"
+    command = picture.caller.kafka("kafka-leader-election", f"--election-type {kind} {which}")
+    more = len(partitions) > 1 and kind == "unclean"
+    return f"{command}{' (and so for each of them)' if more else ''}"
 
 
 def _name(p: Partition) -> str:
@@ -351,9 +460,8 @@ def _name(p: Partition) -> str:
 
 
 def _some(partitions: Sequence[Partition]) -> str:
-    named = ", ".join(map(_name, partitions[:3]))
-    return named if len(partitions) <= 3 else f"{named} and {len(partitions) - 3} more"
+    return some([_name(p) for p in partitions])
 
 
-def _list(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
+def _list(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))

@@ -101,7 +101,8 @@ class Group:
     __slots__ = (
         "_speakers", "awaiting_join", "generation", "group_id", "joining", "leader",
         "member_added", "members", "offsets", "pending_joins", "pending_syncs", "protocol",
-        "protocol_type", "state", "state_timestamp_ms", "static_members", "subscribed",
+        "protocol_type", "rebalance_ms", "rebalance_reason", "state", "state_timestamp_ms",
+        "static_members", "subscribed",
         "sync_deadline_ms",
     )  # fmt: skip
 
@@ -121,6 +122,8 @@ class Group:
         self.joining: Joining | None = None
         self.member_added = False  # since the first rebalance began, or was prolonged
         self.sync_deadline_ms: int | None = None
+        self.rebalance_reason = ""  # of the last rebalance here; "": none since it was loaded
+        self.rebalance_ms = -1  # when it began (wall time)
         self.subscribed: frozenset[str] | None = None  # None: nobody can say
         self.offsets = Offsets()
         self._speakers: Counter[str] = Counter()  # how many members speak a strategy

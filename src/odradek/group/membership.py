@@ -399,6 +399,7 @@ class Membership:
             f"group {group.group_id} rebalances from {group.state.value}, "
             f"generation {group.generation}: {reason}"
         )
+        group.rebalance_reason, group.rebalance_ms = reason, self._now.wall_ms
         group.enter(_PREPARING, wall_ms=self._now.wall_ms)
         self._wait_for_joins(group, joining)
         self._join_may_be_complete(group)

@@ -1,17 +1,19 @@
 """`odradek why`: each trouble in a sentence, with its cause, its time and its cure."""
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
-from odradek.cli import why, why_log
+from odradek.cli import asked, why_log
 from odradek.cli.main import run
 from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
 from odradek.local.options import Wishes, write_options
+from odradek.plan.commands import Caller
 
-NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
+NOW = datetime(2026, 5, 4, 10, 30).astimezone()
+NOW_MS = int(NOW.timestamp() * 1000)
 MOVE = (
     "kafka-leader-election --bootstrap-server b:9 --election-type preferred --topic t --partition 3"
 )
@@ -31,7 +33,7 @@ def at(minute, verdict, *, number=1, broker=None, cause="broker 2 went away", **
         "topic": "t", "partition": 3,
     }  # fmt: skip
     return {
-        "at_ms": int(NOW.timestamp() * 1000) - (30 - minute) * 60_000,
+        "at_ms": NOW_MS - (30 - minute) * 60_000,
         "number": number, "verdict": verdict, "broker": broker,
         "cause": {"says": cause}, "says": f"{verdict} said", "before": None, "after": None,
         "detail": "", **about, **rest,
@@ -44,7 +46,10 @@ ELECTED = at(1, "LEADER_ELECTED", number=2, before={"isr": [1, 2]},
              after={"leader": 1, "isr": [1]})  # fmt: skip
 
 
-def picture(*partitions, journal=(), brokers=(1, 2), percent=(2, 25), **changed):
+def picture(
+    *partitions, journal=(), brokers=(1, 2), percent=(2, 25), caller=None, directories=None,
+    **changed,
+):  # fmt: skip
     state = {
         "controller_id": 1,
         "brokers": {str(id_): {} for id_ in brokers},
@@ -55,104 +60,161 @@ def picture(*partitions, journal=(), brokers=(1, 2), percent=(2, 25), **changed)
         "partitions": list(partitions),
         **changed,
     }
-    return Picture(
-        state, journal, NOW, bootstrap="b:9", local={1: "running", 2: "running"},
-        time=lambda ms: datetime.fromtimestamp(ms / 1000, UTC),
-    )  # fmt: skip
+    caller = caller or Caller("b:9", local={1: "running", 2: "running"})
+    return Picture(state, journal, NOW_MS, caller, directories or {})
 
 
-HEAD = "t-3 has leader 1, not its preferred 2 since 10:01:00, because broker 2 went away; "
-OUT = "t-3: replica 2 is out of sync since 10:01:00, because broker 2 went away; "
+ALL = (
+    "kafka-leader-election --bootstrap-server b:9 --election-type preferred --all-topic-partitions"
+)
+HEAD = (
+    "t-3: broker 1 leads instead of the preferred replica 2 since 10:01:00 because broker 2 went "
+    "away; "
+)
+OUT = "t-3: replica 2 is out of sync since 10:01:00 because broker 2 went away; "
+WELL = "the preferred replica leads, and all replicas are in sync"
+GONE_SINCE = (
+    " since 10:01:00 because broker 2 is away (its process was killed); odradek start 2 --dir D"
+)
+AWAY = "broker 2 is away since 10:01:00 (its process was killed); odradek start 2 --dir D"
+KILLED = Caller("b:9", " --dir D", {1: "running", 2: "killed"})
+CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on device"})
 
 
 @pytest.mark.parametrize(
     ("found", "sentences"),
     [
-        (
-            picture(partition(leader=2)),
-            ["t-3 is well: its preferred 2 leads, all are in sync"],
-        ),
+        (picture(partition(leader=2)), [f"t-3: {WELL}"]),
         (
             picture(partition(), journal=[GONE, ELECTED, BACK]),
             [
-                HEAD + "broker 2 went away at 10:01:00 and came back at 10:02:00; "
-                f"imbalance 8 % is not above 10 %; next check in 212 s; run {MOVE} to move it now"
+                HEAD + "broker 2 is back since 10:02:00; 8 % of its partitions are led by others, "
+                "the limit is 10 %: the next check, in 212 s, leaves it so; to move leadership "
+                f"now: {MOVE}"
             ],
         ),
         (
             picture(partition(), percent=(3, 25), rebalance={
                 "in_seconds": None, "percentage_max": 10}),
             [
-                ("t-3 has leader 1, not its preferred 2; imbalance 12 % is above 10 %, but "
-                "auto.leader.rebalance.enable is false: nobody gives it back; "
-                f"run {MOVE} to move it now")
+                ("t-3: broker 1 leads instead of the preferred replica 2; 12 % of its partitions "
+                "are led by others, the limit is 10 %, but auto.leader.rebalance.enable is false: "
+                f"leadership does not move back; to move leadership now: {MOVE}")
             ],
         ),
         (
-            picture(partition(isr=[1], dead=[2]), journal=[GONE, ELECTED], brokers=(1,)),
+            picture(partition(isr=[1], dead=[2]), journal=[GONE, ELECTED], brokers=(1,),
+                    caller=KILLED),
             [
-                HEAD + "broker 2 went away at 10:01:00; start it: odradek start 2",
-                OUT + "broker 2 went away at 10:01:00; start it: odradek start 2",
+                "t-3: broker 1 leads instead of the preferred replica 2" + GONE_SINCE,
+                "t-3: replica 2 is out of sync" + GONE_SINCE,
+            ],
+        ),
+        (
+            picture(partition(isr=[1], dead=[2]), journal=[GONE, ELECTED], brokers=(1,),
+                    caller=Caller("b:9")),
+            [
+                f"t-3: {each} since 10:01:00 because broker 2 is away; start broker 2 on its host "
+                "(odradek server-start server.properties, or its service)"
+                for each in ("broker 1 leads instead of the preferred replica 2",
+                             "replica 2 is out of sync")
             ],
         ),
         (
             picture(partition(isr=[1]), journal=[GONE, ELECTED, BACK]),
             [
-                HEAD + "broker 2 went away at 10:01:00 and came back at 10:02:00; "
-                "replica 2 is not in sync yet: it has to catch up first",
-                OUT + "it is copying what it missed, and joins by itself when it has all",
+                HEAD + "broker 2 is back since 10:02:00; replica 2 is not in sync yet: it leads "
+                "again after it has caught up",
+                OUT + "it copies what it misses, and joins the ISR by itself",
             ],
         ),
         (
-            picture(partition(isr=[1], on_failed_dirs=[2])),
+            picture(partition(isr=[1], on_failed_dirs=[2]), directories={2: [
+                {"path": "/d/a", "is_offline": False},
+                {"path": "/d/b", "is_offline": True, "why": "/d/b: Input/output error",
+                 "since_ms": ELECTED["at_ms"]}]}),
             [
-                ("t-3 has leader 1, not its preferred 2; "
-                "its log directory on broker 2 has failed: mend the disk, restart it"),
-                ("t-3: replica 2 is out of sync; "
-                "its log directory has failed: mend the disk, restart broker 2"),
+                f"t-3: {what}; log directory /d/b of broker 2 is offline since 10:01:00 "
+                "(/d/b: Input/output error); repair the disk, then odradek restart 2"
+                for what in ("broker 1 leads instead of the preferred replica 2",
+                             "replica 2 is out of sync")
             ],
         ),
         (
             picture(partition(), shutting_down=[2]),
-            ["t-3 has leader 1, not its preferred 2; broker 2 is about to leave"],
+            ["t-3: broker 1 leads instead of the preferred replica 2; broker 2 is shutting down"],
         ),
         (
-            picture(partition(leader=-1, isr=[2], dead=[2]), brokers=(1,), journal=[
-                GONE, at(1, "LEFT_WITHOUT_LEADER", number=3)]),
+            picture(partition(leader=-1, isr=[2], dead=[2]), brokers=(1,), caller=CRASHED,
+                    journal=[GONE, at(1, "LEFT_WITHOUT_LEADER", number=3)]),
             [
-                ("t-3 has no leader since 10:01:00, because broker 2 went away: only 2 may lead, "
-                "for only there is everything that was acknowledged (broker 2 went away at "
-                "10:01:00); start it: odradek start 2, or, if its records may be lost, let another "
-                f"lead: {MOVE.replace('preferred', 'unclean')}")
+                ("t-3: no leader since 10:01:00 because broker 2 is away (its process has ended by "
+                "itself: /data: No space left on device): clients can neither write nor read; only "
+                "broker 2 may lead, because every acknowledged record is only there; odradek start "
+                "2 --dir D; or, if records may be "
+                f"lost: {MOVE.replace('preferred', 'unclean')}")
             ],
         ),
         (
             picture(partition(leader=None, isr=[], dead=[2, 1]), brokers=()),
             [
-                "t-3 never had a leader: none of 2,1 was alive; start it: odradek start 2"
+                ("t-3: no leader yet: none of its replicas (2, 1) was registered when it was "
+                "created; odradek restart 2")
             ],
         ),
         (
             picture(partition(leader=2, replicas=[2, 3, 1], adding=[3], removing=[1], dead=[3]),
-                    journal=[at(5, "REASSIGNMENT_STARTED", cause="a reassignment was asked for")]),
+                    journal=[at(5, "REASSIGNMENT_STARTED", cause="a reassignment was asked for")],
+                    caller=Caller(local={3: "stopped"})),
             [
-                ("t-3 moves to 2,3 since 10:05:00, because a reassignment was asked for: 3 not in "
-                "sync yet, 3 not even there: start it; "
-                "kafka-reassign-partitions --cancel takes it back")
+                ("t-3: it is being moved to brokers 2 and 3 since 10:05:00: replica 3 is not in "
+                "sync yet and broker 3 is away: odradek start 3; to take it back: "
+                "kafka-reassign-partitions --cancel --reassignment-json-file FILE")
             ],
         ),
         (
-            picture(partition(leader=2, recovering=True)),
+            picture(partition(leader=2, recovering=True), journal=[
+                at(5, "LEADER_ELECTED_UNCLEAN", after={"leader": 2, "isr": [2]})]),
             [
-                ("t-3 was given a leader from outside the ISR: records that were acknowledged "
-                "before may be lost")
+                ("t-3: its leader was elected from outside the ISR since 10:05:00 (unclean "
+                "election): records that were acknowledged before may be lost")
+            ],
+        ),
+        (
+            picture(partition(leader=2, replicas=[2], isr=[2]), isr_min=2),
+            [
+                ("t-3: acks=all is refused (NOT_ENOUGH_REPLICAS): it has 1 replica and "
+                "min.insync.replicas is 2; add replicas (odradek plan, "
+                "kafka-reassign-partitions), or kafka-configs --bootstrap-server b:9 --alter "
+                "--entity-type topics --entity-name t --add-config min.insync.replicas=1")
+            ],
+        ),
+        (
+            picture(partition(leader=1, replicas=[1, 2], isr=[1]), isr_min=2, journal=[ELECTED]),
+            [
+                ("t-3: acks=all is refused (NOT_ENOUGH_REPLICAS) since 10:01:00: 1 in sync and "
+                "min.insync.replicas is 2; see the replicas that are out of sync"),
+                OUT + "it copies what it misses, and joins the ISR by itself",
+            ],
+        ),
+        (
+            # The preferred replica is another one since a reassignment, not since the creation.
+            picture(partition(leader=1, replicas=[2, 1]), percent=(3, 25), journal=[
+                at(1, "LEADER_ELECTED", after={"leader": 1, "isr": [1]},
+                   cause="the topic was created"),
+                at(7, "REASSIGNMENT_COMPLETED", number=2)]),
+            [
+                ("t-3: broker 1 leads instead of the preferred replica 2 since 10:07:00 because a "
+                "reassignment changed the replicas; 12 % of its partitions are led by others, the "
+                "limit is 10 %: the next check, in 212 s, moves leadership back; to move "
+                f"leadership now: {MOVE}")
             ],
         ),
         (picture(), ["topic t has no partition 3"]),
         (
             picture(topic={"exists": False, "being_deleted": False}, journal=[
                 {**at(9, "TOPIC_DELETED"), "partition": None}]),
-            ["there is no topic t; it was deleted at 10:09:00"],
+            ["topic t does not exist: it was deleted at 10:09:00"],
         ),
         (
             picture(partition(leader=2), journal=[
@@ -160,15 +222,15 @@ OUT = "t-3: replica 2 is out of sync since 10:01:00, because broker 2 went away;
                 topic={"exists": True, "being_deleted": True,
                        "deletion_waits": "its replica on broker 2 is offline"}),
             [
-                ("topic t is to be deleted, and waits since 10:09:00: its replica on broker 2 is "
-                "offline; it goes on when that broker serves again"),
-                "t-3 is well: its preferred 2 leads, all are in sync",
+                ("topic t: its deletion waits since 10:09:00: its replica on broker 2 is offline; "
+                "it continues when that broker serves again"),
+                f"t-3: {WELL}",
             ],
         ),
         (
-            Picture(None, [], NOW),
-            [("no controller answers, so how things stand cannot be said; odradek status says "
-             "which brokers run")],
+            Picture(None, [], NOW_MS, Caller(local={1: "stopped", 2: "paused", 3: "running"})),
+            [("no controller answers, so the state of the cluster is not known; odradek start 1; "
+             "odradek resume 2")],
         ),
     ],
 )  # fmt: skip
@@ -178,21 +240,38 @@ def test_a_topic_is_explained(found, sentences):
     assert told[:end] == sentences
 
 
+def test_fifty_partitions_with_one_cause_are_one_line():
+    partitions = [partition(partition=n, leader=1 + 2 * (n % 2)) for n in range(50)]
+    entries = [{**ELECTED, "partition": n, "number": n,
+                "after": {"leader": 1 + 2 * (n % 2), "isr": [1]},
+                "at_ms": ELECTED["at_ms"] + 20 * n} for n in range(50)]  # fmt: skip
+    told = explain_topic(picture(*partitions, journal=entries), "t")
+
+    assert told[: told.index("")] == [
+        (
+            "t-0, t-1, t-2 and 47 more: brokers 1 and 3 lead instead of the preferred replica 2 "
+            "since 10:01:00 because broker 2 went away; 8 % of its partitions are led by others, "
+            "the limit is 10 %: the next check, in 212 s, leaves it so; to move leadership now: "
+            f"{ALL}"
+        )
+    ]
+
+
+def test_two_brokers_that_are_away_get_a_command_each():
+    caller = Caller(options=" --dir D", local={1: "killed", 2: "paused"})
+
+    assert caller.bring_all_back([2, 1]) == "odradek start 1 --dir D; odradek resume 2 --dir D"
+
+
 def test_what_was_decided_is_told_last_and_the_newest_of_it():
     many = [at(n, "LEADER_ELECTED", number=n, after={"leader": 9, "isr": [9]}) for n in range(20)]
     told = explain_topic(picture(partition(leader=2), journal=many), "t")
-    assert told[1:3] == ["", "what the controller decided:"]
+    assert told[1:3] == ["", "the controller's decisions:"]
     assert told[3] == "  10:08:00  LEADER_ELECTED said"
     assert told[-1] == "  10:19:00  LEADER_ELECTED said"
     yesterday = {**ELECTED, "at_ms": ELECTED["at_ms"] - 86_400_000}
     told = explain_topic(picture(partition(leader=2), journal=[yesterday]), "t")
     assert told[-1] == "  2026-05-03 10:01:00  LEADER_ELECTED said"
-
-
-def test_many_partitions_that_are_well_are_counted():
-    told = explain_topic(picture(*(partition(leader=2, partition=n) for n in range(20))), "t")
-    assert len(told) == 9
-    assert told[-1] == "and so are 12 more"
 
 
 @pytest.mark.parametrize(
@@ -201,21 +280,21 @@ def test_many_partitions_that_are_well_are_counted():
         (
             picture(partition(), partition(leader=2), journal=[GONE, BACK]),
             [
-                "broker 2 is registered (broker 2 went away at 10:01:00 and came back at 10:02:00)",
-                "it holds 2 partitions and leads 1",
-                ("others lead 2 of 25 partitions that it should lead: imbalance 8 % is not above "
-                "10 %; next check in 212 s; run kafka-leader-election --bootstrap-server b:9 "
-                "--election-type preferred --all-topic-partitions to move them now"),
+                "broker 2 is registered since 10:02:00",
+                "broker 2 holds 2 replicas and leads 1 of them",
+                ("broker 2 is the preferred leader of 25 partitions, and others lead 2 of them: "
+                "8 % of its partitions are led by others, the limit is 10 %: the next check, in "
+                f"212 s, leaves it so; to move leadership now: {ALL}"),
             ],
         ),
         (
-            picture(partition(leader=-1, isr=[2]), partition(partition=4, isr=[1]), brokers=(1,)),
+            picture(partition(leader=-1, isr=[2]), partition(partition=4, isr=[1]), brokers=(1,),
+                    journal=[GONE], caller=KILLED),
             [
-                ("broker 2 is not registered: broker 2 is not there (its process here: running); "
-                "start it: odradek start 2"),
-                "it holds 2 partitions and leads 0",
-                "t-3 cannot be led by anybody else: start it: odradek start 2",
-                "it is out of sync on t-4",
+                AWAY,
+                "broker 2 holds 2 replicas and leads 0 of them",
+                "t-3: no leader, and only broker 2 may lead; odradek start 2 --dir D",
+                "t-4: the replica on broker 2 is out of sync",
             ],
         ),
         (
@@ -224,11 +303,19 @@ def test_many_partitions_that_are_well_are_counted():
                         at(3, "BROKER_FENCED", broker=2, detail="an old life")]),
             [
                 "broker 2 is registered, and is the controller",
-                "broker 2 is leaving: it gives up what it leads",
-                "it holds 1 partitions and leads 0",
-                ("a log directory of broker 2 has failed, and t-3 with it: mend the disk, restart "
-                "the broker"),
+                "broker 2 is shutting down: it hands its leaderships over",
+                "broker 2 holds 1 replica and leads 0 of them",
+                ("t-3: offline on broker 2: a log directory of broker 2 is offline; repair the "
+                "disk, then odradek restart 2"),
                 "broker 2 was fenced at 10:03:00: an old life",
+            ],
+        ),
+        (
+            picture(partition(leader=2), percent=(0, 1), caller=Caller(local={2: "paused"})),
+            [
+                "broker 2 is registered",
+                "broker 2 does not answer: its process is paused (SIGSTOP); odradek resume 2",
+                "broker 2 holds 1 replica and leads 1 of them",
             ],
         ),
     ],
@@ -252,18 +339,20 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
     }
     directory.save(ClusterState(up=True, brokers=records))
     running = {"bootstrap": "x:1", "brokers": [{"id": n, "state": "running"} for n in range(3)]}
-    monkeypatch.setattr(why.Supervisor, "status", lambda _self: running)
+    monkeypatch.setattr(asked.Supervisor, "status", lambda _self: running)
 
-    def get(url, path, query):
+    def get(url, name, query):
         if url == "http://2":
             return None
-        if path == "/controller":
+        if name == "broker":
+            return {"log_dirs": []}
+        if name == "controller":
             reigns = url == "http://1"
             return {"reigns": reigns, **(picture().state if reigns else {})}
         minute = {"http://0": 5, "http://1": 4}[url]
         return {"entries": [{**GONE, "at_ms": minute}], "begins_ms": 3}
 
-    monkeypatch.setattr(why, "_get", get)
+    monkeypatch.setattr(asked, "get_report", get)
     assert run(["why", "broker", "2", "--json", "--dir", str(directory.path)]) == 0
     out = capsys.readouterr()
     told = json.loads(out.out)
@@ -323,13 +412,14 @@ def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
         "bootstrap": "x:1",
         "brokers": [{"id": 0, "state": "running"}, {"id": 1, "state": "killed"}],
     }
-    monkeypatch.setattr(why.Supervisor, "status", lambda _self: running)
+    monkeypatch.setattr(asked.Supervisor, "status", lambda _self: running)
     begins_ms = int(datetime(2026, 5, 4, 10, 1, 1).astimezone().timestamp() * 1000)
     answers = {
-        "/journal": {"entries": [], "begins_ms": begins_ms},
-        "/controller": {**picture().state, "reigns": True},
+        "journal": {"entries": [], "begins_ms": begins_ms},
+        "controller": {**picture().state, "reigns": True},
+        "broker": {"log_dirs": []},
     }
-    monkeypatch.setattr(why, "_get", lambda _url, path, _query: answers[path])
+    monkeypatch.setattr(asked, "get_report", lambda _url, name, _query: answers[name])
     told = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]
     assert run(told) == 0
     found = json.loads(capsys.readouterr().out)["journal"]

@@ -90,6 +90,8 @@ class ProduceApi:
         self._throttle = throttle
         # Asks the coordinator of a transaction (`TransactionVerification.ask`). None: nobody is.
         self.verification: Ask | None = None
+        # Told of each topic that was refused: for operators, never for the way of the data.
+        self.refused: Callable[[Connection, str], None] = lambda _connection, _what: None
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -102,6 +104,8 @@ class ProduceApi:
             self._refuse_all(call, request, refusal)
         else:
             self._append_all(call, request)
+        if call.failed:
+            self._note_refusals(call)
         if request.acks == 0:
             if call.failed:
                 log.info(
@@ -139,6 +143,12 @@ class ProduceApi:
         return throttle_ms
 
     # ------------------------------------------------------------------------ inside
+
+    def _note_refusals(self, call: "ProduceCall") -> None:
+        for topic, answers in call.topics:
+            codes = {answer.error_code for answer in answers} - {_NONE}
+            for code in sorted(codes):
+                self.refused(call.connection, f"Produce to {topic}: {ErrorCode(code).name}")
 
     @staticmethod
     def _refusal(session: Session, header: RequestHeader, request: Produce) -> ErrorCode:

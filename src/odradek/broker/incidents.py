@@ -1,0 +1,64 @@
+"""What went wrong at this broker and is over: refused clients, and log directories that failed.
+
+Kept in memory, with a bound, for `odradek why` and `odradek doctor` (`odradek.broker.reports`).
+The log has each of them, too, but a tool on another host cannot read that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+REFUSALS_MAX: Final = 64
+_TEXT_MAX: Final = 200
+
+
+class Client(NamedTuple):
+    """Who was refused, and with what."""
+
+    what: str
+    host: str
+    client_id: str
+    software: str
+
+
+@dataclass(slots=True)
+class Count:
+    """How often, and from when to when (wall clock)."""
+
+    first_ms: int
+    last_ms: int
+    count: int = 1
+
+
+class Incidents:
+    """Of one broker, since its start."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self.began_ms = wall_ms()
+        self.refusals: dict[Client, Count] = {}  # the one that happened last is the last
+        self.failed_directories: dict[str, tuple[int, str]] = {}  # when, why
+
+    def refused(self, what: str, *, host: str, client_id: str | None, software: str) -> None:
+        """A client's request was not served. Of many kinds the one unseen for longest goes."""
+        client = Client(what[:_TEXT_MAX], host, (client_id or "")[:_TEXT_MAX], software[:_TEXT_MAX])
+        now_ms = self._wall_ms()
+        known = self.refusals.pop(client, None)
+        if known is None:
+            known = Count(now_ms, now_ms)
+            if len(self.refusals) >= REFUSALS_MAX:
+                del self.refusals[next(iter(self.refusals))]
+        else:
+            known.last_ms, known.count = now_ms, known.count + 1
+        self.refusals[client] = known
+
+    def directory_failed(self, path: str, why: str) -> None:
+        """A log directory is offline from now on."""
+        self.failed_directories.setdefault(path, (self._wall_ms(), why))
+
+    def as_json(self) -> list[Mapping[str, Any]]:
+        """The refusals, the newest first."""
+        return [
+            {**client._asdict(), "count": c.count, "first_ms": c.first_ms, "last_ms": c.last_ms}
+            for client, c in reversed(self.refusals.items())
+        ]
