@@ -14,6 +14,7 @@ from odradek.model.partition import LEADER_DURING_DELETE, NO_LEADER
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 from odradek.wire.schema import ZERO_UUID
 
+DELETED_IDS_MAX: Final = 10_000
 _PROTOCOL_NAMES: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
@@ -47,6 +48,7 @@ class MetadataCache:
         self.brokers: dict[int, Broker] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._by_id: dict[bytes, TopicMetadata] = {}
+        self._deleted_ids: dict[str, bytes] = {}  # of the last deletions announced, by topic
         self._loop = loop
         self._now_ms = now_ms
         self.on_change: Callable[[], None] = lambda: None
@@ -71,6 +73,13 @@ class MetadataCache:
     def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
         """A topic, by id."""
         return self._by_id.get(topic_id)
+
+    def deleted_id(self, name: str) -> bytes | None:
+        """The id of the last topic of this name whose deletion the controller has announced.
+
+        Only the last `DELETED_IDS_MAX` are remembered.
+        """
+        return self._deleted_ids.get(name)
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:
         """A partition."""
@@ -139,6 +148,7 @@ class MetadataCache:
             name, topic_id = topic_state.topic_name, topic_state.topic_id
             for state in topic_state.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
+                    self._note_deletion(name, topic_id)
                     if self._remove_partition(name, state.partition_index):
                         gone.append(name)
                     continue
@@ -169,6 +179,14 @@ class MetadataCache:
         if topic_id != ZERO_UUID:
             self._by_id[topic_id] = topic
         return topic
+
+    def _note_deletion(self, name: str, topic_id: bytes) -> None:
+        if topic_id == ZERO_UUID:
+            return  # a topic without an id cannot be told from the next one of its name
+        self._deleted_ids.pop(name, None)
+        self._deleted_ids[name] = topic_id
+        if len(self._deleted_ids) > DELETED_IDS_MAX:
+            del self._deleted_ids[next(iter(self._deleted_ids))]
 
     def _remove_partition(self, name: str, index: int) -> bool:
         topic = self._topics.get(name)

@@ -41,6 +41,7 @@ from odradek.broker.controller_election import ControllerElection
 from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
 from odradek.broker.coordinator_log import CoordinatorTopic, coordinator_partition
+from odradek.broker.deleted_partitions import DeletedPartitions
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.features import FeatureShell
 from odradek.broker.gauges import publish
@@ -484,6 +485,7 @@ class Broker:
             peers=self._marker_peers,
             own=self.txn_markers.write,
             written=self.transactions.markers_written,
+            deleted_among=DeletedPartitions(world.store, self.metadata, world.clock).among,
             tasks=self.tasks,
             clock=world.clock,
         )

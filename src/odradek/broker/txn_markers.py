@@ -9,13 +9,15 @@ broker. What is not written comes back into the queue of whoever leads then:
                                                                   faster: this one gives up
     any other error, no answer                                    once more, after a while
 
-A partition that the cluster does not have any more needs no marker. A coordinator that has lost
-its partition is done: the next one sends the markers again.
+A partition that was deleted needs no marker. One that is missing from the metadata cache is not
+deleted for that reason: `odradek.broker.deleted_partitions` decides, and until it knows, the marker
+waits as one without a leader does. A coordinator that has lost its partition is done: the next one
+sends the markers again.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +28,6 @@ from odradek.broker.tasks import Tasks
 from odradek.broker.txn_shell import Coordinator
 from odradek.model.clock import Clock
 from odradek.model.errors import ErrorCode
-from odradek.model.names import TRANSACTION_TOPIC
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.txn.effects import WriteMarkers
 from odradek.txn.events import MarkersWritten
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 MARKERS_AT_ONCE: Final = 1_000  # transactions in one request
 _AGAIN_S: Final = 0.1
+_NOT_IN_CACHE: Final = -2  # the queue of partitions of which the cache does not know
 _NEEDLESS: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -77,18 +79,25 @@ class TransactionMarkers:
         peers: PeerBook,
         own: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]],
         written: Callable[[Coordinator, MarkersWritten], None],
+        deleted_among: Callable[
+            [Collection[TopicPartition]], Awaitable[Collection[TopicPartition]]
+        ],
         tasks: Tasks,
         clock: Clock,
     ) -> None:
-        """`own` writes those of partitions led here; `written` is told what is done."""
+        """`own` writes those of partitions led here; `written` is told what is done.
+
+        `deleted_among` returns which of the partitions that the cache lacks were deleted.
+        """
         self._broker_id = broker_id
         self._cache = cache
         self._peers = peers
         self._own = own
         self._written = written
+        self._deleted_among = deleted_among
         self._tasks = tasks
         self._clock = clock
-        # By leader (NO_LEADER: nobody leads): what waits, and whether somebody sends it.
+        # By leader, NO_LEADER or _NOT_IN_CACHE: what waits, and which of them have a sender.
         self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
         self._sending: set[int] = set()
 
@@ -104,48 +113,55 @@ class TransactionMarkers:
     # ------------------------------------------------------------------------- by leader
 
     def _queue(self, marker: _Marker, partitions: Iterable[TopicPartition]) -> None:
-        gone = set()
         for partition in sorted(partitions):
             leader = self._leader_of(partition)
-            if leader is None:
-                gone.add(partition)
-                continue
             self._waiting.setdefault(leader, {}).setdefault(marker, set()).add(partition)
             if leader not in self._sending:
                 self._sending.add(leader)
                 self._tasks.start(self._send(leader), f"transaction markers to {leader}")
-        if gone:
-            log.info(
-                "transaction %r: %s deleted meanwhile need no marker",
-                marker.order.transactional_id,
-                ", ".join(map(str, sorted(gone))),
-            )
-            self._done(marker, gone)
 
-    def _leader_of(self, partition: TopicPartition) -> int | None:
-        """Who leads, or NO_LEADER; None if there is no such partition any more."""
+    def _leader_of(self, partition: TopicPartition) -> int:
+        """The leader, NO_LEADER if there is none now, or `_NOT_IN_CACHE`."""
         known = self._cache.partition(*partition)
-        if known is not None:
-            return self._cache.leader_of(known)
-        # Before the controller has told this broker of anything, nothing is known to be gone.
-        return NO_LEADER if self._cache.topic(TRANSACTION_TOPIC) is None else None
+        return _NOT_IN_CACHE if known is None else self._cache.leader_of(known)
 
     async def _send(self, leader: int) -> None:
         """Send what waits for this leader, batch after batch, until nothing does."""
         try:
             while batch := self._next_batch(leader):
                 if leader == NO_LEADER:
-                    await asyncio.sleep(_AGAIN_S)
                     again = batch
+                elif leader == _NOT_IN_CACHE:
+                    again = await self._without_deleted(batch)
                 else:
                     again = await self._sent(leader, batch)
-                    if again:
-                        await asyncio.sleep(_AGAIN_S)
+                if again:
+                    await asyncio.sleep(_AGAIN_S)
                 for marker, partitions in again.items():
                     if not marker.is_over:
                         self._queue(marker, partitions)
         finally:
             self._sending.discard(leader)
+
+    async def _without_deleted(
+        self, batch: dict[_Marker, set[TopicPartition]]
+    ) -> dict[_Marker, set[TopicPartition]]:
+        """What still needs a marker; the coordinator is told of what was deleted."""
+        deleted = await self._deleted_among({p for wanted in batch.values() for p in wanted})
+        # One that has come into the cache meanwhile is not the one that was asked about.
+        gone = {partition for partition in deleted if self._cache.partition(*partition) is None}
+        again = {}
+        for marker, partitions in batch.items():
+            if needless := partitions & gone:
+                log.info(
+                    "transaction %r: %s deleted meanwhile need no marker",
+                    marker.order.transactional_id,
+                    ", ".join(map(str, sorted(needless))),
+                )
+                self._done(marker, needless)
+            if left := partitions - gone:
+                again[marker] = left
+        return again
 
     def _next_batch(self, leader: int) -> dict[_Marker, set[TopicPartition]]:
         queue = self._waiting.get(leader, {})

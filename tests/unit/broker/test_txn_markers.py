@@ -39,6 +39,7 @@ class Stage:
         self.failures, self.written, self.asked = [], [], []
         self.answers = {}  # (broker, partition): errors, the last of them for ever
         self.unreachable = 0
+        self.deleted = frozenset()
         self.tasks = Tasks(loop, lambda name, error: self.failures.append((name, error)))
         self.cache = MetadataCache(loop, lambda: 0)
         self.coordinator = SimpleNamespace(is_over=False, coordinator_epoch=4)
@@ -48,9 +49,14 @@ class Stage:
             peers=self,
             own=lambda request: self.answer(OWN, request),
             written=lambda _coordinator, event: self.written.append(event),
+            deleted_among=self.deleted_among,
             tasks=self.tasks,
             clock=SimulatedClock(loop.time),
         )
+
+    async def deleted_among(self, partitions):
+        await asyncio.sleep(0.01)
+        return self.deleted & partitions
 
     def to(self, broker_id):
         if self.unreachable:
@@ -250,15 +256,42 @@ def test_who_coordinates_no_more_sends_no_more():
     play(story)
 
 
-def test_a_deleted_partition_needs_none_once_the_cluster_is_known():
+def test_a_partition_that_the_cache_lacks_is_waited_for():
     async def story(stage):
+        stage.leaders(t0=OTHER)
+        stage.write(T0, T1)
+        await asyncio.sleep(1)
+        assert stage.done == [T0]
+        stage.leaders(t1=OWN)
+        await asyncio.sleep(1)
+        assert stage.done == [T0, T1]
+
+    play(story)
+
+
+def test_a_deleted_partition_needs_none():
+    async def story(stage):
+        stage.leaders(t0=OTHER)
+        stage.leaders(t0=LEADER_DURING_DELETE)
         stage.write(T0)
         await asyncio.sleep(1)
-        assert stage.done == [], "nothing is known yet, so nothing is known to be gone"
-        stage.leaders(state=OWN, t0=OTHER)
-        stage.leaders(t0=LEADER_DURING_DELETE)
+        assert stage.done == []
+        stage.deleted = frozenset({T0})
         await asyncio.sleep(1)
         assert stage.done == [T0]
         assert stage.asked == []
+
+    play(story)
+
+
+def test_a_partition_that_comes_into_the_cache_while_it_is_asked_about_gets_its_marker():
+    async def story(stage):
+        stage.deleted = frozenset({T0})
+        stage.write(T0)
+        await asyncio.sleep(0.005)
+        stage.leaders(t0=OTHER)
+        await asyncio.sleep(1)
+        assert stage.done == [T0]
+        assert [broker for broker, _ in stage.asked] == [OTHER]
 
     play(story)
