@@ -518,10 +518,16 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """How far a read_committed consumer may read."""
+        """How far a read_committed consumer may read; the log start at least.
+
+        An open transaction may begin below the log start: DeleteRecords and retention know no
+        transactions.
+        """
         first = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
-        return high_watermark if first == NO_OFFSET or first > high_watermark else first
+        if first == NO_OFFSET or first > high_watermark:
+            return high_watermark
+        return max(first, self.log_start_offset)
 
     def advance_log_start(self, offset: int) -> bool:
         """Records below `offset` are deleted. Whether that is news.

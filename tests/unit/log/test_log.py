@@ -360,6 +360,20 @@ def test_an_open_transaction_holds_the_last_stable_offset(world):
     assert world.log.last_stable_offset == 4
 
 
+def test_the_last_stable_offset_does_not_fall_below_the_log_start(world):
+    """DeleteRecords across the beginning of an open transaction."""
+    world.create()
+    write_transaction(world, 9)
+    for _ in range(4):
+        world.append()
+    world.log.set_high_watermark(4)
+    world.log.advance_log_start(3)
+    assert world.log.last_stable_offset == 3
+    world.mark(ControlType.ABORT, 9)
+    world.log.set_high_watermark(6)
+    assert world.log.last_stable_offset == 6
+
+
 def test_aborted_transactions_are_told_to_who_reads_them(world):
     world.create(segment_bytes=300)
     write_transaction(world, 9)
