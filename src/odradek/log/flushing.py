@@ -6,6 +6,7 @@ Leader epochs are written first: recovery finds them in the batches from the rec
 so those before it have to stand in their file.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ class Flusher:
         directory = log.directory
 
         def replaced(error: StorageError | None) -> None:
-            if error is not None and directory != log.directory and not log.gone:
+            if error is not None and self._was_renamed(directory, error):
                 self.replace(name, data, done)
                 return
             self._report(error)
@@ -119,6 +120,15 @@ class Flusher:
                 done(error)
 
         log.host.disk.replace_later(f"{directory}/{name}", data, replaced)
+
+    def _was_renamed(self, directory: str, error: StorageError) -> bool:
+        """Whether something was not found because the log's directory got another name meanwhile.
+
+        Any other error counts: the kernel reports a page that could not be written once, and the
+        next fdatasync succeeds without it.
+        """
+        log = self._log
+        return error.errno == errno.ENOENT and directory != log.directory and not log.gone
 
     def _report(self, error: StorageError | None) -> None:
         # The files of a log that is gone may well not be where they were.
@@ -142,7 +152,7 @@ class Flusher:
         def flushed(error: StorageError | None) -> None:
             self._running = False
             self._leo = -1
-            if error is not None and directory != log.directory and not log.gone:
+            if error is not None and self._was_renamed(directory, error):
                 self._waiting += dones
             else:
                 self._report(error)

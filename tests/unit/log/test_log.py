@@ -1,5 +1,7 @@
 """One partition's log: append, read, roll, truncate, delete."""
 
+import errno
+
 import pytest
 
 from odradek.log.log_config import LogConfig
@@ -622,3 +624,46 @@ def test_a_flush_that_fails_is_told_to_the_host_and_moves_nothing(world):
     assert heard == world.failures
     assert len(heard) == 1
     assert world.log.recovery_point == 0
+
+
+def rename_while_flushing(world, error):
+    """The flush meets this error, and the directory gets another name before anybody hears of it.
+
+    Returns what the flush was answered.
+    """
+    world.create()
+    world.append(b"a")
+    world.pass_time()
+    world.disk.faults.append(Fault("flush", ".log", error))
+    heard = []
+    world.log.flush(heard.append)
+    world.disk.rename(world.log.directory, "/data/elsewhere")
+    world.log.moved("/data/elsewhere")
+    world.pass_time()
+    return heard
+
+
+def test_a_name_that_is_not_found_because_of_a_rename_is_flushed_again(world):
+    assert rename_while_flushing(world, errno.ENOENT) == [None]
+    assert world.failures == []
+    assert world.log.recovery_point == 1
+
+
+def test_an_io_error_counts_though_the_directory_was_renamed_meanwhile(world):
+    """The kernel reports it once: the next fdatasync would succeed without the lost pages."""
+    heard = rename_while_flushing(world, errno.EIO)
+    assert [error.errno for error in heard] == [errno.EIO]
+    assert heard == world.failures
+    assert world.log.recovery_point == 0
+
+
+@pytest.mark.parametrize(("error", "failures"), [(errno.ENOENT, []), (errno.EIO, [errno.EIO])])
+def test_a_small_file_is_written_again_only_if_its_name_was_not_found(world, error, failures):
+    world.create()
+    world.pass_time()
+    world.disk.faults.append(Fault("flush", "leader-epoch-checkpoint", error))
+    world.append(epoch=7)  # which the file has to say
+    world.disk.rename(world.log.directory, "/data/elsewhere")
+    world.log.moved("/data/elsewhere")
+    world.pass_time()
+    assert [failure.errno for failure in world.failures] == failures
