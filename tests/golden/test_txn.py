@@ -20,6 +20,7 @@ Requests are numbered #1, #2 ... in the order in which they come.
 
 import os
 import pathlib
+from itertools import chain
 
 import pytest
 
@@ -34,7 +35,7 @@ from odradek.txn.events import (
     InitProducerId,
     MarkersWritten,
     Resigned,
-    TimeOutsDue,
+    TimedOut,
 )
 from odradek.txn.machine import TransactionMachine
 from odradek.txn.records import decode_record, encode_key, encode_value
@@ -171,7 +172,9 @@ class Stage:
         )
 
     def _timeouts(self) -> str:
-        return self._handle(TimeOutsDue(self.now_ms, self.now_ms))
+        overdue = self.machine.overdue(self.now_ms, self.now_ms)
+        effects = (self.machine.handle(TimedOut(name, self.now_ms)) for name in overdue)
+        return self._show_effects(list(chain.from_iterable(effects)))
 
     def _expire(self, expiration_ms: str) -> str:
         return self._handle(ExpirationDue(self.now_ms, int(expiration_ms)))

@@ -26,7 +26,7 @@ from odradek.txn.events import (
     InitProducerId,
     MarkersWritten,
     Resigned,
-    TimeOutsDue,
+    TimedOut,
 )
 from odradek.txn.machine import TransactionMachine
 from odradek.txn.records import encode_key, encode_value
@@ -275,7 +275,8 @@ class CoordinatorLife(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 50, 200]))
     def time_passes(self, ms):
         self.now_ms += ms
-        self.handle(TimeOutsDue(self.now_ms, self.now_ms))
+        for name in self.machine.overdue(self.now_ms, self.now_ms):
+            self.handle(TimedOut(name, self.now_ms))
 
     @rule()
     def nobody_has_used_it(self):

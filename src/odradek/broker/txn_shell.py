@@ -32,7 +32,7 @@ from odradek.txn.events import (
     InitProducerId,
     MarkersWritten,
     Resigned,
-    TimeOutsDue,
+    TimedOut,
 )
 from odradek.txn.machine import TransactionMachine
 from odradek.txn.records import encode_key, encode_value
@@ -226,12 +226,17 @@ class TransactionShell:
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for too long."""
-        due = TimeOutsDue(self._clock.wall_ms(), self._clock.monotonic_ms())
+        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         for led in self._topic.serving:
-            effects = led.mind.machine.handle(due)
-            if effects:
-                log.info("%s: aborts %d transactions, open for too long", led, len(effects))
-            self._carry_out(led, effects)
+            overdue = led.mind.machine.overdue(now_ms, monotonic_ms)
+            if overdue:
+                log.info("%s: aborts %d transactions, open for too long", led, len(overdue))
+            for transactional_id in overdue:
+                try:
+                    self._handle(led, TimedOut(transactional_id, now_ms))
+                except Exception:
+                    # One that cannot be aborted must not leave all others open.
+                    log.exception("%s: transaction of %r is not aborted", led, transactional_id)
 
     def forget_expired(self) -> None:
         """Forget ids that nobody has used for long."""

@@ -72,11 +72,11 @@ class MarkersWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeOutsDue:
-    """It is time to look for transactions that have been open for too long."""
+class TimedOut:
+    """A transaction has been open for longer than its producer wanted."""
 
+    transactional_id: str
     now_ms: int
-    monotonic_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ Event = (
     | EndTransaction
     | Appended
     | MarkersWritten
-    | TimeOutsDue
+    | TimedOut
     | ExpirationDue
     | Resigned
 )

@@ -9,7 +9,7 @@ the moment in which the markers go out until the end is written.
                       that its producer does not have, and CONCURRENT_TRANSACTIONS: it asks again
     AddPartitions     ONGOING
     EndTransaction    PREPARE_*; answered when that is written. Then markers, then COMPLETE_*
-    TimeOutsDue       of those that are ONGOING for too long: as if another producer had begun
+    TimedOut          ONGOING for too long (`overdue`): as if another producer had begun
     ExpirationDue     DEAD: a tombstone
 
 A change that could not be written did not happen, and who asked for it asks again; the log may
@@ -38,7 +38,7 @@ from odradek.txn.events import (
     InitProducerId,
     MarkersWritten,
     Resigned,
-    TimeOutsDue,
+    TimedOut,
 )
 from odradek.txn.transaction import (
     EPOCH_MAX,
@@ -87,7 +87,7 @@ class _Entry:
         # Of which transaction, by its id, epoch and beginning; and until when, monotonic time.
         self._deadline: tuple[tuple[int, int, int], int] | None = None
 
-    def has_timed_out(self, event: TimeOutsDue) -> bool:
+    def has_timed_out(self, now_ms: int, monotonic_ms: int) -> bool:
         """Whether it has been open for longer than its producer wanted.
 
         It is written by wall time when it began, which a new coordinator goes by. From the first
@@ -99,8 +99,8 @@ class _Entry:
             return False
         which = current.producer_id, current.producer_epoch, current.started_ms
         if self._deadline is None or self._deadline[0] != which:
-            self._deadline = which, event.monotonic_ms + current.left_ms(event.now_ms)
-        return self._deadline[1] < event.monotonic_ms
+            self._deadline = which, monotonic_ms + current.left_ms(now_ms)
+        return self._deadline[1] < monotonic_ms
 
     @property
     def is_dying(self) -> bool:
@@ -180,6 +180,14 @@ class TransactionMachine:
             for partition in partitions
         }
 
+    def overdue(self, now_ms: int, monotonic_ms: int) -> list[str]:
+        """The ids whose transactions are open for too long; each is to become a `TimedOut`."""
+        return [
+            name
+            for name, entry in self._entries.items()
+            if entry.pending is None and entry.has_timed_out(now_ms, monotonic_ms)
+        ]
+
     # ------------------------------------------------------------------------------ events
 
     def resume(self, now_ms: int) -> list[Effect]:
@@ -206,8 +214,8 @@ class TransactionMachine:
                 return self._appended(event)
             case MarkersWritten():
                 return self._markers_written(event)
-            case TimeOutsDue():
-                return self._time_outs_due(event)
+            case TimedOut():
+                return self._timed_out(event)
             case ExpirationDue():
                 return self._expiration_due(event)
             case Resigned():
@@ -265,7 +273,9 @@ class TransactionMachine:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         elif transaction.producer_id != event.producer_id:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif transaction.producer_epoch != event.producer_epoch:
+        elif (
+            transaction.producer_epoch != event.producer_epoch or event.producer_epoch == EPOCH_MAX
+        ):
             error = ErrorCode.PRODUCER_FENCED
         elif transaction.is_prepared:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -384,12 +394,11 @@ class TransactionMachine:
 
     # ---------------------------------------------------------------------------------- time
 
-    def _time_outs_due(self, event: TimeOutsDue) -> list[Effect]:
-        effects: list[Effect] = []
-        for entry in self._entries.values():
-            if entry.pending is None and entry.has_timed_out(event):
-                effects += self._write(entry, fenced(entry.current, now_ms=event.now_ms))
-        return effects
+    def _timed_out(self, event: TimedOut) -> list[Effect]:
+        entry = self._entries.get(event.transactional_id)
+        if entry is None or entry.pending is not None or entry.current.state is not State.ONGOING:
+            return []
+        return self._write(entry, fenced(entry.current, now_ms=event.now_ms))
 
     def _expiration_due(self, event: ExpirationDue) -> list[Effect]:
         effects: list[Effect] = []

@@ -239,13 +239,17 @@ def prepared(
 
 
 def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
-    """Somebody else ends it: aborted, in an epoch that its producer does not have."""
+    """Somebody else ends it: aborted, in an epoch that its producer does not have.
+
+    The log of another version may hold one in the last of all epochs, for a client may have sent
+    that epoch. Kafka's `prepareFenceProducerEpoch` throws there, and nothing that has timed out is
+    aborted from then on. Here it is aborted in that epoch; the next producer needs another id.
+    """
     _check(transaction, State.PREPARE_ABORT)
-    assert transaction.producer_epoch < EPOCH_MAX, transaction
     return replace(
         transaction,
         state=State.PREPARE_ABORT,
-        producer_epoch=transaction.producer_epoch + 1,
+        producer_epoch=min(transaction.producer_epoch + 1, EPOCH_MAX),
         last_producer_id=transaction.producer_id,
         last_producer_epoch=NO_EPOCH,
         updated_ms=now_ms,

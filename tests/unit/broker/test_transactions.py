@@ -9,6 +9,8 @@ from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.control import ControlType
 from odradek.sim.disk import Fault
+from odradek.txn.events import TimedOut
+from odradek.txn.machine import TransactionMachine
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -423,6 +425,27 @@ def test_a_transaction_that_takes_too_long_is_aborted():
         assert await client.end() is ErrorCode.PRODUCER_FENCED
 
     play(story)
+
+
+def test_one_that_cannot_be_aborted_does_not_keep_the_others_open(monkeypatch):
+    handle = TransactionMachine.handle
+
+    def fail_at_the_first(self, event):
+        assert event != TimedOut("first", getattr(event, "now_ms", 0)), "it cannot be aborted"
+        return handle(self, event)
+
+    monkeypatch.setattr(TransactionMachine, "handle", fail_at_the_first)
+
+    async def story(live):
+        for name, partition in (("first", T0), ("second", T1)):
+            client = await begun(live, name, transaction_timeout_ms=15_000)
+            await client.add(partition)
+            await client.write(b"a", to=partition)
+        await asyncio.sleep(30)
+        assert live.log(index=0).last_stable_offset == 0
+        assert live.log(index=1).last_stable_offset == 2
+
+    play(story, transaction_state_log_num_partitions="1")
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])

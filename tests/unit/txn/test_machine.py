@@ -13,7 +13,7 @@ from odradek.txn.events import (
     InitProducerId,
     MarkersWritten,
     Resigned,
-    TimeOutsDue,
+    TimedOut,
 )
 from odradek.txn.machine import EXPIRED_AT_ONCE, TransactionMachine
 from odradek.txn.records import encode_key, encode_value
@@ -62,6 +62,11 @@ class Coordinator:
                     self.appends.append(effect)
                     if not self.holds:
                         self.written()
+
+    def time_out(self, now_ms, monotonic_ms):
+        """Abort what is open for too long by then."""
+        for name in self.machine.overdue(now_ms, monotonic_ms):
+            self.tell(TimedOut(name, now_ms))
 
     def written(self, error=NONE):
         """The append that waits has this outcome."""
@@ -171,7 +176,7 @@ def test_while_a_change_is_written_who_asks_for_another_comes_again():
     )  # fmt: skip
     assert coordinator.add(producer, P1) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
-    coordinator.tell(TimeOutsDue(1_000_000, 1_000_000))  # nor does time
+    coordinator.time_out(1_000_000, 1_000_000)  # nor does time
     coordinator.tell(ExpirationDue(1_000_000, 0))
     assert len(coordinator.appends) == 1
 
@@ -183,7 +188,7 @@ def test_time_does_not_end_what_is_just_being_changed():
     coordinator.holds = True
     coordinator.end(producer)
     now_ms = coordinator.now_ms + TIMEOUT_MS + 1
-    coordinator.tell(TimeOutsDue(now_ms, now_ms))
+    coordinator.time_out(now_ms, now_ms)
     assert len(coordinator.appends) == 1
 
 
@@ -263,11 +268,37 @@ def test_who_is_open_for_too_long_is_aborted_and_fenced():
     for late_ms in (0, 1):
         assert coordinator.orders == []
         now_ms = coordinator.now_ms + late_ms
-        coordinator.tell(TimeOutsDue(now_ms, now_ms))
+        coordinator.time_out(now_ms, now_ms)
     assert coordinator.orders[0].commit is False
     coordinator.marked()
     assert coordinator.add(producer, P0) is ErrorCode.PRODUCER_FENCED
     assert coordinator.end(producer).error is ErrorCode.PRODUCER_FENCED
+
+
+def test_no_producer_begins_a_transaction_in_the_epoch_that_only_fences():
+    coordinator = Coordinator(producer_id=7, producer_epoch=EPOCH_MAX, state=State.COMPLETE_ABORT)
+    assert coordinator.add((7, EPOCH_MAX), P0) is ErrorCode.PRODUCER_FENCED
+    assert coordinator.begun() == (101, 0)
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_one_that_is_open_in_the_last_of_all_epochs_is_aborted_in_it(by_time):
+    """As the log of another version may have it."""
+    coordinator = Coordinator(
+        producer_id=7, producer_epoch=EPOCH_MAX, state=State.ONGOING, partitions=frozenset({P0}),
+        started_ms=0,
+    )  # fmt: skip
+    if by_time:
+        coordinator.time_out(1_000_000, 1_000_000)
+        coordinator.time_out(2_000_000, 2_000_000)
+    else:
+        assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (coordinator.orders[0].commit, coordinator.orders[0].producer_epoch) == (
+        False,
+        EPOCH_MAX,
+    )
+    coordinator.marked()
+    assert coordinator.begun() == (101, 0)
 
 
 @pytest.mark.parametrize("jump_ms", [-1_000_000, 1_000_000])
@@ -275,10 +306,10 @@ def test_a_clock_that_jumps_ends_nothing_early_and_leaves_nothing_open_for_long(
     coordinator = Coordinator()
     coordinator.add(coordinator.begun(), P0)
     began_ms = coordinator.now_ms
-    coordinator.tell(TimeOutsDue(began_ms, 5))
-    coordinator.tell(TimeOutsDue(began_ms + jump_ms, 5 + TIMEOUT_MS))
+    coordinator.time_out(began_ms, 5)
+    coordinator.time_out(began_ms + jump_ms, 5 + TIMEOUT_MS)
     assert coordinator.orders == []
-    coordinator.tell(TimeOutsDue(began_ms + jump_ms, 6 + TIMEOUT_MS))
+    coordinator.time_out(began_ms + jump_ms, 6 + TIMEOUT_MS)
     assert len(coordinator.orders) == 1
 
 
@@ -287,8 +318,8 @@ def test_what_began_by_a_clock_that_was_ahead_is_not_open_for_longer_elsewhere()
     coordinator.now_ms += 1_000_000
     coordinator.add(coordinator.begun(), P0)
     after = Coordinator(coordinator.log)
-    after.tell(TimeOutsDue(1_000, 5))
-    after.tell(TimeOutsDue(1_000, 6 + TIMEOUT_MS))
+    after.time_out(1_000, 5)
+    after.time_out(1_000, 6 + TIMEOUT_MS)
     assert len(after.orders) == 1
 
 
@@ -296,13 +327,13 @@ def test_the_next_transaction_has_its_whole_time():
     coordinator = Coordinator()
     producer = coordinator.begun()
     coordinator.add(producer, P0)
-    coordinator.tell(TimeOutsDue(coordinator.now_ms, 5))
+    coordinator.time_out(coordinator.now_ms, 5)
     coordinator.end(producer)
     coordinator.marked()
     coordinator.now_ms += TIMEOUT_MS
     coordinator.add(producer, P0)
-    coordinator.tell(TimeOutsDue(coordinator.now_ms, 6 + TIMEOUT_MS))
-    coordinator.tell(TimeOutsDue(coordinator.now_ms, 6 + 2 * TIMEOUT_MS))
+    coordinator.time_out(coordinator.now_ms, 6 + TIMEOUT_MS)
+    coordinator.time_out(coordinator.now_ms, 6 + 2 * TIMEOUT_MS)
     assert len(coordinator.orders) == 1
 
 
