@@ -5,6 +5,12 @@ at once; a leader takes them only in their order, so what failed is sent again b
 and never while an earlier one is still under way. When the outcome of a batch stays unknown its
 numbers cannot be used for others: the partition then begins at 0 again, in a new producer epoch
 (KIP-360), as soon as nothing of it is under way.
+
+A batch of which an earlier attempt may stand in the log is never numbered anew, or it would stand
+there twice. Java's producer does that when a leader says OUT_OF_ORDER_SEQUENCE_NUMBER; but a leader
+that was paused, and does not know yet that it was replaced, says so as well: 1. batch 1 is written
+by leader B. 2. Batch 2 is written by B, whose answer is lost. 3. The old leader A goes on, still
+holds itself for the leader, and is sent batch 2: it does not have batch 1.
 """
 
 from collections import deque
@@ -86,6 +92,7 @@ class Batch:
         "error",
         "identity",
         "is_done",
+        "is_in_doubt",
         "log_append_time_ms",
         "not_before_s",
         "partition",
@@ -105,6 +112,7 @@ class Batch:
         self.base_sequence = NO_SEQUENCE
         self.encoded: bytes | None = None
         self.is_done = False
+        self.is_in_doubt = False  # an attempt may have been written, without our being told
         self.error: Exception | None = None
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -241,8 +249,9 @@ class PartitionQueue:
 
     def _number(self, batch: Batch, identity: Identity) -> None:
         numbered = batch.base_sequence != NO_SEQUENCE
-        # What was sent in the former life stays there, unless that life is what failed.
+        # What was sent in the former epoch stays there, unless that epoch is what failed.
         may_change = not self.under_way and (not numbered or self._must_begin_anew)
+        may_change = may_change and not any(b.is_in_doubt for b in (batch, *self.waiting))
         if self._identity != identity and may_change:
             self._begin_anew(identity)
             numbered = False
@@ -298,6 +307,7 @@ class PartitionQueue:
                 half.add(record, size_of(record))
             half.attempts = 1
             half.identity = batch.identity
+            half.is_in_doubt = batch.is_in_doubt
             if batch.base_sequence != NO_SEQUENCE:
                 half.base_sequence = (batch.base_sequence + start) & SEQUENCE_MAX
             halves.append(half)

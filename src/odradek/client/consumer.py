@@ -281,20 +281,26 @@ class Consumer(Closing):
 
     async def _find_positions(self, timeout_ms: int) -> None:
         new = self._readings.without_position()
+        asked = {partition: self._readings[partition].visit for partition in new}
+        committed: Offsets = {}
         if new and self._settings.group_id is not None:
             committed = await self._group().committed(new, timeout_ms)
-            for partition, position in committed.items():
-                if partition in self._readings:
-                    self._readings.seek(partition, position.offset, position.leader_epoch)
-        for partition in self._readings.without_position():
-            if self._settings.offset_reset not in _RESETS:
-                raise NoOffsetError(
-                    "Undefined offset with no reset policy for partitions: "
-                    f"[{', '.join(map(str, self._readings.without_position()))}]"
-                )
-            self._readings.reset(partition, _RESETS[self._settings.offset_reset])
+        # One that was taken and given again meanwhile may be committed further on by now.
+        without = [p for p in self._readings.without_position() if asked.get(p) == self._visit(p)]
+        for partition in without:
+            position = committed.get(partition)
+            if position is not None:
+                self._readings.seek(partition, position.offset, position.leader_epoch)
+            elif self._settings.offset_reset in _RESETS:
+                self._readings.reset(partition, _RESETS[self._settings.offset_reset])
+        without = [partition for partition in without if partition not in committed]
+        if without and self._settings.offset_reset not in _RESETS:
+            raise NoOffsetError(
+                "Undefined offset with no reset policy for partitions: "
+                f"[{', '.join(map(str, without))}]"
+            )
         resets = self._readings.to_reset()
-        visits = {partition: self._readings[partition].visit for partition in resets}
+        visits = {partition: self._visit(partition) for partition in resets}
         if not resets:
             return
         found = await list_offsets(
@@ -307,6 +313,9 @@ class Consumer(Closing):
             reading = self._readings.get(partition)
             if reading is not None and reading.visit == visits[partition]:
                 self._readings.seek(partition, told.offset, told.leader_epoch)
+
+    def _visit(self, partition: TopicPartition) -> int:
+        return self._readings[partition].visit
 
     def wake_up(self) -> None:
         """Let a `poll` that waits, or the next one, raise WakeUpError."""

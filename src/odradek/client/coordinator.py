@@ -130,6 +130,7 @@ class Subscriber(Protocol):
 
 class _Joined(NamedTuple):
     generation: int
+    member_id: str
     assignor: Assignor
     assignment: Sequence[TopicPartition]
 
@@ -150,6 +151,7 @@ class Coordinator:
         self._loop = asyncio.get_running_loop()
         self._member_id = ""
         self._generation = NO_GENERATION
+        self._metadata = GroupMetadata(self._group_id, instance_id=settings.instance_id)
         self._assignor: Assignor | None = None
         self._reason = ""
         self._must_join = True
@@ -168,10 +170,13 @@ class Coordinator:
     # -------------------------------------------------------------------------- for the consumer
 
     def metadata(self) -> GroupMetadata:
-        """Who this member is."""
-        return GroupMetadata(
-            self._group_id, self._generation, self._member_id, self._settings.instance_id
-        )
+        """Who this member was when it was given its part last (Java's `groupMetadata`).
+
+        It stays so when the membership is lost: a transaction that commits offsets without a
+        generation is not fenced by the group (KIP-447), and what was read in a generation must not
+        be committed in another.
+        """
+        return self._metadata
 
     @property
     def is_joined(self) -> bool:
@@ -270,6 +275,9 @@ class Coordinator:
         before = list(self._subscriber.owned())
         now = list(joined.assignment)
         self._assignor = joined.assignor
+        self._metadata = self._metadata._replace(
+            generation=joined.generation, member_id=joined.member_id
+        )
         if self._is_cooperative:
             revoked = [partition for partition in before if partition not in now]
             added = [partition for partition in now if partition not in before]
@@ -366,7 +374,7 @@ class Coordinator:
         assignments = await self._lead(assignor, answer) if is_leader else {}
         assignment = await self._sync(connection, assignor, assignments)
         self._reason = ""
-        return _Joined(self._generation, assignor, assignment)
+        return _Joined(answer.generation_id, answer.member_id, assignor, assignment)
 
     def _member(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> Member:
         return Member(

@@ -74,6 +74,13 @@ _REFRESH: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.NETWORK_EXCEPTION,
 )
+# What a leader says before it writes; any other error may come when the batch is written.
+_NOT_WRITTEN: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
 _TOPIC_NEVER: Final = (
     ErrorCode.INVALID_TOPIC_EXCEPTION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -501,9 +508,10 @@ class Producer(Closing):
         return min(times) if times else None
 
     def _first_expiry_s(self) -> float | None:
-        timeout_s = self._settings.delivery_timeout_ms / 1000
-        created = [queue.waiting[0].created_s for queue in self._busy.values() if queue.waiting]
-        return min(created) + timeout_s if created else None
+        return min(
+            (self._expiry_s(queue.waiting[0]) for queue in self._busy.values() if queue.waiting),
+            default=None,
+        )
 
     def _send_to(self, leader: int, queues: Sequence[PartitionQueue]) -> None:
         """As many requests as may be under way, each with a batch of each partition."""
@@ -576,8 +584,10 @@ class Producer(Closing):
         produce = Produce(
             settings.acks, settings.client.request_timeout_ms, settings.transactional_id, topics
         )
+        was_sent = False
         try:
             connection = await self._cluster.broker(leader)
+            was_sent = True
             answer = await connection.exchange(
                 ApiKey.PRODUCE,
                 lambda version, correlation_id, client_id: encode_produce_request(
@@ -589,6 +599,7 @@ class Producer(Closing):
         except (ConnectionError, OdradekError) as error:
             self._in_flight[leader] -= 1
             for batch in batches:
+                batch.is_in_doubt = batch.is_in_doubt or was_sent
                 self._lost(batch, error)
             self._wake.set()
             return
@@ -610,6 +621,7 @@ class Producer(Closing):
         for batch in batches:
             outcome = told.get(batch.partition)
             if outcome is None:
+                batch.is_in_doubt = True
                 self._lost(batch, ConnectionError(f"{batch.partition}: the answer leaves it out"))
             else:
                 self._outcome(batch, outcome)
@@ -628,6 +640,8 @@ class Producer(Closing):
         if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             queue.split(batch)
             return
+        if code not in _NOT_WRITTEN:
+            batch.is_in_doubt = True
         if code in _REFRESH:
             self._stale.add(batch.partition.topic)
         error = ApiError(code, outcome.error_message)
@@ -653,7 +667,10 @@ class Producer(Closing):
         if in_doubt:
             if self._transactions is not None or not self._settings.is_idempotent:
                 return False
-            self._begin_anew(queue)
+            # Perhaps it was a leader that does not know yet of its successor.
+            self._stale.add(batch.partition.topic)
+            if not batch.is_in_doubt:
+                self._begin_anew(queue)
             return True
         return code in RETRIABLE
 
@@ -700,8 +717,12 @@ class Producer(Closing):
         self._bump = True
 
     def _is_expired(self, batch: Batch) -> bool:
-        age_s = self._loop.time() - batch.created_s
-        return age_s >= self._settings.delivery_timeout_ms / 1000
+        return self._loop.time() >= self._expiry_s(batch)
+
+    def _expiry_s(self, batch: Batch) -> float:
+        # One sum for the timer and for the question whether it has come: a difference would be
+        # rounded otherwise, and the sender would look again and again at the same moment.
+        return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
     def _expire(self) -> None:
         for queue in list(self._busy.values()):

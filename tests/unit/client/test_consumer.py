@@ -30,6 +30,13 @@ from odradek.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -296,3 +303,36 @@ def test_a_lonely_consumer_cannot_be_asked_to_commit_by_itself():
     with pytest.raises(SettingsError, match="enable.auto.commit cannot be set to true"):
         ConsumerSettings.from_properties({"enable.auto.commit": "true"})
     assert not ConsumerSettings.from_properties({}).commits_by_itself
+
+
+def test_an_offset_that_was_asked_for_in_a_former_assignment_is_not_begun_at():
+    """It may have been committed anew in between, by the member that had the partition then."""
+
+    async def then(consumer, log):
+        read, answers = log.request, [asyncio.Event(), None]
+
+        async def request(message, answer, **options):
+            if not isinstance(message, OffsetFetchRequest):
+                return await read(message, answer, **options)
+            hold = answers.pop(0)
+            if hold is None:
+                return committed(3)
+            await hold.wait()
+            return committed(1)
+
+        log.cluster.connection.request = request
+        held = answers[0]
+        consumer.assign([T0])
+        await consumer.poll(10)
+        consumer.assign([])
+        consumer.assign([T0])
+        held.set()
+        assert await values_of(consumer, 1) == [b"d"]
+
+    consuming(then, [b"a", b"b", b"c", b"d"], group_id="g", enable_auto_commit="false")
+
+
+def committed(offset):
+    part = OffsetFetchResponsePartitions(partition_index=0, committed_offset=offset)
+    topic = OffsetFetchResponseTopics(name="t", partitions=[part])
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[topic])])

@@ -395,3 +395,20 @@ def test_committed_positions_come_back_and_what_is_missing_stays_out():
 def test_a_strategy_that_nobody_knows_is_refused():
     with pytest.raises(SettingsError, match="partition.assignment.strategy=Lottery"):
         as_member(None, partition_assignment_strategy="Lottery")
+
+
+def test_a_transaction_is_told_the_generation_in_which_its_records_were_read():
+    """Also when the membership is lost: offsets without a generation are fenced by no group."""
+
+    async def then(coordinator, consumer, cluster):
+        cluster.answers = [joined(7), given(T0)]
+        await poll(coordinator)
+        cluster.answers = [HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)]
+        await asyncio.sleep(5)
+        assert consumer.woken
+        assert coordinator.metadata() == ("g", 7, "me", None)
+        cluster.answers = [joined(9), given(T1)]
+        await poll(coordinator)
+        assert coordinator.metadata() == ("g", 9, "me", None)
+
+    as_member(then)

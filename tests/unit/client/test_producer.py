@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
+from odradek.client.batches import Identity, PartitionQueue
 from odradek.client.errors import (
     ClientTimeoutError,
     ClosedError,
@@ -17,7 +18,7 @@ from odradek.client.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
-from odradek.record.records import iter_records
+from odradek.record.records import Record, iter_records
 from odradek.sim.loop import run
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -469,3 +470,59 @@ def test_idempotence_gives_way_where_it_was_not_asked_for(properties, idempotent
 def test_what_does_not_go_together_is_refused(properties, complaint):
     with pytest.raises(Exception, match=complaint):
         ProducerSettings.from_properties(properties)
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 3.001, 3.03, 3.062, 3.097])
+def test_when_a_batch_expires_the_sender_looks_once(begin_s):
+    """Whatever the sum of the moment and the time-out is rounded to; else the loop stands still."""
+
+    async def then(producer, cluster):
+        await asyncio.sleep(begin_s)
+        with pytest.raises(ClientTimeoutError, match="Expiring"):
+            await (await producer.send("t", b"a"))
+
+    answers = [ErrorCode.NOT_ENOUGH_REPLICAS] * 1000
+    producing(then, answers=answers, delivery_timeout_ms=5000, request_timeout_ms=1000)
+
+
+def test_what_may_stand_in_the_log_is_not_numbered_anew_because_a_leader_misses_what_was_before():
+    """That leader may have been replaced without knowing it."""
+
+    async def then(producer, cluster):
+        await (await producer.send("t", b"a"))
+        await (await producer.send("t", b"b"))
+
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    cluster = producing(then, answers=[None, ConnectionError("lost"), out_of_order, out_of_order])
+
+    assert sent(cluster)[1:] == [(0, 1, 0, [b"b"])] * 4
+
+
+def test_what_was_never_written_is_numbered_anew():
+    async def then(producer, cluster):
+        await (await producer.send("t", b"a"))
+        await (await producer.send("t", b"b"))
+
+    cluster = producing(then, answers=[None, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+
+    assert sent(cluster)[1:] == [(0, 1, 0, [b"b"]), (0, 0, 1, [b"b"])]
+
+
+@pytest.mark.parametrize(("is_in_doubt", "numbers"), [(True, (1, 0)), (False, (0, 1))])
+def test_behind_a_batch_that_was_given_up_only_what_was_never_written_is_numbered_anew(
+    is_in_doubt, numbers
+):
+    queue = PartitionQueue(TopicPartition("t", 0))
+    batches = []
+    for value in (b"a", b"b"):
+        queue.append(Record(None, value, 0), 100, batch_bytes=100, now_s=0.0)
+        batches.append(queue.take(Identity(7, 0)))
+    lost, behind = batches
+    behind.is_in_doubt = is_in_doubt
+    queue.failed(lost)
+    queue.again(behind, 0.0)
+    queue.begin_anew()
+
+    repeated = queue.take(Identity(7, 1))
+
+    assert (repeated.base_sequence, repeated.identity.producer_epoch) == numbers
