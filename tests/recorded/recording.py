@@ -136,6 +136,7 @@ _LOGGED = re.compile(
 _AGAIN = re.compile(r"\[TIME\] WARN |TIME: max lag is ")
 _ERROR_AFTER_USAGE = re.compile(r"[\w.-]+: +error: ")
 _REPLACED = [
+    (r"^3\.9\.2 \((Odradek|Commit:).*\)$", "3.9.2"),
     (r"^\[\d{4}-\d\d-\d\d [^\]]*\] ", "[TIME] "),
     (r" \((org\.apache\.kafka|kafka|odradek)\.[\w.$]+\)$", ""),
     (r"TopicId: \S+", "TopicId: ID"),

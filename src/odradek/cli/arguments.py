@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from odradek.cli.flags import version_text
 from odradek.model.errors import OdradekError
 
 _MISSING: Final = "the following arguments are required: "
@@ -21,6 +22,22 @@ _TOO_FEW: Final = "too few arguments"
 
 class BadArgumentsError(OdradekError):
     """The command line is none; usage and error are said already."""
+
+
+class PrintVersion(argparse.Action):
+    """Prints the version, and ends with exit code 0."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        """Print it."""
+        del parser, namespace, values, option_string
+        print(version_text())
+        raise SystemExit(0)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -43,28 +60,51 @@ class ArgumentParser(argparse.ArgumentParser):
         print(f"{self.prog.partition(' ')[0]}: error: {message}", file=sys.stderr)
         raise BadArgumentsError(message)
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End after --help, for which argparse4j 0.7 has exit code 1."""
+        del status, message
+        raise SystemExit(1)
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace | int:
+        """The options; or the exit code, when all has been printed."""
+        try:
+            self.check_options(arguments)
+            return self.parse_args(list(arguments))
+        except BadArgumentsError:
+            return 1
+        except SystemExit as end:
+            return int(end.code or 0)
+
     def check_options(self, arguments: Sequence[str]) -> None:
-        """Refuse what begins as an option and is none, before or behind the verb: first of all.
+        """Refuse the first word that begins as an option and is none, or lacks its value.
+
+        argparse4j reads from left to right, so this comes before what is required, and --help or
+        --version before it wins.
 
         Raises:
-            BadArgumentsError: there is something.
+            BadArgumentsError: there is one.
         """
         words = list(arguments)
         while words:
             word = words.pop(0)
+            if not word.startswith("-"):
+                if not self._verbs():
+                    continue
+                verb = self._verbs().get(word)
+                return None if verb is None else verb.check_options(words)
             name, equals, _ = word.partition("=")
             action = self._action(name)
-            if not word.startswith("-"):
-                verb = self._verbs().get(word)
-                if verb is not None:
-                    verb.check_options(words)
-                return
             if action is None:
                 self.error(f"{_UNKNOWN}{word}")
-            if action.nargs != 0 and not equals and words:
+            if isinstance(action, argparse._HelpAction | PrintVersion):  # noqa: SLF001
+                return None
+            if action.nargs is None and not equals:
+                if not words:
+                    self.error(f"argument {name}: expected one argument")
                 words.pop(0)
-        if self._verbs() and not any(word in ("-h", "--help") for word in arguments):
+        if self._verbs():
             self.error(_TOO_FEW)
+        return None
 
     def _action(self, name: str) -> argparse.Action | None:
         named = {each: action for action in self._actions for each in action.option_strings}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from odradek.cli.arguments import integer
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import java_text
-from odradek.cli.subcommands import CommandLine, parse
+from odradek.cli.subcommands import CommandLine
 from odradek.client.admin import describe_cluster
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
@@ -18,7 +18,7 @@ from odradek.model.errors import ApiError, OdradekError
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    options = parse(parser, arguments)
+    options = parser.read(arguments)
     if isinstance(options, int):
         return options
     servers = options.bootstrap_server or options.bootstrap_controller

@@ -20,7 +20,14 @@ from odradek.cli.client_flags import (
     write_bytes,
 )
 from odradek.cli.connect import ClientError, properties_of
-from odradek.cli.failures import NoSuchFileError, ToolError, java_text, log_line, show_log
+from odradek.cli.failures import (
+    IllegalArgumentError,
+    NoSuchFileError,
+    ToolError,
+    java_text,
+    log_line,
+    show_log,
+)
 from odradek.cli.flags import FlagError, Flags, Parser
 from odradek.cli.formatters import Default, Formatter, NoOp, is_deserializer
 from odradek.cli.java import hash_order, string_hash
@@ -84,28 +91,23 @@ def main(arguments: Sequence[str]) -> int:
     show_log()
     parser = command_line()
     if not arguments:
-        parser.fail(
-            "This tool helps to read data from Kafka topics and outputs it to standard output."
-        )
+        parser.fail(parser.description)
     flags = parser.parse(arguments)
     done = parser.help_or_version(flags)
     if done is not None:
         return done
     try:
-        plan = _plan(parser, flags)
-    except FlagError as error:
-        print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
-        return 1
-    formatter = _formatter(parser, flags)
-    try:
-        parser.require(flags, "bootstrap-server")
+        # In the order in which ConsoleConsumerOptions looks at them.
+        partition = _check_together(parser, flags)
         properties = _properties(parser, flags)
+        plan = _plan(parser, flags, partition)
     except _BothError as error:
         print(error, file=sys.stderr)
         return 1
     except (FlagError, NoSuchFileError) as error:
         print(f'Exception in thread "main" {java_text(error)}', file=sys.stderr)
         return 1
+    formatter = _formatter(parser, flags)
     try:
         plan = plan._replace(messages_max=_messages_max(flags))
         settings = ConsumerSettings.from_properties(properties, client_id="console-consumer")
@@ -137,7 +139,9 @@ def _no_consumer(error: OdradekError) -> ClientError:
 
 def command_line() -> Parser:
     """The options."""
-    parser = Parser("This tool reads records of topics and shows them on standard output.")
+    parser = Parser(
+        "This tool helps to read data from Kafka topics and outputs it to standard output."
+    )
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("topic", metavar="topic", help="The topic to read.")
@@ -168,28 +172,34 @@ def command_line() -> Parser:
     return parser
 
 
-def _plan(parser: Parser, flags: Flags) -> Plan:
-    topic = flags.value("topic")
-    pattern = flags.value("include") or flags.value("whitelist")
-    if (topic is None) == (pattern is None):
+def _check_together(parser: Parser, flags: Flags) -> int | None:
+    """Refuse options that do not go together. Returns the partition, if one is named."""
+    pattern = flags.has("include") or flags.has("whitelist")
+    if flags.has("topic") == pattern:
         parser.fail(
             "Exactly one of --include/--topic is required. "
             + (_WHITELIST if flags.has("whitelist") else "")
         )
     partition = flags.integer("partition")
     if partition is not None:
-        if topic is None:
+        if pattern:
             parser.fail("The topic is required when partition is specified.")
         if flags.has("from-beginning") and flags.has("offset"):
             parser.fail("Options from-beginning and offset cannot be specified together.")
     elif flags.has("offset"):
         parser.fail("The partition is required when offset is specified.")
+    parser.require(flags, "bootstrap-server")
+    return partition
+
+
+def _plan(parser: Parser, flags: Flags, partition: int | None) -> Plan:
+    offset = _offset(parser, flags)
     timeout_ms = flags.integer("timeout-ms", bits=64)
     return Plan(
-        topic=topic,
-        pattern=pattern,
+        topic=flags.value("topic"),
+        pattern=flags.value("include") if flags.has("include") else flags.value("whitelist"),
         partition=partition,
-        offset=_offset(parser, flags),
+        offset=offset,
         messages_max=-1,  # looked at last
         timeout_ms=None if timeout_ms is None or timeout_ms < 0 else timeout_ms,
         skips_errors=flags.has("skip-message-on-error"),
@@ -274,6 +284,8 @@ def _properties(parser: Parser, flags: Flags) -> dict[str, str]:
             "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
             + ", ".join(f"'{group}'" for group in hash_order(sorted(groups), string_hash))
         )
+    if groups and flags.has("partition"):
+        parser.fail("Options group and partition cannot be specified together.")
     if groups:
         properties["group.id"] = groups.pop()
     else:
@@ -331,6 +343,8 @@ async def _consume(settings: ConsumerSettings, plan: Plan, formatter: Formatter)
 
 def _begin(consumer: Consumer, plan: Plan) -> None:
     if plan.pattern is not None:
+        if not plan.pattern:
+            raise IllegalArgumentError("Topic pattern to subscribe to cannot be empty")
         import re  # noqa: PLC0415  asyncio has it anyway; this names what is used here
 
         try:
@@ -342,6 +356,12 @@ def _begin(consumer: Consumer, plan: Plan) -> None:
             ) from None
         return
     assert plan.topic is not None
+    if not plan.topic.strip():
+        raise IllegalArgumentError(
+            "Topic collection to subscribe to cannot contain null or empty topic"
+            if plan.partition is None
+            else "Topic partitions to assign to cannot have null or empty topic"
+        )
     if plan.partition is None:
         consumer.subscribe([plan.topic])
         return

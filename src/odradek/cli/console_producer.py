@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_line() -> Parser:
     """The options."""
-    parser = Parser("This tool reads lines from standard input and publishes them to a topic.")
+    parser = Parser("This tool helps to read data from standard input and publish it to Kafka.")
     parser.common()
     parser.value("topic", metavar="topic", help="The topic to write to. Required.")
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")

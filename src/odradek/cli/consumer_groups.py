@@ -46,6 +46,8 @@ _SCOPES: Final = ("all-groups", "group")
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
+    if not arguments:
+        parser.fail(parser.description)
     try:
         flags = parser.parse(arguments)
     except FlagError as error:

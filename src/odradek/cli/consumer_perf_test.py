@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_line() -> Parser:
     """The options."""
-    parser = Parser("This tool measures a consumer against a topic.")
+    parser = Parser("This tool is used to verify the consumer performance.")
     parser.common()
     parser.value("bootstrap-server", metavar="host:port,...", help="Brokers to connect to.")
     parser.value("broker-list", metavar="host:port,...", help="The same (deprecated).")

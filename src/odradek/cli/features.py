@@ -11,7 +11,7 @@ from typing import Final
 
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
-from odradek.cli.subcommands import CommandLine, connection_options, parse
+from odradek.cli.subcommands import CommandLine, connection_options
 from odradek.client.admin import any_broker
 from odradek.client.admin_security import FeatureUpdate, update_features
 from odradek.client.cluster import Cluster
@@ -36,7 +36,7 @@ _LEVELS: Final = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
-    options = parse(command_line(), arguments)
+    options = command_line().read(arguments)
     if isinstance(options, int):
         return options
     try:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from odradek.model.errors import OdradekError
 
+KAFKA_VERSION: Final = "3.9.2"
 NONE: Final = "none"
 REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
@@ -290,9 +291,7 @@ class Parser:
         if flags.has("help"):
             self.fail(self.description)
         if flags.has("version"):
-            from odradek import __version__  # noqa: PLC0415 - asked for once in a blue moon
-
-            print(f"{__version__} (Odradek; Apache Kafka 3.9's tools)")
+            print(version_text())
             return 0
         return None
 
@@ -336,6 +335,13 @@ class Parser:
             lines += [left.ljust(_HELP_COLUMN) + text[0]]
             lines += [" " * _HELP_COLUMN + more for more in text[1:]]
         return "\n".join(lines)
+
+
+def version_text() -> str:
+    """What --version prints: first, as scripts read it, the Kafka whose tools these are like."""
+    from odradek import __version__  # noqa: PLC0415 - asked for once in a blue moon
+
+    return f"{KAFKA_VERSION} (Odradek {__version__})"
 
 
 def _all(option: Option) -> str:

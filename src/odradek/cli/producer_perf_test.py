@@ -39,13 +39,13 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 0
+    chosen = parser.read(arguments)
+    if isinstance(chosen, int):
+        return chosen
     try:
-        chosen = parser.parse_args(arguments)
         if chosen.producer_props is None and chosen.producer_config is None:
             parser.error("Either --producer-props or --producer.config must be specified.")
     except BadArgumentsError:
-        return 1
-    except SystemExit:  # of --help, for which Kafka's has this exit code, too
         return 1
     try:
         settings = ProducerSettings.from_properties(

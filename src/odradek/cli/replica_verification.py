@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def command_line() -> Parser:
     """The options."""
-    parser = Parser("Compares what the replicas of topics hold.")
+    parser = Parser("Validate that all replicas for a set of topics have the same data.")
     parser.common()
     parser.value("broker-list", metavar="host:port,...", help="Brokers to connect to. Required.")
     parser.value("topics-include", metavar="regex", help="The topics (.*).")

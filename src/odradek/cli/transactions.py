@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from odradek.cli.arguments import integer, long
+from odradek.cli.arguments import PrintVersion, integer, long
 from odradek.cli.connect import ClientError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
-from odradek.cli.subcommands import CommandLine, parse
+from odradek.cli.subcommands import CommandLine
 from odradek.client import admin, admin_groups
 from odradek.client.admin_groups import ProducerDescription
 from odradek.client.cluster import Cluster
@@ -39,7 +39,7 @@ _TIMEOUT_MINUTES_MAX: Final = 15
 def main(arguments: Sequence[str]) -> int:
     """Run the tool. Returns the exit code."""
     parser = command_line()
-    options = parse(parser, arguments)
+    options = parser.read(arguments)
     if isinstance(options, int):
         return options
     problem = _problem(options)
@@ -105,6 +105,7 @@ def command_line() -> CommandLine:
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="host:port,...")
     parser.add_argument("--command-config", metavar="file", help="Client properties.")
+    parser.add_argument("-v", "--version", nargs=0, action=PrintVersion, help="Print the version.")
     verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
     listing = verbs.add_parser("list", help="Tell transactional ids.")
     listing.add_argument("--duration-filter", type=long, metavar="ms", help="Older transactions.")

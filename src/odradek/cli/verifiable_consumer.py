@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 
-from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer
+from odradek.cli.arguments import ArgumentParser, integer
 from odradek.cli.client_flags import unmade
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
@@ -32,12 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    try:
-        chosen = parser.parse_args(arguments)
-    except BadArgumentsError:
-        return 1
-    except SystemExit:  # of --help, for which Kafka's has this exit code, too
-        return 1
+    chosen = parser.read(arguments)
+    if isinstance(chosen, int):
+        return chosen
     try:
         settings = ConsumerSettings.from_properties(_properties(chosen))
         return asyncio.run(_consume(settings, chosen))

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
-from odradek.cli.arguments import ArgumentParser, BadArgumentsError, integer, long
+from odradek.cli.arguments import ArgumentParser, integer, long
 from odradek.cli.client_flags import in_java_words, unmade
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, show_log
@@ -30,12 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    try:
-        chosen = parser.parse_args(arguments)
-    except BadArgumentsError:
-        return 1
-    except SystemExit:  # of --help, for which Kafka's has this exit code, too
-        return 1
+    chosen = parser.read(arguments)
+    if isinstance(chosen, int):
+        return chosen
     try:
         properties = properties_of(chosen.producer_config)
         # Words win over the file, and no numbers are repeated by accident.
