@@ -109,7 +109,7 @@ def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):
         told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
         return [f["subject"] for f in told["findings"] if f["kind"] == "throttle"]
 
-    assert throttles() == ["brokers 0, topics left"]
+    assert throttles() == ["broker 0, topics left"]
     odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--execute")
     assert throttles() == []
 
@@ -179,7 +179,7 @@ def test_a_transaction_that_hangs_is_found_and_mended_as_the_doctor_says(bootstr
     (finding,) = hanging(expect=1)
     assert finding["subject"] == "hung-0"
     assert "no coordinator knows of it" in finding["why"]
-    odradek(*shlex.split(finding["mend"].removeprefix("kafka-")))
+    odradek(*shlex.split(finding["fix"].removeprefix("kafka-")))
     assert hanging(expect=0) == []
 
 

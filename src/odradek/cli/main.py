@@ -38,9 +38,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "kill": Command("odradek.cli.local", "kill", "Kill one broker (kill -9)."),
     "pause": Command("odradek.cli.local", "pause", "Freeze one broker (SIGSTOP)."),
     "resume": Command("odradek.cli.local", "resume", "Let a frozen broker go on."),
-    "why": Command("odradek.cli.why", "why", "Say why a topic or a broker is as it is."),
+    "why": Command("odradek.cli.why", "why", "Say why a topic, broker or group is as it is."),
     "plan": Command("odradek.cli.plan", "plan", "Plan partitions, assignments and moves."),
-    "doctor": Command("odradek.cli.plan", "doctor", "Say what is wrong with a cluster."),
+    "doctor": Command("odradek.cli.doctor", "doctor", "Say what is wrong with a cluster."),
     "server-start": Command("odradek.cli.server_start", "server_start", "Run one broker here."),
     "copy-store": Command(
         "odradek.cli.copy_store", "copy_store", "Copy a cluster's nodes to another store."

@@ -1,4 +1,4 @@
-"""`odradek plan ...` and `odradek doctor`: what to do with a cluster, any Kafka cluster, and why.
+"""`odradek plan ...`: what to do with a cluster, any Kafka cluster, and why.
 
 Plans are printed as tables for people, and as Kafka's reassignment JSON, which
 `kafka-reassign-partitions` takes; `--json` prints one object for machines. `--execute` carries a
@@ -43,8 +43,7 @@ from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
 from odradek.plan.caution import cautions
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.collect import facts_of, picture_of, throttled_topics
-from odradek.plan.doctor import Severity, diagnose
+from odradek.plan.collect import picture_of, throttled_topics
 from odradek.plan.duration import predict
 from odradek.plan.execute import Progress, cancel, clear_throttles, execute, settle
 from odradek.plan.keys import count_keys, spreads
@@ -535,50 +534,6 @@ def _tell(progress: Progress) -> None:
         print(f"\r\033[K{line}", end="" if progress.under_way else "\n", file=sys.stderr)
     else:
         print(line, file=sys.stderr)
-
-
-# ----------------------------------------------------------------------------------------- doctor
-
-
-@click.command
-@cluster_options
-def doctor(servers: str, command_config: str | None, *, as_json: bool) -> int:
-    """Say what is wrong with a cluster, why, and what mends it.
-
-    The exit code is 1 if something does not work.
-    """
-    return with_cluster(
-        servers, properties_of(command_config), lambda cluster: _diagnose(cluster, servers, as_json)
-    )
-
-
-async def _diagnose(cluster: Cluster, servers: str, as_json: bool) -> int:
-    facts = await facts_of(cluster, servers)
-    findings = diagnose(facts)
-    if as_json:
-        _print_json(
-            {
-                "findings": [
-                    {**finding._asdict(), "severity": finding.severity.name.lower()}
-                    for finding in findings
-                ],
-                "unknown": dict(facts.unknown),
-            }
-        )
-    else:
-        for finding in findings:
-            print(f"{finding.severity.name.lower()}: {finding.kind}: {finding.subject}")
-            print(f"    why:  {finding.why}")
-            print(f"    mend: {finding.mend}")
-        count, topics = len(facts.picture.partitions), facts.picture.partitions
-        names = {partition.topic for partition in topics}
-        print(
-            f"{'Nothing is wrong' if not findings else f'{len(findings)} findings'}: "
-            f"{len(facts.picture.racks)} brokers, {len(names)} topics, {count} partitions."
-        )
-        for kind, why in sorted(facts.unknown.items()):
-            print(f"not looked into: {kind}: {why}", file=sys.stderr)
-    return int(any(finding.severity is Severity.CRITICAL for finding in findings))
 
 
 def _print_json(tree: object) -> None:

@@ -404,17 +404,17 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
     )
 
 
-async def partitions_in_transactions(
+async def transactions_of(
     cluster: Cluster, producers: Collection[int]
-) -> dict[int, tuple[TopicPartition, ...]]:
-    """The partitions of the transactions that coordinators know, of some producers by their ids.
+) -> dict[int, TransactionDescription]:
+    """The transactions that coordinators know, of some producers by their ids.
 
     A transaction that is open in a partition and is not among these hangs: nobody will end it.
 
     Raises:
         ApiError, ConnectionError: a broker refuses, or cannot be reached.
     """
-    known: dict[int, tuple[TopicPartition, ...]] = {}
+    known: dict[int, TransactionDescription] = {}
     if not producers:
         return known
     for listed in await list_transactions(cluster):
@@ -426,8 +426,20 @@ async def partitions_in_transactions(
             if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
             continue
-        known[told.producer_id] = told.partitions
+        known[told.producer_id] = told
     return known
+
+
+async def partitions_in_transactions(
+    cluster: Cluster, producers: Collection[int]
+) -> dict[int, tuple[TopicPartition, ...]]:
+    """The partitions of these transactions, by producer id.
+
+    Raises:
+        ApiError, ConnectionError: a broker refuses, or cannot be reached.
+    """
+    known = await transactions_of(cluster, producers)
+    return {producer_id: found.partitions for producer_id, found in known.items()}
 
 
 class ProducerDescription(NamedTuple):

@@ -7,8 +7,9 @@ leaders' log directories, and where a leader is away from any other replica's.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from odradek.client import admin, admin_groups, admin_partitions
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
@@ -16,7 +17,20 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
-from odradek.plan.doctor import Address, Facts, Group, Move, Producer
+from odradek.plan.commands import Caller
+from odradek.plan.facts import (
+    DISK_PERCENT,
+    PATIENCE_MS,
+    Address,
+    Entry,
+    Facts,
+    Group,
+    Move,
+    Producer,
+    Progress,
+    Report,
+)
+from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 # Replication throttles, as options of brokers and of topics.
 BROKER_THROTTLES: Final = (
@@ -29,6 +43,9 @@ TOPIC_THROTTLES: Final = (
     "follower.replication.throttled.replicas",
 )
 _GROUPS_MAX: Final = 1_000
+_REACH_S: Final = 3.0
+_ATTEMPT_S: Final = 20.0
+_PROGRESS_S: Final = 2.0
 _DYNAMIC: Final = ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_TOPIC_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
 
 Resolve = Callable[[str, int], Awaitable[str | None]]
@@ -120,8 +137,20 @@ async def _options(
 # -------------------------------------------------------------------------------------- the doctor
 
 
+class Reported(NamedTuple):
+    """What brokers of ours reported besides, and what whoever asks takes for long and for full."""
+
+    caller: Caller
+    reports: Mapping[int, Report] = {}  # `broker`, by broker
+    coordinated: Sequence[Report] = ()  # `groups`, of all brokers
+    journal: Sequence[Entry] = ()
+    answers_at: Mapping[int, str] = {}
+    patience_ms: int = PATIENCE_MS
+    disk_percent: float = DISK_PERCENT
+
+
 async def facts_of(
-    cluster: Cluster, bootstrap: str, *, resolving: Resolve = resolve, now_ms: int | None = None
+    cluster: Cluster, reported: Reported, *, resolving: Resolve = resolve, now_ms: int | None = None
 ) -> Facts:
     """Everything that the doctor goes by.
 
@@ -129,51 +158,128 @@ async def facts_of(
         ApiError, ConnectionError: the cluster does not answer at all.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    picture = await picture_of(cluster)
+    picture = await picture_of(cluster, sizes=False)
     state = await admin.describe_cluster(cluster)
     unknown: dict[str, str] = {}
 
     async def attempt(kind: str, asked: Awaitable[object]) -> object | None:
         try:
-            return await asked
+            async with asyncio.timeout(_ATTEMPT_S):
+                return await asked
+        except TimeoutError:
+            unknown[kind] = f"no answer within {_ATTEMPT_S:.0f} s"
         except (ApiError, ConnectionError) as error:
             unknown[kind] = str(error)
-            return None
+        return None
 
     unreachable = await _unreachable(cluster, [node.id for node in state.nodes])
     answering = [node.id for node in state.nodes if node.id not in unreachable]
+    served = _served(picture, answering)
     throttles = await attempt("throttle", _throttles(cluster, picture, answering))
-    moves = await attempt("stuck", _moves(cluster))
+    controller = state.controller
+    moves: object = {}
+    if controller in unreachable:
+        unknown["stuck"] = f"the controller, broker {controller}, does not answer"
+    else:
+        moves = await attempt("stuck", _moves(cluster))
+    moves = moves if isinstance(moves, dict) else {}
+    progress = await attempt("stuck", _progress(cluster, picture, moves, answering, reported))
     groups = await attempt("lag", _groups(cluster, answering))
-    transactions = await attempt("hanging", _open_transactions(cluster, picture))
-    newest = await attempt("retention", _newest(cluster, picture))
+    transactions = await attempt("hanging", _open_transactions(cluster, served))
+    newest = await attempt("retention", _newest(cluster, served))
     broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
     return Facts(
         picture=picture,
-        bootstrap=bootstrap,
+        caller=reported.caller,
         addresses={
             node.id: Address(node.host, node.port, await resolving(node.host, node.port))
             for node in state.nodes
         },
         unreachable=unreachable,
+        answers_at=reported.answers_at,
         broker_throttles=broker_throttles,
         topic_throttles=topic_throttles,
-        moves=moves if isinstance(moves, dict) else {},
+        moves=moves,
+        progress=progress if isinstance(progress, dict) else {},
         groups=groups if isinstance(groups, list) else [],
         open_transactions=transactions if isinstance(transactions, dict) else {},
         newest_timestamps=newest if isinstance(newest, dict) else {},
         now_ms=now_ms,
         unknown=unknown,
+        reports=reported.reports,
+        coordinated=reported.coordinated,
+        journal=reported.journal,
+        patience_ms=reported.patience_ms,
+        disk_percent=reported.disk_percent,
+    )
+
+
+def _served(picture: ClusterPicture, answering: Collection[int]) -> ClusterPicture:
+    """The partitions whose leader answers: the others would only cost time."""
+    return replace(
+        picture,
+        partitions={p: held for p, held in picture.partitions.items() if held.leader in answering},
     )
 
 
 async def _unreachable(cluster: Cluster, brokers: Iterable[int]) -> dict[int, str]:
     found = {}
-    for broker in brokers:
+
+    async def reach(broker: int) -> None:
         try:
-            await cluster.broker(broker)
+            async with asyncio.timeout(_REACH_S):
+                connection = await cluster.broker(broker)
+                await connection.request(MetadataRequest(topics=[]), MetadataResponse)
+        except TimeoutError:
+            found[broker] = f"no answer within {_REACH_S:.0f} s"
         except (ApiError, ConnectionError) as error:
             found[broker] = str(error)
+
+    await asyncio.gather(*map(reach, brokers))
+    return found
+
+
+async def _progress(
+    cluster: Cluster,
+    picture: ClusterPicture,
+    moves: Mapping[TopicPartition, Move],
+    answering: Collection[int],
+    reported: Reported,
+) -> dict[tuple[TopicPartition, int], Progress]:
+    """How the replicas that are being made grow while one looks."""
+    wanted: dict[int, list[TopicPartition]] = {}
+    for partition, move in moves.items():
+        for broker in (*move.adding, picture.partitions[partition].leader):
+            if broker in answering:
+                wanted.setdefault(broker, []).append(partition)
+    if not wanted:
+        return {}
+    before = await _held_bytes(cluster, wanted)
+    seconds = min(_PROGRESS_S, reported.patience_ms / 1000)
+    await asyncio.sleep(seconds)
+    after = await _held_bytes(cluster, wanted)
+    return {
+        (partition, broker): Progress(
+            before.get((partition, broker), 0),
+            after.get((partition, broker), 0),
+            after.get((partition, picture.partitions[partition].leader), 0),
+            seconds,
+        )
+        for partition, move in moves.items()
+        for broker in move.adding
+        if broker in answering
+    }
+
+
+async def _held_bytes(
+    cluster: Cluster, wanted: Mapping[int, Sequence[TopicPartition]]
+) -> dict[tuple[TopicPartition, int], int]:
+    found = {}
+    for broker, partitions in wanted.items():
+        for directory in await admin_partitions.describe_log_dirs(cluster, broker, partitions):
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    found[partition, broker] = replica.size_bytes
     return found
 
 
@@ -298,14 +404,26 @@ async def _open_transactions(
             if producer.current_txn_start_offset >= 0
         ]
     open_ids = {producer.producer_id for producers in found.values() for producer in producers}
-    known = await admin_groups.partitions_in_transactions(cluster, open_ids)
+    known = await admin_groups.transactions_of(cluster, open_ids)
     return {
-        partition: [
-            producer._replace(coordinated=partition in known.get(producer.producer_id, ()))
-            for producer in producers
-        ]
+        partition: [_coordinated(p, partition, known.get(p.producer_id)) for p in producers]
         for partition, producers in found.items()
     }
+
+
+def _coordinated(
+    producer: Producer,
+    partition: TopicPartition,
+    known: admin_groups.TransactionDescription | None,
+) -> Producer:
+    if known is None or partition not in known.partitions:
+        return producer
+    return producer._replace(
+        coordinated=True,
+        transactional_id=known.transactional_id,
+        started_ms=known.started_ms,
+        timeout_ms=known.timeout_ms,
+    )
 
 
 async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartition, int]:

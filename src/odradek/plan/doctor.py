@@ -1,111 +1,40 @@
-"""What is wrong with a cluster now, why, and the command that mends it. Rules on facts.
+"""What is wrong with a cluster now, why and since when, and what to do. Rules on facts.
 
-    unreachable         a broker that is registered and does not answer
-    offline             a partition without a leader: nobody writes or reads
-    under-min-isr       too few in sync: acks=all fails
+    here, and in `doctor_brokers` and `doctor_clients`:
+
+    offline             a partition without a leader: clients can neither write nor read
+    replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
+    under-min-isr       too few in sync: acks=all is refused
     under-replicated    a replica is away or behind
     leader-skew         leaders are not where they are preferred
     throttle            a replication throttle is left, and nothing is being moved
-    stuck               a reassignment waits for a broker that is away
+    moving              replicas are being moved under a throttle: a plan runs, or was interrupted
+    stuck               a reassignment waits for a broker that is away, or copies nothing
     racks               racks on some brokers only: no topic can be made rack-aware
     same-rack           replicas of a partition share a rack though there are others
-    hanging             a transaction that is open for longer than any may be, and that no
-                        coordinator knows of
-    lag                 a group that is behind, and nobody reads for it
-    retention           records from the future keep everything in front of them from going
-    unresolvable        an advertised name that cannot be resolved from here
+
+    crashed, unreachable, advertised, unresolvable, log-dir, disk, cleaner, unknown-option,
+    refused, controller                                                    of single brokers
+
+    hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
 What is found is sorted by how bad it is. Facts that could not be had are no findings: `unknown`
 says which rules had to be left out, and why.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from odradek.model.partition import TopicPartition
 from odradek.placement.balance import leader_imbalance
-from odradek.plan.cluster import ClusterPicture
+from odradek.plan.commands import SHOWN, brokers
+from odradek.plan.doctor_brokers import BROKER_RULES
+from odradek.plan.doctor_clients import CLIENT_RULES
+from odradek.plan.facts import Facts, Finding, Severity, named
 
-# As kafka-transactions find-hanging: the largest time-out there may be, and five minutes.
-HANGING_SLACK_MS: Final = 300_000
 IMBALANCE_PERCENT: Final = 10
-FUTURE_MS: Final = 3_600_000
-SHOWN: Final = 5
-
-
-class Severity(IntEnum):
-    """How bad it is."""
-
-    CRITICAL = 0  # something does not work
-    WARNING = 1  # something will not work when one thing more goes wrong
-    NOTE = 2
-
-
-class Finding(NamedTuple):
-    """One thing that is wrong."""
-
-    severity: Severity
-    kind: str
-    subject: str
-    why: str
-    mend: str  # a command, or what to do
-
-
-class Address(NamedTuple):
-    """Where a broker says that it can be reached."""
-
-    host: str
-    port: int
-    problem: str | None = None  # why the name cannot be resolved
-
-
-class Move(NamedTuple):
-    """A reassignment under way."""
-
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-
-
-class Group(NamedTuple):
-    """A consumer group."""
-
-    name: str
-    state: str
-    lag: int  # records behind, over all its partitions
-
-
-class Producer(NamedTuple):
-    """A producer that has a transaction open in a partition."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_timestamp: int
-    coordinated: bool = False  # a coordinator knows of it, and will end it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is known of a cluster; what could not be asked for is in `unknown`, by kind."""
-
-    picture: ClusterPicture
-    bootstrap: str
-    addresses: Mapping[int, Address] = field(default_factory=dict)
-    unreachable: Mapping[int, str] = field(default_factory=dict)  # brokers, and why
-    # Options of brokers (by id) and topics (by name) that have to do with throttles.
-    broker_throttles: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    topic_throttles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
-    groups: Sequence[Group] = ()
-    open_transactions: Mapping[TopicPartition, Sequence[Producer]] = field(default_factory=dict)
-    transaction_max_timeout_ms: int = 900_000
-    # The largest timestamp of each partition of topics that retention by time works on.
-    newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
-    now_ms: int = 0
-    unknown: Mapping[str, str] = field(default_factory=dict)
+_MiB: Final = 1 << 20
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -114,97 +43,144 @@ def diagnose(facts: Facts) -> list[Finding]:
     return sorted(found, key=lambda f: (f.severity, f.kind, f.subject))
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    names = [str(partition) for partition in sorted(partitions)]
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _brokers(ids: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(ids)))
-
-
 # -------------------------------------------------------------------------------------- replicas
+
+_Away = dict[tuple[int, ...], list[TopicPartition]]
 
 
 def _availability(facts: Facts) -> Iterator[Finding]:
     picture = facts.picture
     live = set(picture.racks)
-    offline: dict[tuple[int, ...], list[TopicPartition]] = defaultdict(list)
-    under_min: dict[tuple[int, ...], list[TopicPartition]] = defaultdict(list)
-    under: dict[tuple[int, ...], list[TopicPartition]] = defaultdict(list)
-    behind: list[TopicPartition] = []
+    offline: _Away = defaultdict(list)
+    under_min: _Away = defaultdict(list)
+    under: _Away = defaultdict(list)
+    behind: _Away = defaultdict(list)
+    impossible: list[TopicPartition] = []
     for partition, held in picture.partitions.items():
+        isr_min = picture.isr_min.get(partition.topic, 1)
         away = tuple(sorted(set(held.brokers) - live))
         missing = set(held.brokers) - set(held.in_sync)
         if held.leader < 0:
             offline[away].append(partition)
-        elif len(held.in_sync) < picture.isr_min.get(partition.topic, 1):
-            under_min[away].append(partition)
+        elif len(held.brokers) < isr_min:
+            impossible.append(partition)
+        elif len(held.in_sync) < isr_min:
+            under_min[away or tuple(sorted(missing))].append(partition)
         elif missing and away:
             under[away].append(partition)
         elif missing and partition not in facts.moves:
-            behind.append(partition)
-    for away, partitions in offline.items():
+            behind[tuple(sorted(missing))].append(partition)
+    yield from (_offline(facts, away, found) for away, found in offline.items())
+    yield from _impossible(facts, impossible)
+    yield from (_under_min(facts, lacking, found) for lacking, found in under_min.items())
+    yield from (_under_replicated(facts, away, found) for away, found in under.items())
+    yield from (_behind(facts, lacking, found) for lacking, found in behind.items())
+
+
+def _offline(facts: Facts, away: Sequence[int], partitions: Sequence[TopicPartition]) -> Finding:
+    first = min(partitions)
+    since = facts.since(facts.first_of("LEFT_WITHOUT_LEADER", partitions))
+    unclean = facts.caller.kafka(
+        "kafka-leader-election",
+        f"--election-type UNCLEAN --topic {first.topic} --partition {first.partition}",
+    )
+    return Finding(
+        Severity.CRITICAL,
+        "offline",
+        named(partitions),
+        f"no leader{since}: clients can neither write nor read; "
+        f"{facts.away(away) or 'no replica in sync can lead: see its log directory'}",
+        f"{facts.caller.bring_all_back(away)}; " * bool(away)
+        + f"or, if records that only the last leader had may be lost: {unclean}",
+    )
+
+
+def _impossible(facts: Facts, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
+    for topic in sorted({partition.topic for partition in partitions}):
+        found = [partition for partition in partitions if partition.topic == topic]
+        count = min(len(facts.picture.partitions[p].brokers) for p in found)
+        isr_min = facts.picture.isr_min[topic]
         yield Finding(
             Severity.CRITICAL,
-            "offline",
-            _named(partitions),
-            f"no leader: {_away(away) or 'none of the replicas in sync can lead'}",
-            _start(away)
-            or (
-                "if what the last leader alone had may be lost: kafka-leader-election "
-                f"--bootstrap-server {facts.bootstrap} --election-type UNCLEAN --topic "
-                f"{min(partitions).topic} --partition {min(partitions).partition}"
+            "replication-factor",
+            named(found),
+            f"min.insync.replicas is {isr_min} and there {'is' if count == 1 else 'are'} only "
+            f"{count} {'replica' if count == 1 else 'replicas'}: every write with acks=all is "
+            "refused (NOT_ENOUGH_REPLICAS)",
+            facts.caller.kafka(
+                "kafka-configs",
+                f"--alter --entity-type topics --entity-name {topic} --add-config "
+                f"min.insync.replicas={count}; or add replicas with kafka-reassign-partitions",
             ),
         )
-    for away, partitions in under_min.items():
-        yield Finding(
-            Severity.CRITICAL,
-            "under-min-isr",
-            _named(partitions),
-            "fewer in sync than min.insync.replicas, so that acks=all fails: "
-            f"{_away(away) or 'followers are behind'}",
-            _start(away) or _look(partitions, facts),
-        )
-    for away, partitions in under.items():
-        yield Finding(
-            Severity.WARNING,
-            "under-replicated",
-            _named(partitions),
-            _away(away),
-            f"{_start(away)}; or, if it stays away: odradek plan drain {_brokers(away)} "
-            f"--bootstrap-server {facts.bootstrap}",
-        )
-    if behind:
-        yield Finding(
-            Severity.WARNING,
-            "under-replicated",
-            _named(behind),
-            "followers are alive and not in sync: they fetch slower than is written, or are "
-            "throttled",
-            _look(behind, facts),
-        )
 
 
-def _away(away: Sequence[int]) -> str:
-    if not away:
-        return ""
-    return f"broker {away[0]} is away" if len(away) == 1 else f"brokers {_brokers(away)} are away"
+def _under_min(
+    facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+) -> Finding:
+    away = [broker for broker in lacking if broker not in facts.picture.racks]
+    reason = facts.away(away) or _lagging(facts, lacking)
+    return Finding(
+        Severity.CRITICAL,
+        "under-min-isr",
+        named(partitions),
+        f"fewer replicas are in sync than min.insync.replicas, so acks=all is refused: {reason}",
+        facts.caller.bring_all_back(away) or _look(facts, lacking, partitions),
+    )
 
 
-def _start(away: Sequence[int]) -> str:
-    if not away:
-        return ""
-    which = "broker" if len(away) == 1 else "brokers"
-    return f"start {which} {_brokers(away)} (odradek start {away[0]})"
+def _under_replicated(
+    facts: Facts, away: Sequence[int], partitions: Sequence[TopicPartition]
+) -> Finding:
+    where = f" --bootstrap-server {facts.caller.bootstrap}" if facts.caller.bootstrap else ""
+    return Finding(
+        Severity.WARNING,
+        "under-replicated",
+        named(partitions),
+        f"{facts.away(away)}: its replicas miss what is written",
+        f"{facts.caller.bring_all_back(away)}; or, if it stays away: odradek plan drain "
+        f"{','.join(map(str, away))}{where}",
+    )
 
 
-def _look(partitions: Sequence[TopicPartition], facts: Facts) -> str:
-    topic = min(partitions).topic
+def _behind(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "under-replicated",
+        named(partitions),
+        _lagging(facts, lacking),
+        _look(facts, lacking, partitions),
+    )
+
+
+def _lagging(facts: Facts, lacking: Sequence[int]) -> str:
+    """Why replicas on brokers that are registered are not in sync."""
+    failed = [b for b in lacking if any(d["is_offline"] for d in _directories(facts, b))]
+    if failed:
+        return f"a log directory of {brokers(failed)} is offline"
+    paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
+    if paused:
+        return f"the process of {brokers(paused)} is paused (SIGSTOP)"
     return (
-        f"odradek why topic {topic}; kafka-topics --bootstrap-server {facts.bootstrap} "
-        f"--describe --under-replicated-partitions"
+        f"the replicas on {brokers(lacking)} are not in sync: they are copying what they missed, "
+        "or fetch more slowly than is written, or are throttled"
+    )
+
+
+def _directories(facts: Facts, broker: int) -> Sequence[dict[str, object]]:
+    report = facts.reports.get(broker)
+    return report["log_dirs"] if report is not None else ()
+
+
+def _look(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> str:
+    paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
+    if paused:
+        return facts.caller.bring_all_back(paused)
+    first = min(partitions)
+    where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
+    return (
+        "it ends by itself when they have caught up; how far they are: odradek why topic "
+        f"{first.topic} --partition {first.partition}{where}"
     )
 
 
@@ -220,18 +196,24 @@ def _leader_skew(facts: Facts) -> Iterator[Finding]:
         for broker, due in imbalances.items()
         if due.exceeds(IMBALANCE_PERCENT) and broker in picture.racks
     }
-    if skewed:
-        most = max(skewed, key=lambda broker: (skewed[broker].ratio, -broker))
-        yield Finding(
-            Severity.NOTE,
-            "leader-skew",
-            f"broker{'s' if len(skewed) > 1 else ''} {_brokers(skewed)}",
-            f"others lead {sum(len(due.led_by_others) for due in skewed.values())} partitions of "
-            f"which these are the preferred leaders; broker {most} lacks "
-            f"{skewed[most].ratio:.0%} of its own",
-            f"kafka-leader-election --bootstrap-server {facts.bootstrap} --election-type "
-            "PREFERRED --all-topic-partitions",
-        )
+    if not skewed:
+        return
+    led_by_others = [p for due in skewed.values() for p in due.led_by_others]
+    since = facts.since(facts.first_of("LEADER_ELECTED", led_by_others))
+    shares = ", ".join(
+        f"broker {broker} {len(due.led_by_others)} of {due.preferred_count}"
+        for broker, due in sorted(skewed.items())
+    )
+    yield Finding(
+        Severity.NOTE,
+        "leader-skew",
+        brokers(skewed),
+        f"other brokers lead partitions whose preferred leader this is{since}: {shares}; the load "
+        "is not spread as planned",
+        facts.caller.kafka(
+            "kafka-leader-election", "--election-type PREFERRED --all-topic-partitions"
+        ),
+    )
 
 
 def _racks(facts: Facts) -> Iterator[Finding]:
@@ -241,10 +223,10 @@ def _racks(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "racks",
-            f"broker{'s' if len(without) > 1 else ''} {_brokers(without)}",
+            brokers(without),
             "the other brokers have a rack and these have none: new topics are refused, or "
             "spread without regard to racks",
-            f"set broker.rack in server.properties of {_brokers(without)}, and restart",
+            f"set broker.rack in server.properties of {brokers(without)}, and restart",
         )
     if not picture.knows_racks:
         return
@@ -258,9 +240,9 @@ def _racks(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "same-rack",
-            _named(shared),
+            named(shared),
             f"replicas share a rack though there are {count}: the loss of one rack takes several",
-            f"odradek plan rebalance --bootstrap-server {facts.bootstrap}",
+            f"odradek plan rebalance --bootstrap-server {facts.caller.bootstrap}",
         )
 
 
@@ -268,139 +250,133 @@ def _racks(facts: Facts) -> Iterator[Finding]:
 
 
 def _throttles(facts: Facts) -> Iterator[Finding]:
-    if facts.moves or "throttle" in facts.unknown:
+    if "throttle" in facts.unknown or "stuck" in facts.unknown:
         return
-    brokers = sorted(broker for broker, options in facts.broker_throttles.items() if options)
+    throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
     topics = sorted(topic for topic, options in facts.topic_throttles.items() if options)
-    if not brokers and not topics:
+    if facts.moves:
+        if throttled or topics:
+            yield _moving(facts)
         return
-    parts = []
-    commands = []
-    if brokers:
-        parts.append(f"brokers {_brokers(brokers)}")
-        names = {name for broker in brokers for name in facts.broker_throttles[broker]}
-        commands += [_unset(facts, "brokers", str(broker), names) for broker in brokers]
+    if not throttled and not topics:
+        return
+    parts = [brokers(throttled)] if throttled else []
     if topics:
         parts.append(f"topics {', '.join(topics[:SHOWN])}")
-        names = {name for topic in topics for name in facts.topic_throttles[topic]}
-        commands += [_unset(facts, "topics", topic, names) for topic in topics[:SHOWN]]
+    rates = sorted(
+        {rate for broker in throttled for rate in facts.broker_throttles[broker].values()}
+    )
     yield Finding(
         Severity.WARNING,
         "throttle",
         ", ".join(parts),
-        "replication is throttled and nothing is being moved: followers that fall behind may "
-        "never catch up",
-        "; ".join(commands),
+        f"replication is throttled{f' (to {rates[0]} bytes a second)' if rates else ''} and "
+        "nothing is being moved: a plan or kafka-reassign-partitions --execute was not followed "
+        "by --verify; followers that fall behind may never catch up",
+        "; ".join(_unthrottle(facts)),
     )
 
 
+def _unthrottle(facts: Facts) -> Iterator[str]:
+    throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
+    topics = sorted(topic for topic, options in facts.topic_throttles.items() if options)
+    for broker in throttled:
+        yield _unset(facts, "brokers", str(broker), facts.broker_throttles[broker])
+    for topic in topics[:SHOWN]:
+        yield _unset(facts, "topics", topic, facts.topic_throttles[topic])
+
+
 def _unset(facts: Facts, kind: str, name: str, options: Iterable[str]) -> str:
-    return (
-        f"kafka-configs --bootstrap-server {facts.bootstrap} --alter --entity-type {kind} "
-        f"--entity-name {name} --delete-config {','.join(sorted(options))}"
+    return facts.caller.kafka(
+        "kafka-configs",
+        f"--alter --entity-type {kind} --entity-name {name} "
+        f"--delete-config {','.join(sorted(options))}",
+    )
+
+
+def _moving(facts: Facts) -> Finding:
+    since = facts.since(facts.first_of("REASSIGNMENT_STARTED", facts.moves))
+    return Finding(
+        Severity.NOTE,
+        "moving",
+        named(facts.moves),
+        f"replicas are being moved{since} under a replication throttle: if the odradek plan or "
+        "kafka-reassign-partitions that began it was interrupted, the moves go on, the rest of the "
+        "plan is not begun, and the throttle stays",
+        "run the same odradek plan --execute again, which goes on from here and clears the "
+        f"throttle; or take it back: odradek plan rebalance --cancel --bootstrap-server "
+        f"{facts.caller.bootstrap}",
     )
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:
     live = set(facts.picture.racks)
-    stuck: dict[tuple[int, ...], list[TopicPartition]] = defaultdict(list)
+    waiting: _Away = defaultdict(list)
+    idle: _Away = defaultdict(list)
     for partition, move in facts.moves.items():
         away = tuple(sorted(set(move.adding) - live))
+        still = tuple(b for b in sorted(move.adding) if _is_still(facts, partition, b))
         if away:
-            stuck[away].append(partition)
-    for away, partitions in stuck.items():
+            waiting[away].append(partition)
+        elif still:
+            idle[still].append(partition)
+    cancel = facts.caller.kafka(
+        "kafka-reassign-partitions", "--cancel --reassignment-json-file FILE"
+    )
+    for away, partitions in waiting.items():
         yield Finding(
             Severity.WARNING,
             "stuck",
-            _named(partitions),
-            f"a replica is to be made on a broker that is not there: {_away(away)}",
-            f"{_start(away)}; or cancel: kafka-reassign-partitions --bootstrap-server "
-            f"{facts.bootstrap} --cancel --reassignment-json-file FILE",
+            named(partitions),
+            "a replica is to be made on a broker that is not there"
+            f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: "
+            f"{facts.away(away)}",
+            f"{facts.caller.bring_all_back(away)}; or take it back: {cancel}",
         )
+    for still, partitions in idle.items():
+        yield _no_progress(facts, still, partitions, cancel)
 
 
-# --------------------------------------------------------------------------- clients and records
+def _is_still(facts: Facts, partition: TopicPartition, broker: int) -> bool:
+    """Whether a new replica lacks something, and got nothing of it between two looks."""
+    if broker in facts.unreachable:
+        return True
+    seen = facts.progress.get((partition, broker))
+    return seen is not None and seen.after_bytes == seen.before_bytes < seen.leader_bytes
 
 
-def _hanging(facts: Facts) -> Iterator[Finding]:
-    oldest_ms = facts.now_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
-    for partition, producers in sorted(facts.open_transactions.items()):
-        for producer in producers:
-            if producer.last_timestamp < oldest_ms and not producer.coordinated:
-                minutes = (facts.now_ms - producer.last_timestamp) // 60_000
-                yield Finding(
-                    Severity.CRITICAL,
-                    "hanging",
-                    str(partition),
-                    f"producer {producer.producer_id} has a transaction open since offset "
-                    f"{producer.first_offset} and wrote last {minutes} minutes ago, and no "
-                    "coordinator knows of it: read_committed consumers wait there, and the log "
-                    "is not cleaned",
-                    f"kafka-transactions --bootstrap-server {facts.bootstrap} abort --topic "
-                    f"{partition.topic} --partition {partition.partition} --start-offset "
-                    f"{producer.first_offset}",
-                )
-
-
-def _lagging(facts: Facts) -> Iterator[Finding]:
-    for group in sorted(facts.groups):
-        if group.lag > 0 and group.state in ("Empty", "Dead"):
-            yield Finding(
-                Severity.NOTE,
-                "lag",
-                f"group {group.name}",
-                f"{group.lag} records behind, and it has no members",
-                f"start its consumers; or, if it is not used any more: kafka-consumer-groups "
-                f"--bootstrap-server {facts.bootstrap} --delete --group {group.name}",
-            )
-
-
-def _future(facts: Facts) -> Iterator[Finding]:
-    future = {
-        partition: timestamp
-        for partition, timestamp in facts.newest_timestamps.items()
-        if timestamp > facts.now_ms + FUTURE_MS
+def _no_progress(
+    facts: Facts, still: Sequence[int], partitions: Sequence[TopicPartition], cancel: str
+) -> Finding:
+    seen = facts.progress.get((min(partitions), still[0]))
+    copied = (
+        f"{seen.after_bytes / _MiB:.1f} of {seen.leader_bytes / _MiB:.1f} MiB are there and "
+        f"nothing came in {seen.seconds:.0f} s"
+        if seen is not None
+        else "nothing is copied"
+    )
+    why, fix = "", f"see the log of {brokers(still)}"
+    rates = {
+        rate
+        for broker, options in facts.broker_throttles.items()
+        for name, rate in options.items()
+        if "replication" in name
     }
-    for topic in sorted({partition.topic for partition in future}):
-        partitions = [partition for partition in future if partition.topic == topic]
-        hours = (max(future[partition] for partition in partitions) - facts.now_ms) / 3_600_000
-        yield Finding(
-            Severity.WARNING,
-            "retention",
-            _named(partitions),
-            f"records with timestamps up to {hours:.0f} hours ahead: retention by time goes by "
-            "the largest of a segment, and so cannot run until then",
-            f"kafka-configs --bootstrap-server {facts.bootstrap} --alter --entity-type topics "
-            f"--entity-name {topic} --add-config message.timestamp.after.max.ms=3600000; what is "
-            "there goes by retention.bytes, or kafka-delete-records",
-        )
-
-
-def _unreachable(facts: Facts) -> Iterator[Finding]:
-    for broker, why in sorted(facts.unreachable.items()):
-        address = facts.addresses.get(broker)
-        if address is None or address.problem is None:  # else that is what is wrong
-            yield Finding(
-                Severity.CRITICAL,
-                "unreachable",
-                f"broker {broker}",
-                f"it is registered and does not answer: {why}. It has just died, or hangs, or "
-                "cannot be reached from here",
-                f"look at its log; odradek status, odradek restart {broker}",
-            )
-
-
-def _addresses(facts: Facts) -> Iterator[Finding]:
-    for broker, address in sorted(facts.addresses.items()):
-        if address.problem is not None:
-            yield Finding(
-                Severity.CRITICAL,
-                "unresolvable",
-                f"broker {broker}",
-                f"it says that it is reached at {address.host}:{address.port}, and from here that "
-                f"cannot be resolved: {address.problem}",
-                f"set advertised.listeners of broker {broker} to a name that clients can resolve",
-            )
+    silent = [broker for broker in still if broker in facts.unreachable]
+    if silent:
+        why = f"; {brokers(silent)} does not answer"
+        fix = facts.caller.bring_all_back(silent)
+    elif rates:
+        why = f"; replication is throttled to {min(rates, key=float)} bytes a second"
+        fix = "raise or remove the throttle: " + "; ".join(_unthrottle(facts))
+    return Finding(
+        Severity.WARNING,
+        "stuck",
+        named(partitions),
+        f"the move to {brokers(still)} makes no progress"
+        f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: {copied}{why}",
+        f"{fix}; or take it back: {cancel}",
+    )
 
 
 _RULES: Final = (
@@ -409,9 +385,6 @@ _RULES: Final = (
     _racks,
     _throttles,
     _stuck,
-    _hanging,
-    _lagging,
-    _future,
-    _unreachable,
-    _addresses,
+    *BROKER_RULES,
+    *CLIENT_RULES,
 )

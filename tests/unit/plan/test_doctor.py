@@ -1,10 +1,12 @@
-"""What is wrong is told with the command that mends it, and nothing is told where nothing is."""
+"""Each trouble is found with its cause, its time and its command, and nothing where nothing is."""
 
 import pytest
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
-from odradek.plan.doctor import Address, Facts, Group, Move, Producer, Severity, diagnose
+from odradek.plan.commands import Caller
+from odradek.plan.doctor import diagnose
+from odradek.plan.facts import Address, Facts, Group, Move, Producer, Progress, Severity
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS = 10_000_000
@@ -17,9 +19,8 @@ def facts(partitions=None, racks=None, isr_min=None, **more):
     } if partitions is None else partitions  # fmt: skip
     return Facts(
         picture=ClusterPicture(racks, partitions, isr_min or {}),
-        bootstrap="b:9092",
         now_ms=NOW_MS,
-        **more,
+        **{"caller": Caller("b:9092"), **more},
     )
 
 
@@ -41,14 +42,14 @@ def test_a_partition_without_a_leader():
         "t-0",
     )
     assert "broker 3 is away" in finding.why
-    assert finding.mend == "start broker 3 (odradek start 3)"
+    assert finding.fix.startswith("start broker 3 on its host")
 
 
 def test_nobody_in_sync_is_there_although_replicas_are():
     finding = only(facts({P0: Replicas((0, 1), 5, -1, ())}))
 
     assert finding.kind == "offline"
-    assert "--election-type UNCLEAN --topic t --partition 0" in finding.mend
+    assert "--election-type UNCLEAN --topic t --partition 0" in finding.fix
 
 
 def test_fewer_in_sync_than_acks_all_needs():
@@ -61,15 +62,15 @@ def test_fewer_in_sync_than_acks_all_needs():
 def test_a_replica_that_is_away():
     finding = only(facts({P0: Replicas((0, 3), 5, 0, (0,)), P1: Replicas((1, 3), 5, 1, (1,))}))
 
-    assert (finding.kind, finding.subject) == ("under-replicated", "t-0, t-1")
-    assert "odradek plan drain 3 --bootstrap-server b:9092" in finding.mend
+    assert (finding.kind, finding.subject) == ("under-replicated", "t-0 and t-1")
+    assert "odradek plan drain 3 --bootstrap-server b:9092" in finding.fix
 
 
 def test_a_follower_that_is_behind():
     finding = only(facts({P0: Replicas((0, 1), 5, 0, (0,))}))
 
     assert finding.kind == "under-replicated"
-    assert "alive and not in sync" in finding.why
+    assert "the replicas on broker 1 are not in sync" in finding.why
 
 
 def test_a_replica_that_is_being_made_is_no_fault():
@@ -82,7 +83,7 @@ def test_leaders_elsewhere_than_preferred():
     finding = only(facts({P0: Replicas((0, 1), 5, 1, (0, 1)), P1: Replicas((1, 2), 5, 1, (1, 2))}))
 
     assert (finding.kind, finding.severity) == ("leader-skew", Severity.NOTE)
-    assert "--election-type PREFERRED" in finding.mend
+    assert "--election-type PREFERRED" in finding.fix
 
 
 def test_racks_on_some_brokers_only():
@@ -95,7 +96,7 @@ def test_replicas_that_share_a_rack():
     finding = only(facts(racks={0: "a", 1: "a", 2: "b"}))
 
     assert (finding.kind, finding.subject) == ("same-rack", "t-0")
-    assert "odradek plan rebalance" in finding.mend
+    assert "odradek plan rebalance" in finding.fix
 
 
 def test_throttles_that_nobody_needs_any_more():
@@ -106,9 +107,9 @@ def test_throttles_that_nobody_needs_any_more():
     finding = only(facts(**given))
 
     assert finding.kind == "throttle"
-    assert "--entity-type brokers --entity-name 0 --delete-config" in finding.mend
-    assert "--entity-type topics --entity-name t --delete-config" in finding.mend
-    assert diagnose(facts(**given, moves={P0: Move((2,), ())})) == []
+    assert "--entity-type brokers --entity-name 0 --delete-config" in finding.fix
+    assert "--entity-type topics --entity-name t --delete-config" in finding.fix
+    assert [f.kind for f in diagnose(facts(**given, moves={P0: Move((2,), ())}))] == ["moving"]
 
 
 def test_a_reassignment_that_waits_for_a_broker():
@@ -124,7 +125,7 @@ def test_a_transaction_that_is_open_for_too_long(age_ms, hangs):
 
     assert bool(found) is hangs
     if hangs:
-        assert "abort --topic t --partition 0 --start-offset 42" in found[0].mend
+        assert "abort --topic t --partition 0 --start-offset 42" in found[0].fix
 
 
 def test_a_group_that_nobody_reads_for():
@@ -154,6 +155,165 @@ def test_a_broker_that_does_not_answer():
     assert (finding.severity, finding.kind, finding.subject) == (
         Severity.CRITICAL, "unreachable", "broker 2"
     )  # fmt: skip
+    assert "whether this host reaches h:1" in finding.fix
+
+
+def at(age_ms, verdict, *, broker=None, partition=None, says="", by=0):
+    return {"at_ms": NOW_MS - age_ms, "number": 1, "verdict": verdict, "says": says, "by": by,
+            "broker": broker, "topic": None if partition is None else "t",
+            "partition": partition}  # fmt: skip
+
+
+HERE = Caller("b:9", " --dir D", {0: "running", 1: "killed"})
+DIRECTORY = {"path": "/d", "is_offline": False, "since_ms": None, "why": "",
+             "total_bytes": 1 << 34, "usable_bytes": 1 << 33}  # fmt: skip
+REPORT = {
+    "began_ms": NOW_MS - 5_000, "log_dirs": [DIRECTORY], "unknown_options": [], "refusals": [],
+    "cleaner": {"is_enabled": True, "compacted_logs": 2, "given_up": []},
+}  # fmt: skip
+GROUP = {"group": "g", "state": "Stable", "since_ms": NOW_MS - 90_000, "member_count": 2,
+         "awaited": [], "rebalance_reason": "", "last_commit_ms": NOW_MS - 90_000}  # fmt: skip
+ONE = Replicas((0,), 5, 0, (0,))
+REBALANCING = {**GROUP, "state": "PreparingRebalance", "awaited": ["m1"],
+               "rebalance_reason": "m2 left"}  # fmt: skip
+REFUSED = {"what": "Produce version 99; served are 0-11", "host": "h", "client_id": "c",
+           "software": "unknown unknown", "count": 7, "first_ms": NOW_MS - 9_000,
+           "last_ms": NOW_MS - 1_000}  # fmt: skip
+CLOCK = Facts(picture=ClusterPicture({}, {}), now_ms=NOW_MS).clock
+
+
+def reported(**changed):
+    return {"reports": {0: {**REPORT, **changed}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said", "fix"),
+    [
+        (
+            facts({P0: ONE}, isr_min={"t": 2}), "replication-factor",
+            ("min.insync.replicas is 2 and there is only 1 replica: every write with acks=all is "
+            "refused"), "--entity-name t --add-config min.insync.replicas=1",
+        ),
+        (
+            facts({P0: Replicas((1,), 5, -1, (1,))}, {0: None}, caller=HERE,
+                  journal=[at(5_000, "BROKER_GONE", broker=1),
+                           at(4_000, "LEFT_WITHOUT_LEADER", partition=0)]), "offline",
+            (f"no leader since {CLOCK(NOW_MS - 4_000)}: clients can neither write nor read; broker "
+            f"1 is away since {CLOCK(NOW_MS - 5_000)} (its process was killed)"),
+            "odradek start 1 --dir D; or",
+        ),
+        (
+            facts({P0: Replicas((0, 1, 2), 5, 0, (0,))}, {0: None}, caller=Caller(
+                options=" --dir D", local={1: "killed", 2: "stopped"})), "under-replicated",
+            "broker 1 is away (its process was killed); broker 2 is away (it was stopped)",
+            "odradek start 1 --dir D; odradek start 2 --dir D; or, if it stays away",
+        ),
+        (
+            facts({P0: Replicas((0, 2), 5, 0, (0,))}, {0: None, 2: None}, caller=Caller(
+                options=" --dir D", local={2: "paused"})), "under-replicated",
+            "the process of broker 2 is paused (SIGSTOP)", "odradek resume 2 --dir D",
+        ),
+        (
+            facts(caller=Caller(options=" --dir D", local={2: "paused"}), unreachable={2: "?"}),
+            "unreachable", "does not answer: its process is paused (SIGSTOP)",
+            "odradek resume 2 --dir D",
+        ),
+        (
+            facts(unreachable={0: "b0:1: Connection refused"}, addresses={0: Address("b0", 1)},
+                  answers_at={0: "b:9092"}), "advertised",
+            "it answers at b:9092, but advertised.listeners tells clients to connect to b0:1",
+            "set advertised.listeners of broker 0 in its server.properties",
+        ),
+        (
+            facts(caller=Caller(options=" --dir D", local={2: "crashed"},
+                                ends={2: "/d: No space left on device"})), "crashed",
+            "its process has ended by itself: /d: No space left on device",
+            "free space on that disk, or put log.dirs on a larger one, then odradek start 2",
+        ),
+        (
+            facts(**reported(log_dirs=[{**DIRECTORY, "is_offline": True, "since_ms": NOW_MS - 9,
+                                        "why": "/d: No such file or directory"}, DIRECTORY])),
+            "log-dir", "offline since", "mount or restore that directory",
+        ),
+        (
+            facts(**reported(), disk_percent=50.0), "disk",
+            "its disk is 50 % full, 8.0 of 16.0 GiB are left", "retention.bytes",
+        ),
+        (
+            facts(**reported(cleaner={"is_enabled": False, "compacted_logs": 2, "given_up": []})),
+            "cleaner", "log.cleaner.enable is false since", "set log.cleaner.enable=true",
+        ),
+        (
+            facts(**reported(cleaner={"is_enabled": True, "compacted_logs": 2, "given_up": [
+                {"partition": "c-0", "since_ms": NOW_MS, "why": "bad checksum"}]})),
+            "cleaner", "the cleaner has given this log up", "restart broker 0 has it tried again",
+        ),
+        (
+            facts(**reported(unknown_options=[{"name": "num.partitons",
+                                               "similar": ["num.partitions"]}])),
+            "unknown-option", "num.partitions may be meant", "server.properties of broker 0",
+        ),
+        (
+            facts(**reported(refusals=[REFUSED, {**REFUSED, "last_ms": NOW_MS - 4_000_000},
+                                       {**REFUSED, "what": "Produce to t: NOT_LEADER_OR_FOLLOWER"}
+                                       ])), "refused",
+            "broker 0 refused it 7 times since", "use a version of the client",
+        ),
+        (
+            facts(moves={P0: Move((2,), ())}, progress={(P0, 2): Progress(5, 5, 9, 2.0)},
+                  journal=[at(7_000, "REASSIGNMENT_STARTED", partition=0)]), "stuck",
+            (f"the move to broker 2 makes no progress since {CLOCK(NOW_MS - 7_000)}: 0.0 of 0.0 "
+            "MiB are there and nothing came in 2 s"), "or take it back: kafka-reassign-partitions",
+        ),
+        (
+            facts(moves={P0: Move((2,), ())}, broker_throttles={0: {"x.throttled.rate": "5"}}),
+            "moving", "under a replication throttle", "odradek plan rebalance --cancel",
+        ),
+        (
+            facts(journal=[at(9_000 - n, None, says=f"controller epoch {n} begins", by=n % 2)
+                           for n in range(4)]), "controller",
+            "the controller changed 3 times since", "zookeeper.session.timeout.ms",
+        ),
+        (
+            facts(coordinated=[REBALANCING]), "group-stuck",
+            "it waits for m1; it began because m2 left", "odradek why group g",
+        ),
+        (
+            facts(coordinated=[GROUP], groups=[Group("g", "Stable", 5)]), "group-no-commit",
+            "2 members are alive, 5 records wait, and no offset is committed since",
+            "kafka-consumer-groups --bootstrap-server b:9092 --describe --group g",
+        ),
+        (
+            facts(open_transactions={P0: [Producer(9, 1, 42, 0, True, "tx", NOW_MS - 61_000,
+                                                   90_000)]}), "open-transaction",
+            "the transaction of transactional.id tx is open since",
+            f"the coordinator aborts it at {CLOCK(NOW_MS + 29_000)}",
+        ),
+    ],
+)  # fmt: skip
+def test_each_trouble_has_its_cause_and_its_command(given, kind, said, fix):
+    finding = only(given)
+
+    assert finding.kind == kind
+    assert said in finding.why
+    assert fix in finding.fix
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        facts(**reported()),
+        facts(coordinated=[{**REBALANCING, "since_ms": NOW_MS - 50_000}]),
+        facts(coordinated=[GROUP], groups=[Group("g", "Stable", 0)]),
+        facts(coordinated=[{**GROUP, "last_commit_ms": NOW_MS}], groups=[Group("g", "Stable", 5)]),
+        facts(open_transactions={P0: [Producer(9, 1, 4, 0, True, "x", NOW_MS - 59_000, 90_000)]}),
+        facts(moves={P0: Move((2,), ())}, progress={(P0, 2): Progress(5, 6, 9, 2.0)}),
+        facts(journal=[at(9_000, None, says="controller epoch 1 begins")] * 3),
+        facts(journal=[at(900_000, None, says="controller epoch 1 begins")] * 9),
+    ],
+)
+def test_what_lasts_only_for_a_moment_is_no_finding(given):
+    assert diagnose(given) == []
 
 
 def test_the_worst_comes_first():

@@ -1,0 +1,320 @@
+"""Rules of the doctor on single brokers: processes, addresses, disks, options, refused clients."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.model.partition import TopicPartition
+from odradek.plan.commands import brokers
+from odradek.plan.facts import Facts, Finding, Report, Severity, named
+
+_FULL: Final = "No space left on device"
+_GONE: Final = "No such file or directory"
+_GiB: Final = 1 << 30
+_FLAPPING: Final = 3  # controllers in so short a time
+_FLAPPING_MS: Final = 600_000
+_REFUSED_MS: Final = 3_600_000  # what is older is history
+_TRANSIENT_MIN: Final = 10  # so often a client may meet what an election brings about
+
+
+def _crashed(facts: Facts) -> Iterator[Finding]:
+    for broker, reason in sorted(facts.caller.ends.items()):
+        yield Finding(
+            Severity.CRITICAL,
+            "crashed",
+            f"broker {broker}",
+            f"its process has ended by itself{facts.since(facts.went_ms(broker))}: {reason}",
+            f"{_repair(reason)}{facts.caller.bring_back(broker)}",
+        )
+
+
+def _repair(reason: str) -> str:
+    if _FULL in reason:
+        return "free space on that disk, or put log.dirs on a larger one, then "
+    if _GONE in reason:
+        return (
+            "mount or restore that directory (with an empty one the broker copies everything from "
+            "the other replicas), then "
+        )
+    return ""
+
+
+def _unreachable(facts: Facts) -> Iterator[Finding]:
+    for broker, why in sorted(facts.unreachable.items()):
+        address = facts.addresses.get(broker)
+        if address is not None and address.problem is not None:
+            continue  # that is what is wrong
+        at = facts.answers_at.get(broker)
+        if at is not None and address is not None and facts.caller.local.get(broker) != "paused":
+            yield _advertised(facts, broker, at, f"{address.host}:{address.port}", why)
+            continue
+        state = facts.caller.process(broker)
+        yield Finding(
+            Severity.CRITICAL,
+            "unreachable",
+            f"broker {broker}",
+            f"it is registered and does not answer: {state or why}",
+            facts.caller.bring_back(broker)
+            if broker in facts.caller.local
+            else "see on its host whether its process runs and is not paused, and whether this "
+            f"host reaches {why.partition(': ')[0]}; advertised.listeners of broker {broker} has "
+            "to name an address that clients reach",
+        )
+
+
+def _advertised(facts: Facts, broker: int, at: str, advertised: str, why: str) -> Finding:
+    return Finding(
+        Severity.CRITICAL,
+        "advertised",
+        f"broker {broker}",
+        f"it answers at {at}, but advertised.listeners tells clients to connect to {advertised}, "
+        f"where nothing answers ({why}): clients and other brokers cannot reach it",
+        f"set advertised.listeners of broker {broker} in its server.properties to an address that "
+        f"clients reach, such as {at}; then {_restart(facts, broker)}",
+    )
+
+
+def _restart(facts: Facts, broker: int) -> str:
+    if broker in facts.caller.local:
+        return facts.caller.odradek("restart", broker)
+    return f"restart broker {broker}"
+
+
+def _addresses(facts: Facts) -> Iterator[Finding]:
+    for broker, address in sorted(facts.addresses.items()):
+        if address.problem is None:
+            continue
+        at = facts.answers_at.get(broker)
+        yield Finding(
+            Severity.CRITICAL,
+            "unresolvable",
+            f"broker {broker}",
+            f"advertised.listeners tells clients to connect to {address.host}:{address.port}, and "
+            f"that name cannot be resolved here: {address.problem}"
+            + (f"; the broker itself answers at {at}" if at else ""),
+            f"set advertised.listeners of broker {broker} in its server.properties to a name that "
+            f"clients resolve; then {_restart(facts, broker)}",
+        )
+
+
+# ------------------------------------------------------------------------------------------ disks
+
+
+def _directories(facts: Facts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        for directory in report["log_dirs"]:
+            if directory["is_offline"]:
+                yield _offline(facts, broker, directory)
+                continue
+            total, usable = directory["total_bytes"], directory["usable_bytes"]
+            if not total:
+                continue
+            percent = 100 * (total - usable) / total
+            if percent >= facts.disk_percent:
+                yield Finding(
+                    Severity.WARNING,
+                    "disk",
+                    f"broker {broker}, {directory['path']}",
+                    f"its disk is {percent:.0f} % full, {usable / _GiB:.1f} of "
+                    f"{total / _GiB:.1f} GiB are left: when it is full the directory goes offline",
+                    "free space, or keep less: "
+                    + facts.caller.kafka(
+                        "kafka-configs",
+                        "--alter --entity-type topics --entity-name TOPIC --add-config "
+                        "retention.bytes=N",
+                    )
+                    + "; or move replicas away with kafka-reassign-partitions",
+                )
+
+
+def _offline(facts: Facts, broker: int, directory: Report) -> Finding:
+    held = [
+        partition
+        for partition, replicas in facts.picture.partitions.items()
+        if broker in replicas.brokers and broker not in replicas.in_sync
+    ]
+    why = directory["why"]
+    return Finding(
+        Severity.CRITICAL,
+        "log-dir",
+        f"broker {broker}, {directory['path']}",
+        f"this log directory is offline{facts.since(directory['since_ms'])}"
+        f"{f': {why}' if why else ''}; the broker serves from its other directories"
+        f"{f', and {named(held)} are out of sync here' if held else ''}",
+        f"{_repair(why) or 'repair the disk, then '}{_restart(facts, broker)}",
+    )
+
+
+def _cleaner(facts: Facts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        cleaner = report["cleaner"]
+        if not cleaner["is_enabled"] and cleaner["compacted_logs"]:
+            yield Finding(
+                Severity.WARNING,
+                "cleaner",
+                f"broker {broker}",
+                f"log.cleaner.enable is false{facts.since(report['began_ms'])}: "
+                f"{cleaner['compacted_logs']} compacted logs, such as __consumer_offsets, grow "
+                "without bound",
+                f"set log.cleaner.enable=true in server.properties of broker {broker}; then "
+                f"{_restart(facts, broker)}",
+            )
+        for given_up in cleaner["given_up"]:
+            yield Finding(
+                Severity.WARNING,
+                "cleaner",
+                f"broker {broker}, {given_up['partition']}",
+                f"the cleaner has given this log up{facts.since(given_up['since_ms'])}, and it "
+                f"grows without bound: {given_up['why']}",
+                f"{_restart(facts, broker)} has it tried again; if the log is damaged, stop the "
+                "broker, move the partition's directory away and start it: it copies the log from "
+                "the leader",
+            )
+
+
+# ---------------------------------------------------------------------------- options and clients
+
+
+def _options(facts: Facts) -> Iterator[Finding]:
+    found: dict[str, list[int]] = {}
+    similar: dict[str, str] = {}
+    for broker, report in sorted(facts.reports.items()):
+        for option in report["unknown_options"]:
+            found.setdefault(option["name"], []).append(broker)
+            similar[option["name"]] = "".join(option["similar"])
+    for name, ids in found.items():
+        meant = f"; {similar[name]} may be meant" if similar[name] else ""
+        began_ms = min(facts.reports[broker]["began_ms"] for broker in ids)
+        yield Finding(
+            Severity.WARNING,
+            "unknown-option",
+            name,
+            f"this option is set on {brokers(ids)}{facts.since(began_ms)}, and there is no such "
+            f"option: it has no effect{meant}",
+            f"correct or remove it in server.properties of {brokers(ids)}; then "
+            + "; ".join(_restart(facts, broker) for broker in ids),
+        )
+
+
+def _refusals(facts: Facts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        for refusal in report["refusals"]:
+            what, count = refusal["what"], refusal["count"]
+            advice = _advice(what)
+            if facts.now_ms - refusal["last_ms"] > _REFUSED_MS or advice is None:
+                continue
+            if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
+                continue  # one election makes a few of them
+            software = refusal["software"]
+            known = "" if software.startswith("unknown") else f", {software}"
+            yield Finding(
+                Severity.WARNING,
+                "refused",
+                f"client {refusal['client_id'] or '(without client.id)'}",
+                f"broker {broker} refused it {count} times{facts.since(refusal['first_ms'])}, the "
+                f"last time at {facts.clock(refusal['last_ms'])} (from {refusal['host']}{known}): "
+                f"{what}",
+                advice,
+            )
+
+
+def _advice(what: str) -> str | None:
+    """What to do about a refusal; None for what is no client's fault, or said elsewhere."""
+    for text, advice in _ADVICE:
+        if text in what:
+            return advice
+    return None
+
+
+_ADVICE: Final = (
+    ("; served are", "use a version of the client that speaks one of these versions"),
+    ("no such API here", "the client asks for an API of a newer Kafka: leave that feature out"),
+    ("is not served", "the client asks for an API that is not served here"),
+    (
+        "MESSAGE_TOO_LARGE",
+        (
+            "raise max.message.bytes of the topic (kafka-configs --alter --entity-type topics), or "
+            "lower batch.size and max.request.size of the producer"
+        ),
+    ),
+    ("RECORD_LIST_TOO_LARGE", "raise segment.bytes of the topic, or lower batch.size"),
+    (
+        "frame of",
+        (
+            "lower max.request.size of the client, or raise socket.request.max.bytes; an absurd "
+            "number is another protocol (TLS, HTTP) on this port"
+        ),
+    ),
+    (
+        "NOT_LEADER_OR_FOLLOWER",
+        (
+            "its metadata are out of date: it does not refresh them, or reaches another broker "
+            "than it believes (see advertised.listeners); restart the client"
+        ),
+    ),
+    (
+        "INVALID_RECORD",
+        "the topic does not accept its records: a key is missing, or a timestamp is out of bounds",
+    ),
+    ("CORRUPT_MESSAGE", "the client, or something in between, damages batches"),
+)
+
+
+def _controllers(facts: Facts) -> Iterator[Finding]:
+    began = [
+        (e["at_ms"], e.get("by"))
+        for e in facts.journal
+        if e["verdict"] is None
+        and e["says"].startswith("controller epoch ")
+        and e["says"].endswith(" begins")
+        and e["at_ms"] > facts.now_ms - _FLAPPING_MS
+    ]
+    if len(began) <= _FLAPPING:
+        return
+    counts = Counter(by for _, by in began if by is not None)
+    yield Finding(
+        Severity.WARNING,
+        "controller",
+        f"{len(began)} controllers",
+        f"the controller changed {len(began) - 1} times since {facts.clock(began[0][0])}, last at "
+        f"{facts.clock(began[-1][0])} "
+        f"({', '.join(f'broker {b} {n} times' for b, n in sorted(counts.items()))}): each change "
+        "holds up elections and new topics; brokers lose their sessions or are restarted",
+        "see in the logs of these brokers why: sessions that end (zookeeper.session.timeout.ms, a "
+        "host without CPU or with long pauses), or a supervisor that restarts them",
+    )
+
+
+def _emptied(facts: Facts) -> Iterator[Finding]:
+    for broker, report in sorted(facts.reports.items()):
+        emptied = report.get("emptied")
+        if not emptied:
+            continue
+        held = [
+            TopicPartition(p.topic, p.partition)
+            for p, replicas in facts.picture.partitions.items()
+            if broker in replicas.brokers
+        ]
+        yield Finding(
+            Severity.WARNING,
+            "emptied",
+            f"broker {broker}, {', '.join(emptied['paths'])}",
+            f"the broker came back with an empty directory{facts.since(emptied['since_ms'])}"
+            f"{f': {named(held)} start again at offset 0 here' if held else ''}, and records that "
+            "no other replica held are lost",
+            "see that the right disk is mounted at log.dirs; if it was replaced on purpose, "
+            "nothing: the broker copies what the leaders have",
+        )
+
+
+BROKER_RULES: Final = (
+    _crashed,
+    _unreachable,
+    _addresses,
+    _directories,
+    _cleaner,
+    _options,
+    _refusals,
+    _controllers,
+    _emptied,
+)

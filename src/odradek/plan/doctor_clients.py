@@ -1,0 +1,135 @@
+"""Rules of the doctor on transactions, groups and records."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.model.partition import TopicPartition
+from odradek.plan.facts import Facts, Finding, Producer, Severity, named
+
+# As kafka-transactions find-hanging: the largest time-out there may be, and five minutes.
+HANGING_SLACK_MS: Final = 300_000
+FUTURE_MS: Final = 3_600_000
+_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
+
+
+def _transactions(facts: Facts) -> Iterator[Finding]:
+    oldest_ms = facts.now_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
+    for partition, producers in sorted(facts.open_transactions.items()):
+        for producer in producers:
+            if producer.coordinated:
+                if 0 <= producer.started_ms < facts.now_ms - facts.patience_ms:
+                    yield _open(facts, partition, producer)
+            elif producer.last_timestamp < oldest_ms:
+                yield _hanging(facts, partition, producer)
+
+
+def _hanging(facts: Facts, partition: TopicPartition, producer: Producer) -> Finding:
+    return Finding(
+        Severity.CRITICAL,
+        "hanging",
+        str(partition),
+        f"a transaction of producer {producer.producer_id} is open since offset "
+        f"{producer.first_offset}, its last write was at {facts.clock(producer.last_timestamp)}, "
+        "and no coordinator knows of it: it never ends by itself, read_committed consumers wait "
+        "there, and the log is not cleaned",
+        facts.caller.kafka(
+            "kafka-transactions",
+            f"abort --topic {partition.topic} --partition {partition.partition} --start-offset "
+            f"{producer.first_offset}",
+        ),
+    )
+
+
+def _open(facts: Facts, partition: TopicPartition, producer: Producer) -> Finding:
+    ends_ms = producer.started_ms + producer.timeout_ms
+    return Finding(
+        Severity.WARNING,
+        "open-transaction",
+        str(partition),
+        f"the transaction of transactional.id {producer.transactional_id} is open"
+        f"{facts.since(producer.started_ms)}: read_committed consumers wait at offset "
+        f"{producer.first_offset}",
+        f"commit or abort it in that producer; the coordinator aborts it at {facts.clock(ends_ms)} "
+        "(transaction.timeout.ms); more: "
+        + facts.caller.kafka(
+            "kafka-transactions", f"describe --transactional-id {producer.transactional_id}"
+        ),
+    )
+
+
+# ----------------------------------------------------------------------------------------- groups
+
+
+def _groups(facts: Facts) -> Iterator[Finding]:
+    lag = {group.name: group.lag for group in facts.groups}
+    where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
+    oldest_ms = facts.now_ms - facts.patience_ms
+    for group in sorted(facts.coordinated, key=lambda g: str(g["group"])):
+        name, since_ms = group["group"], group["since_ms"]
+        if since_ms > oldest_ms:
+            continue
+        if group["state"] in _REBALANCING:
+            awaited = ", ".join(group["awaited"][:3]) or "more members"
+            reason = group["rebalance_reason"]
+            yield Finding(
+                Severity.WARNING,
+                "group-stuck",
+                f"group {name}",
+                f"it has been rebalancing{facts.since(since_ms)} and nobody consumes meanwhile: it "
+                f"waits for {awaited}{f'; it began because {reason}' if reason else ''}",
+                "end or restart that consumer: it neither joins nor leaves (max.poll.interval.ms "
+                f"bounds the wait); more: odradek why group {name}{where}",
+            )
+        elif group["state"] == "Stable" and group["member_count"] and lag.get(name, 0):
+            last_ms = group["last_commit_ms"]
+            if last_ms is not None and last_ms < oldest_ms:
+                yield Finding(
+                    Severity.WARNING,
+                    "group-no-commit",
+                    f"group {name}",
+                    f"{group['member_count']} members are alive, {lag[name]} records wait, and no "
+                    f"offset is committed since {facts.clock(last_ms)}: they are stuck in "
+                    "processing, or do not commit",
+                    "see the consumers' own logs; which partition waits: "
+                    + facts.caller.kafka("kafka-consumer-groups", f"--describe --group {name}"),
+                )
+
+
+def _lagging(facts: Facts) -> Iterator[Finding]:
+    for group in sorted(facts.groups):
+        if group.lag > 0 and group.state in ("Empty", "Dead"):
+            yield Finding(
+                Severity.NOTE,
+                "lag",
+                f"group {group.name}",
+                f"{group.lag} records wait, and it has no members",
+                "start its consumers; or, if it is not used any more: "
+                + facts.caller.kafka("kafka-consumer-groups", f"--delete --group {group.name}"),
+            )
+
+
+def _future(facts: Facts) -> Iterator[Finding]:
+    future = {
+        partition: timestamp
+        for partition, timestamp in facts.newest_timestamps.items()
+        if timestamp > facts.now_ms + FUTURE_MS
+    }
+    for topic in sorted({partition.topic for partition in future}):
+        partitions = [partition for partition in future if partition.topic == topic]
+        hours = (max(future[partition] for partition in partitions) - facts.now_ms) / 3_600_000
+        yield Finding(
+            Severity.WARNING,
+            "retention",
+            named(partitions),
+            f"records with timestamps up to {hours:.0f} hours ahead: retention by time goes by "
+            "the largest of a segment, and so cannot run until then",
+            facts.caller.kafka(
+                "kafka-configs",
+                f"--alter --entity-type topics --entity-name {topic} --add-config "
+                "message.timestamp.after.max.ms=3600000; what is there goes by retention.bytes, or "
+                "kafka-delete-records",
+            ),
+        )
+
+
+CLIENT_RULES: Final = (_transactions, _groups, _lagging, _future)
