@@ -102,8 +102,7 @@ class Group:
         "_speakers", "awaiting_join", "generation", "group_id", "joining", "leader",
         "member_added", "members", "offsets", "pending_joins", "pending_syncs", "protocol",
         "protocol_type", "rebalance_ms", "rebalance_reason", "state", "state_timestamp_ms",
-        "static_members", "subscribed",
-        "sync_deadline_ms",
+        "static_members", "storing", "subscribed", "sync_deadline_ms",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -122,6 +121,7 @@ class Group:
         self.joining: Joining | None = None
         self.member_added = False  # since the first rebalance began, or was prolonged
         self.sync_deadline_ms: int | None = None
+        self.storing: int | None = None  # the generation whose assignment is being stored
         self.rebalance_reason = ""  # of the last rebalance here; "": none since it was loaded
         self.rebalance_ms = -1  # when it began (wall time)
         self.subscribed: frozenset[str] | None = None  # None: nobody can say

@@ -360,7 +360,6 @@ class Membership:
                 rebalance_timeout_ms=before.rebalance_timeout_ms,
             )
             self._rename(group, member, before.member_id)
-            self.heard(group, member, self._now.monotonic_ms)
             self._reply(join.ticket, JoinAnswer(error, ""))
         elif join.can_skip_assignment:
             # The leader goes on watching the metadata, but its assignment stays.
@@ -372,6 +371,7 @@ class Membership:
             # Under its old id it is told to lead: so it does not take itself for the leader, and
             # computes no assignment that nobody would take from it.
             self._reply(join.ticket, self._joined(group, member, leader=before.leader))
+        self.heard(group, member, self._now.monotonic_ms)
 
     # ------------------------------------------------------------------------- rebalances
 
@@ -489,10 +489,13 @@ class Membership:
             return
         self._answer_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))  # it asked again
         member.sync_ticket = event.ticket
-        if member.member_id == group.leader:
+        # A leader that lost its connection asks again, maybe with another assignment. Of two that
+        # are stored the members would be given the first, and by the next coordinator the second.
+        if member.member_id == group.leader and group.storing != group.generation:
             assignments = {
                 member_id: event.assignments.get(member_id, b"") for member_id in group.members
             }
+            group.storing = group.generation
             self._store(group, assignments, _Assigned(group, group.generation, assignments))
 
     def _store(self, group: Group, assignments: dict[str, bytes], purpose: object) -> None:
@@ -513,6 +516,8 @@ class Membership:
     def _assignment_stored(
         self, group: Group, generation: int, assignments: dict[str, bytes], error: ErrorCode
     ) -> None:
+        if group.storing == generation:
+            group.storing = None
         if group.state is not _COMPLETING or group.generation != generation:
             return  # somebody came or went meanwhile
         if error is not _NONE:

@@ -367,6 +367,41 @@ def test_a_generation_that_could_not_be_stored_is_given_to_nobody():
     assert coordinator.group.state is GroupState.PREPARING_REBALANCE
 
 
+def test_a_leader_that_asks_twice_gives_one_assignment_to_its_generation():
+    """It lost its connection while the first was being stored."""
+    coordinator, a, b = Coordinator(), Member("a"), Member("b")
+    coordinator.join(a)
+    coordinator.join(b)
+    coordinator.later(0)
+    coordinator.hear(a)
+    coordinator.hear(b)
+    coordinator.held = []
+    coordinator.sync(b)
+    coordinator.sync(a, {a.id: b"a", b.id: b"b"})
+    coordinator.sync(a, {a.id: b"other a", b.id: b"other b"})
+    for store in coordinator.held:
+        coordinator.tell(Stored(store, NONE))
+    again = Coordinator(coordinator.log)
+    for member, part in ((a, b"a"), (b, b"b")):
+        assert coordinator.answer(member).assignment == part
+        assert again.sync(member).assignment == part
+
+
+def test_a_static_member_whose_return_takes_long_to_store_is_silent_from_then_on():
+    coordinator, static = Coordinator(session_timeout_ms_min=1_000), Member("s", "S")
+    coordinator.together(static, session_timeout_ms=1_000)
+    coordinator.held = []
+    static.id = ""
+    coordinator.join(static, session_timeout_ms=1_000)
+    coordinator.later(2_000)
+    coordinator.tell(Stored(coordinator.held.pop(), NONE))
+    assert coordinator.hear(static).generation == 1
+    coordinator.later(999)
+    assert list(coordinator.group.members) == [static.id]
+    coordinator.later(2)
+    assert not coordinator.group.members
+
+
 def test_an_assignment_that_is_stored_too_late_is_of_a_generation_that_is_over():
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.join(a)
