@@ -77,7 +77,7 @@ def in_sync(cluster):
     partition = held(leader) if leader is not None else None
     if partition is None or partition.leader is None:
         return frozenset()
-    return partition.leader.isr.committed
+    return frozenset(partition.leader.isr.committed)
 
 
 def ends(cluster):

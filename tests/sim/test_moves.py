@@ -7,7 +7,7 @@ seed; in the end every replica that there should be is in sync and holds the sam
 import asyncio
 
 import pytest
-from tests.sim.stage import contents, held, in_sync, leader_of, play, produce, until
+from tests.sim.stage import contents, held, in_sync, leader_of, make, play, produce, until
 
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode
@@ -19,6 +19,7 @@ from odradek.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from odradek.wire.messages.create_topics import CreatableTopic
 from odradek.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -147,3 +148,32 @@ def test_what_was_acknowledged_survives_moves_and_deaths(seed):
 
     checked_often = {"leader.imbalance.check.interval.seconds": "7"}
     play(seed, story, brokers=BROKERS, properties=checked_often)
+
+
+def test_replicas_that_are_added_to_idle_partitions_join_one_after_the_other_at_once():
+    """No fetch follows that could tell the leader of the second and third follower once more."""
+
+    def isrs(cluster):
+        held = (
+            broker.broker.replicas.get("idle", n) for broker in cluster.brokers for n in range(12)
+        )
+        return [set(p.leader.isr.committed) for p in held if p is not None and p.leader is not None]
+
+    async def story(cluster, client):
+        idle = CreatableTopic(name="idle", num_partitions=12, replication_factor=1)
+        await client.run(make(client, idle, timeout_ms=20_000))
+        target = [broker.id for broker in cluster.brokers]
+        partitions = [ReassignablePartition(partition_index=n, replicas=target) for n in range(12)]
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="idle", partitions=partitions)]
+        )
+        connection = await client.run(client.controller())
+        answer = await client.run(connection.request(request, AlterPartitionReassignmentsResponse))
+        assert answer.error_code == ErrorCode.NONE
+        await until(
+            lambda: isrs(cluster) == [set(target)] * 12,
+            within_s=3,
+            what="a follower waits for its leader to look again",
+        )
+
+    play(3, story, brokers=BROKERS, properties={"replica.lag.time.max.ms": "30000"})

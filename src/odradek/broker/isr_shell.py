@@ -53,7 +53,7 @@ class _Asked(NamedTuple):
     partition: Partition
     leader_epoch: int
     partition_epoch: int
-    isr: frozenset[int]
+    isr: tuple[int, ...]
     # The lives in which the members had what the leader asks for them on the strength of. Asked
     # again it is with these: who has started anew since may have lost it (KIP-903).
     broker_epochs: dict[int, int]
@@ -69,7 +69,7 @@ class IsrShell:
         broker_id: int,
         broker_epoch: Callable[[], int],
         tasks: Tasks,
-        stored: Callable[[Partition, frozenset[int], int], None],
+        stored: Callable[[Partition, tuple[int, ...], int], None],
         changed: Callable[[bool], None],
         gone: Callable[[Partition], None],
     ) -> None:
@@ -88,7 +88,7 @@ class IsrShell:
         self._running = False
         self._waits_for = ""
 
-    def ask(self, partition: Partition, isr: frozenset[int]) -> None:
+    def ask(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """Have the controller store this ISR."""
         key = (partition.topic_id, partition.topic_partition.partition)
         leader = partition.leader
@@ -161,7 +161,7 @@ class IsrShell:
                     leader_epoch=change.leader_epoch,
                     new_isr_with_epochs=[
                         BrokerState(broker_id=member, broker_epoch=self._epoch_of(change, member))
-                        for member in sorted(change.isr)
+                        for member in change.isr
                     ],
                     leader_recovery_state=RECOVERED,
                     partition_epoch=change.partition_epoch,
@@ -184,11 +184,11 @@ class IsrShell:
         if error is ErrorCode.NONE:
             leader = partition.leader
             assert leader is not None
-            isr = frozenset(answer.isr)
+            isr = tuple(answer.isr)
             self._changed(len(isr) > len(leader.isr.committed))
             self._stored(partition, isr, answer.partition_epoch)
             return True
-        log.info("%s: ISR %s: %s", partition.topic_partition, sorted(change.isr), error.name)
+        log.info("%s: ISR %s: %s", partition.topic_partition, list(change.isr), error.name)
         if error in _REFUSED:
             partition.isr_refused()
             return True

@@ -178,7 +178,7 @@ class Partition:
                 for replica in replicas
                 if replica != own_id
             },
-            isr=Isr(frozenset(state.isr), state.store_version),
+            isr=Isr(state.isr, state.store_version),
             isr_min=isr_min,
             lag_ms_max=lag_ms_max,
             epoch_start_offset=before.epoch_start_offset if before else log.leo,
@@ -186,7 +186,7 @@ class Partition:
         )
         self._take_over(state, replicas)
         self.error = ErrorCode.NONE
-        moved = self.leader.isr_stored(frozenset(state.isr), state.store_version, now_ms=now_ms)
+        moved = self.leader.isr_stored(state.isr, state.store_version, now_ms=now_ms)
         self._high_watermark_may_move(moved)
         if self.leader.leo < log.leo:  # what is not on the disk comes to count when it is
             log.flush_rest(partial(self._flushed, now_ms, None))
@@ -331,7 +331,7 @@ class Partition:
         now_ms: int,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
-    ) -> frozenset[int] | None:
+    ) -> tuple[int, ...] | None:
         """A follower's fetch is its acknowledgement of everything before its offset.
 
         Returns the ISR to ask for, if it has caught up and is not in it.
@@ -348,7 +348,7 @@ class Partition:
         )
         return leader.expansion(follower)
 
-    def isr_stored(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> None:
+    def isr_stored(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int) -> None:
         """The controller stored an ISR that was asked for."""
         if self.leader is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch

@@ -111,7 +111,7 @@ class ReplicaManager:
         self._incarnations = Incarnations()
         self._order = asyncio.Lock()
         # Set by whoever assembles the broker: ISR changes, and who fetches from whom.
-        self.ask_for_isr: Callable[[Partition, frozenset[int]], None] = lambda _partition, _isr: (
+        self.ask_for_isr: Callable[[Partition, tuple[int, ...]], None] = lambda _partition, _isr: (
             None
         )
         self._live: frozenset[int] = frozenset()
@@ -194,9 +194,15 @@ class ReplicaManager:
         if isr is not None:
             self.ask_for_isr(partition, isr)
 
-    def isr_stored(self, partition: Partition, isr: frozenset[int], partition_epoch: int) -> None:
-        """The controller stored an ISR that was asked for."""
+    def isr_stored(self, partition: Partition, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller stored an ISR that was asked for: ask for the next follower, if any."""
         partition.isr_stored(isr, partition_epoch, self._clock.monotonic_ms())
+        leader = partition.leader
+        # Others may have caught up while this change was in flight, and an idle partition
+        # brings no further fetch.
+        proposed = leader.missed_expansion() if leader is not None else None
+        if proposed is not None:
+            self.ask_for_isr(partition, proposed)
 
     def brokers_changed(self, live: frozenset[int]) -> None:
         """These brokers are registered now, as the controller says."""

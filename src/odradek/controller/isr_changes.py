@@ -103,6 +103,6 @@ def _judge_isr(
 def _is_same(stored: LeaderAndIsr, wanted: LeaderAndIsr) -> bool:
     return (
         stored.leader == wanted.leader
-        and stored.isr == wanted.isr
+        and set(stored.isr) == set(wanted.isr)
         and stored.leader_recovery_state == wanted.leader_recovery_state
     )

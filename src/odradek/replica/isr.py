@@ -11,7 +11,7 @@ always safe; joining needs the end of the high watermark and the start of the le
 one is recognised.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -25,42 +25,40 @@ class IsrState(Enum):
 
 @dataclass(slots=True)
 class Isr:
-    """The in-sync replicas, the leader among them."""
+    """The in-sync replicas, the leader among them, in the order in which they joined."""
 
-    committed: frozenset[int]
+    committed: tuple[int, ...]
     partition_epoch: int  # of the stored state
     state: IsrState = IsrState.COMMITTED
-    proposed: frozenset[int] = field(default_factory=frozenset)
+    proposed: tuple[int, ...] = ()
 
     @property
     def maximal(self) -> frozenset[int]:
         """Every replica that may be in the stored ISR."""
-        if self.state is IsrState.EXPANDING:
-            return self.committed | self.proposed
-        return self.committed
+        return frozenset(self.committed).union(self.proposed)
 
     @property
     def is_in_flight(self) -> bool:
         """Whether an answer is awaited."""
         return self.state is not IsrState.COMMITTED
 
-    def expand(self, replica: int) -> frozenset[int]:
+    def expand(self, replica: int) -> tuple[int, ...]:
         """One more has caught up. Returns what to ask the controller for."""
         assert not self.is_in_flight, self
         assert replica not in self.committed, (replica, self)
         self.state = IsrState.EXPANDING
-        self.proposed = self.committed | {replica}
+        self.proposed = (*self.committed, replica)
         return self.proposed
 
-    def shrink(self, leaving: frozenset[int]) -> frozenset[int]:
+    def shrink(self, leaving: frozenset[int]) -> tuple[int, ...]:
         """Some have fallen behind. Returns what to ask the controller for."""
         assert not self.is_in_flight, self
-        assert leaving < self.committed, (leaving, self)
+        assert leaving < set(self.committed), (leaving, self)
         self.state = IsrState.SHRINKING
-        self.proposed = self.committed - leaving
+        self.proposed = tuple(r for r in self.committed if r not in leaving)
         return self.proposed
 
-    def stored(self, isr: frozenset[int], partition_epoch: int) -> bool:
+    def stored(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
         """The controller says what is stored. Whether that is news.
 
         What is older than what we know, an answer that was overtaken, changes nothing.
@@ -71,13 +69,13 @@ class Isr:
         self.committed = isr
         self.partition_epoch = partition_epoch
         self.state = IsrState.COMMITTED
-        self.proposed = frozenset()
+        self.proposed = ()
         return news
 
     def refused(self) -> None:
         """The controller did not take the change, and nothing else was stored."""
         self.state = IsrState.COMMITTED
-        self.proposed = frozenset()
+        self.proposed = ()
 
 
 def may_join(*, replica_leo: int, high_watermark: int, epoch_start_offset: int) -> bool:

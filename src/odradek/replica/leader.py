@@ -36,6 +36,7 @@ class LeaderReplica:
         "_isr_min",
         "_lag_ms_max",
         "_maximal",
+        "_refused",
         "epoch_start_offset",
         "followers",
         "high_watermark",
@@ -72,6 +73,7 @@ class LeaderReplica:
         self.epoch_start_offset = epoch_start_offset  # where this reign began to write
         self._isr_min = isr_min
         self._lag_ms_max = lag_ms_max
+        self._refused = frozenset[int]()  # whom the controller did not let join when last asked
         self._count_isr()
 
     # ----------------------------------------------------------------- the way of the data
@@ -117,7 +119,7 @@ class LeaderReplica:
 
     # ------------------------------------------------------------------------- the ISR
 
-    def expansion(self, follower: int) -> frozenset[int] | None:
+    def expansion(self, follower: int) -> tuple[int, ...] | None:
         """The ISR to ask for now that this follower has fetched; None if there is no reason."""
         isr = self.isr
         if isr.is_in_flight or follower in isr.committed or follower not in self.live:
@@ -132,15 +134,21 @@ class LeaderReplica:
         self._count_isr()
         return proposed
 
-    def missed_expansion(self) -> frozenset[int] | None:
-        """The same for any follower that has caught up; None if there is none."""
-        for follower in sorted(self.followers):
-            proposed = self.expansion(follower)
-            if proposed is not None:
-                return proposed
+    def missed_expansion(self) -> tuple[int, ...] | None:
+        """The same for any follower that has everything; None if there is none.
+
+        An idle partition brings no further fetch to try again by. One that only reaches the high
+        watermark has to fetch: it may be silent since it left the ISR.
+        """
+        # One that is refused each time must not keep the others out.
+        for follower in sorted(self.followers, key=lambda f: (f in self._refused, f)):
+            if self.followers[follower].leo >= self.leo:
+                proposed = self.expansion(follower)
+                if proposed is not None:
+                    return proposed
         return None
 
-    def shrinkage(self, now_ms: int) -> frozenset[int] | None:
+    def shrinkage(self, now_ms: int) -> tuple[int, ...] | None:
         """The ISR to ask for because some have fallen behind; None if none has."""
         if self.isr.is_in_flight:
             return None
@@ -162,7 +170,7 @@ class LeaderReplica:
             and now_ms - progress.caught_up_ms > self._lag_ms_max
         )
 
-    def isr_stored(self, isr: frozenset[int], partition_epoch: int, *, now_ms: int) -> int:
+    def isr_stored(self, isr: tuple[int, ...], partition_epoch: int, *, now_ms: int) -> int:
         """The controller stored an ISR. Returns the HW: a smaller ISR may raise it."""
         self.isr.stored(isr, partition_epoch)
         self._count_isr()
@@ -170,6 +178,7 @@ class LeaderReplica:
 
     def isr_refused(self) -> None:
         """The controller did not take the change that was asked for."""
+        self._refused = frozenset(self.isr.proposed).difference(self.isr.committed)
         self.isr.refused()
         self._count_isr()
 

@@ -524,7 +524,7 @@ async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, faul
             if partition.leader is not None and partition.leader.isr.is_in_flight:
                 isr = partition.leader.isr
                 if len(isr.committed) > 1:  # enough to go on with, be it without the new one
-                    joining.update(isr.proposed - isr.committed)
+                    joining.update(set(isr.proposed) - set(isr.committed))
                     others.update(isr.committed)
         return bool(joining)
 

@@ -34,7 +34,7 @@ class Held:
             leo=0,
             high_watermark=0,
             followers=followers,
-            isr=Isr(frozenset(isr), self.partition_epoch),
+            isr=Isr(isr, self.partition_epoch),
             isr_min=1,
             lag_ms_max=1_000,
         )
@@ -132,6 +132,17 @@ def isr_of(request, index=0):
     return {member.broker_id: member.broker_epoch for member in found.new_isr_with_epochs}
 
 
+def test_the_isr_is_asked_for_in_the_order_of_joining():
+    async def story(stage):
+        partition = Held(isr=(3, 1))
+        stage.ask(partition)
+        await stage.quiet()
+        assert list(isr_of(stage.link.requests[0])) == [3, 1, 2]
+        assert stage.stored == [(partition, (3, 1, 2), 10)]
+
+    play(story)
+
+
 def test_what_is_asked_in_one_turn_goes_together():
     async def story(stage):
         first, second = Held(0), Held(1)
@@ -142,7 +153,7 @@ def test_what_is_asked_in_one_turn_goes_together():
         assert (request.broker_id, request.broker_epoch) == (1, 101)
         assert isr_of(request, 0) == {1: 101, 2: 102}
         assert isr_of(request, 1) == {1: 101, 3: 103}
-        assert stage.stored == [(first, {1, 2}, 10), (second, {1, 3}, 10)]
+        assert stage.stored == [(first, (1, 2), 10), (second, (1, 3), 10)]
         assert stage.grew == [True, True]
 
     play(story)
@@ -190,7 +201,7 @@ def test_without_an_answer_it_is_asked_again(lost):
         stage.ask(partition)
         await stage.quiet()
         assert len(stage.link.requests) == 3
-        assert stage.stored == [(partition, {1, 2}, 10)]
+        assert stage.stored == [(partition, (1, 2), 10)]
 
     play(story)
 
@@ -254,7 +265,7 @@ def test_who_does_not_lead_any_more_asks_no_more():
         deposed.leader_epoch += 1
         await stage.quiet()
         assert [len(request.topics[0].partitions) for request in stage.link.requests] == [2, 1]
-        assert stage.stored == [(other, {1, 2}, 10)]
+        assert stage.stored == [(other, (1, 2), 10)]
 
     play(story)
 

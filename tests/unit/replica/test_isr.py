@@ -6,39 +6,47 @@ from odradek.replica.isr import Isr, IsrState, may_join
 
 
 def isr(*members, epoch=5):
-    return Isr(frozenset(members), epoch)
+    return Isr(members, epoch)
 
 
 def test_whoever_is_about_to_join_counts_already():
     stored = isr(1, 2)
-    assert stored.expand(3) == {1, 2, 3}
+    assert stored.expand(3) == (1, 2, 3)
 
     assert stored.maximal == {1, 2, 3}
-    assert stored.committed == {1, 2}
+    assert stored.committed == (1, 2)
 
 
 def test_whoever_is_about_to_leave_counts_still():
     stored = isr(1, 2, 3)
-    assert stored.shrink(frozenset({3})) == {1, 2}
+    assert stored.shrink(frozenset({3})) == (1, 2)
 
     assert stored.maximal == {1, 2, 3}
+
+
+def test_the_members_stand_in_the_order_in_which_they_joined():
+    stored = isr(3, 1)
+    assert stored.expand(2) == (3, 1, 2)
+    stored.stored((3, 1, 2), 6)
+
+    assert stored.shrink(frozenset({3})) == (1, 2)
 
 
 def test_an_answer_ends_the_change():
     stored = isr(1, 2)
     stored.expand(3)
 
-    assert stored.stored(frozenset({1, 2, 3}), 6)
+    assert stored.stored((1, 2, 3), 6)
     assert stored == isr(1, 2, 3, epoch=6)
 
 
 def test_an_answer_that_was_overtaken_changes_nothing():
     stored = isr(1, 2)
     stored.expand(3)
-    stored.stored(frozenset({1}), 8)
+    stored.stored((1,), 8)
 
-    assert not stored.stored(frozenset({1, 2, 3}), 6)
-    assert stored.committed == {1}
+    assert not stored.stored((1, 2, 3), 6)
+    assert stored.committed == (1,)
 
 
 def test_after_a_refusal_the_stored_isr_stands():

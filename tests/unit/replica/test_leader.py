@@ -12,7 +12,7 @@ def leader(*, leo=0, isr=(2, 3), isr_min=1):
         leo=leo,
         high_watermark=leo,
         followers=followers,
-        isr=Isr(frozenset(isr) | {1}, 0),
+        isr=Isr((1, *isr), 0),
         isr_min=isr_min,
         lag_ms_max=LAG_MS,
     )
@@ -82,7 +82,7 @@ def test_a_topic_does_not_need_more_in_sync_than_it_has_replicas():
         leo=0,
         high_watermark=0,
         followers={},
-        isr=Isr(frozenset({1}), 0),
+        isr=Isr((1,), 0),
         isr_min=2,
         lag_ms_max=LAG_MS,
     )
@@ -105,10 +105,38 @@ def test_a_follower_that_has_caught_up_is_asked_for_once():
     assert replica.expansion(3) is None
 
     replica.fetched(3, offset=10, now_ms=2)
-    assert replica.expansion(3) == {1, 2, 3}
+    assert replica.expansion(3) == (1, 2, 3)
     assert replica.expansion(3) is None, "it is on its way"
     replica.isr_refused()
-    assert replica.missed_expansion() == {1, 2, 3}
+    assert replica.missed_expansion() == (1, 2, 3)
+
+
+def test_a_follower_that_reached_the_end_while_another_joined_is_not_forgotten():
+    replica = leader(leo=10, isr=())
+    replica.fetched(3, offset=10, now_ms=1)
+    assert replica.expansion(3) == (1, 3)
+    replica.fetched(2, offset=10, now_ms=2)
+    assert replica.expansion(2) is None, "one change at a time"
+
+    replica.isr_stored((1, 3), 1, now_ms=3)
+    assert replica.missed_expansion() == (1, 3, 2)
+
+
+def test_a_follower_that_is_silent_since_it_left_is_not_asked_for_again():
+    replica = leader(isr_min=2)
+    replica.appended(5, now_ms=1)
+    replica.isr_stored(replica.shrinkage(LAG_MS + 2), 1, now_ms=LAG_MS + 3)
+    assert replica.high_watermark == 0, "too few are in sync, so they have reached it still"
+
+    assert replica.missed_expansion() is None
+
+
+def test_a_follower_that_is_refused_keeps_no_other_out():
+    replica = leader(leo=10, isr=())
+    assert replica.missed_expansion() == (1, 2)
+    replica.isr_refused()
+
+    assert replica.missed_expansion() == (1, 3)
 
 
 def test_the_high_watermark_waits_for_a_member_that_is_on_its_way_in_or_out():
@@ -119,18 +147,18 @@ def test_the_high_watermark_waits_for_a_member_that_is_on_its_way_in_or_out():
     replica.appended(20, now_ms=2)
     assert replica.fetched(2, offset=20, now_ms=late_ms) == 10, "3 may be in the stored ISR"
 
-    assert replica.isr_stored(frozenset({1, 2}), 1, now_ms=late_ms) == 20
+    assert replica.isr_stored((1, 2), 1, now_ms=late_ms) == 20
 
 
 def test_those_who_have_fallen_behind_are_to_leave_and_count_until_it_is_stored():
     replica = leader()
     replica.appended(5, now_ms=1)
     replica.fetched(2, offset=5, now_ms=LAG_MS + 2)
-    assert replica.shrinkage(LAG_MS + 2) == {1, 2}
+    assert replica.shrinkage(LAG_MS + 2) == (1, 2)
     assert replica.shrinkage(LAG_MS + 2) is None, "it is on its way"
     assert replica.high_watermark == 0
 
-    assert replica.isr_stored(frozenset({1, 2}), 1, now_ms=LAG_MS + 3) == 5
+    assert replica.isr_stored((1, 2), 1, now_ms=LAG_MS + 3) == 5
 
 
 def test_the_dead_hold_up_nobody():
