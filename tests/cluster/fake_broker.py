@@ -11,7 +11,7 @@ import sys
 from odradek.config.properties import parse
 from odradek.local.ready import tell
 
-_, verb, file, option, fd = sys.argv
+_, verb, file, option, fd, *_ = sys.argv
 assert (verb, option) == ("server-start", "--ready-fd")
 properties = parse(pathlib.Path(file).read_text())
 sys.stderr.write(f"broker {properties['broker.id']} says hello\n")

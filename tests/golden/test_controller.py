@@ -17,7 +17,7 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     answered 1 t-0=KAFKA_STORAGE_ERROR     a broker's answer to LeaderAndIsr
     log-dir-failed 1                       a broker's notice
     alter 1 t-0 epoch=4 isr=1,2 version=7 [recovering] [seen=2@70]    AlterPartition
-    shutdown 1[@70]                        ControlledShutdown
+    shutdown 1[@70] [with=1,2,3]           ControlledShutdown, of these brokers at the same time
     elect preferred|unclean t-0 ...        ElectLeaders
     see elections t-0 ...                  /admin/preferred_replica_election
     reassign t-0=2,3 t-1=cancel            AlterPartitionReassignments
@@ -200,7 +200,8 @@ class Stage:
         self.take(IsrChangesRequested(broker, epoch, (change,)))
 
     def on_shutdown(self, plain: list[str], given: dict[str, str]) -> None:
-        self.take(ControlledShutdownRequested(*lived(plain[0])))
+        together_with = tuple(int(word) for word in given.get("with", "").split(",") if word)
+        self.take(ControlledShutdownRequested(*lived(plain[0]), together_with))
 
     def on_elect(self, plain: list[str], given: dict[str, str]) -> None:
         names = tuple(map(parse, plain[1:]))

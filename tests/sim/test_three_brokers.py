@@ -6,8 +6,9 @@ The first steps of replication under a simulator; faults here are deaths of brok
 import asyncio
 
 import pytest
-from tests.sim.stage import contents, ends, held, in_sync, leader_of, play, produce, until
+from tests.sim.stage import TOPIC, contents, ends, held, in_sync, leader_of, play, produce, until
 
+from odradek.coord import layout
 from odradek.sim.cluster import State
 
 
@@ -131,3 +132,80 @@ def test_after_a_clean_stop_of_all_whoever_is_in_sync_leads_at_once():
         assert contents(last)[: len(acked)] == acked
 
     play(11, story)
+
+
+def stored(cluster):
+    """The partition's state as the next controller will find it."""
+    node = cluster.tree.find(layout.partition_state_path(TOPIC))
+    return layout.decode_partition_state(TOPIC, node.data, store_version=0).leader_and_isr
+
+
+async def written_by_all(cluster, client, count=20):
+    acked, stop = [], asyncio.Event()
+    producer = client.run(produce(client, acked, stop))
+    await until(lambda: len(acked) > count)
+    return acked, stop, producer
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_cluster_that_stops_as_a_whole_leaves_leaders_and_isrs_as_they_are(seed):
+    async def story(cluster, client):
+        acked, stop, producer = await written_by_all(cluster, client)
+        before = stored(cluster)
+        ids = [broker.id for broker in cluster.brokers]
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await asyncio.gather(*(broker.stop(ids) for broker in cluster.brokers))
+        assert loop.time() - began_s < 1.5
+        stop.set()
+        await producer
+        assert stored(cluster) == before
+        assert len(before.isr) == 3
+        first = cluster.brokers[seed % 3]
+        first.start()  # each of them has all there is, and leads at once
+        await until(lambda: leader_of(cluster) is first, within_s=5)
+        assert contents(first)[: len(acked)] == acked
+
+    play(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_one_that_is_killed_while_the_cluster_stops_costs_no_acknowledged_record(seed):
+    async def story(cluster, client):
+        acked, stop, producer = await written_by_all(cluster, client)
+        ids = [broker.id for broker in cluster.brokers]
+        victim, *others = sorted(cluster.brokers, key=lambda broker: (broker.id + seed) % 3)
+        stops = [asyncio.ensure_future(broker.stop(ids)) for broker in others]
+        await asyncio.sleep(0.01 * seed)
+        victim.lose_power()
+        await asyncio.gather(*stops)
+        stop.set()
+        await producer
+        for broker in cluster.brokers:
+            broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+        assert contents(cluster.brokers[0])[: len(acked)] == acked
+
+    play(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_brokers_that_are_told_to_stop_at_the_same_time_do_not_wait_for_each_other(seed):
+    """Each hands over to those that have not asked yet; for the last ones nobody is left."""
+
+    async def story(cluster, client):
+        acked, stop, producer = await written_by_all(cluster, client)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await asyncio.gather(*(broker.stop() for broker in cluster.brokers))
+        assert loop.time() - began_s < 2
+        stop.set()
+        await producer
+        for broker in cluster.brokers:
+            broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+        assert contents(cluster.brokers[0])[: len(acked)] == acked
+
+    play(seed, story)

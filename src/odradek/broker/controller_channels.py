@@ -113,7 +113,7 @@ class ControllerChannels:
             self.remove(broker)
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all that is queued has been answered, but no longer than so."""
+        """Wait until the brokers that stay have answered all that is queued, but no longer."""
         deliveries = [channel.queue.join() for channel in self._channels.values()]
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -185,10 +185,17 @@ class _Channel:
 
     async def run(self) -> None:
         """One request after the other, each until it is answered; until cancelled."""
-        while True:
-            request = await self.queue.get()
-            self._heard(self.broker, request, await self._send(request))
-            self.queue.task_done()
+        try:
+            while True:
+                request = await self.queue.get()
+                try:
+                    self._heard(self.broker, request, await self._send(request))
+                finally:
+                    self.queue.task_done()
+        finally:
+            while not self.queue.empty():  # the broker has gone: what waits for it is void
+                self.queue.get_nowait()
+                self.queue.task_done()
 
     async def _send(self, request: ControlRequest) -> ControlResponse:
         while True:

@@ -315,6 +315,10 @@ class ControllerShell:
         finally:
             self._end_reign("the broker stops")
 
+    def races_no_more(self) -> None:
+        """Go on as controller, but do not become it: this broker is about to stop."""
+        self._is_stopping = True
+
     async def stop(self) -> None:
         """Give up a reign, so that the next controller need not wait for our session's end.
 

@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,10 +30,18 @@ if TYPE_CHECKING:
     from odradek.broker.http import HttpServer
 
 OnReady = Callable[[Sequence[str], str | None], None]
+# The brokers that are being stopped at this moment, asked when this one is.
+Stopping = Callable[[], Collection[int]]
 log = logging.getLogger(__name__)
 
 
-def run(properties: Mapping[str, str], source: str, *, on_ready: OnReady | None = None) -> int:
+def run(
+    properties: Mapping[str, str],
+    source: str,
+    *,
+    on_ready: OnReady | None = None,
+    stopping: Stopping = frozenset,
+) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
     if not __debug__:
         print("odradek: asserts guard the data: do not run it with python -O", file=sys.stderr)  # noqa: T201
@@ -50,10 +58,15 @@ def run(properties: Mapping[str, str], source: str, *, on_ready: OnReady | None 
     gc.set_threshold(50_000, 20, 100)
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-        return runner.run(_serve(config, on_ready, selector))
+        return runner.run(_serve(config, on_ready, stopping, selector))
 
 
-async def _serve(config: BrokerConfig, on_ready: OnReady | None, selector: MeteredSelector) -> int:
+async def _serve(
+    config: BrokerConfig,
+    on_ready: OnReady | None,
+    stopping: Stopping,
+    selector: MeteredSelector,
+) -> int:
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 
@@ -85,7 +98,7 @@ async def _serve(config: BrokerConfig, on_ready: OnReady | None, selector: Meter
         reason = str(error)
     if http is not None:
         http.server.stop()
-    await broker.stop()
+    await broker.stop(together_with=() if reason else stopping())
     return _give_up(reason) if reason else 0
 
 

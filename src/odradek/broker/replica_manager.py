@@ -227,6 +227,15 @@ class ReplicaManager:
                 if isr is not None:
                     self.ask_for_isr(partition, isr)
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the in-sync followers of each partition led here have all of its log."""
+        return all(
+            partition.log is None or partition.log.leo <= leader.leo_in_sync
+            for partition in self._partitions.values()
+            if (leader := partition.leader) is not None
+        )
+
     def told_of(self, topics: Iterable[UpdateMetadataTopicState]) -> None:
         """What the controller says of all partitions: of some that are held here, others are held.
 

@@ -12,7 +12,7 @@ Nothing here decides anything; it connects those who do. All of the world comes 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.features import FeatureShell
 from odradek.broker.gauges import publish
 from odradek.broker.group_shell import GroupShell
+from odradek.broker.hand_over import HandOver
 from odradek.broker.housekeeping import Housekeeping, in_slices
 from odradek.broker.incidents import Incidents
 from odradek.broker.isr_shell import IsrShell
@@ -104,7 +105,6 @@ from odradek.wire.messages.allocate_producer_ids import (
 from odradek.wire.messages.alter_partition import AlterPartitionRequest
 from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
-    ControlledShutdownResponse,
 )
 from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -426,6 +426,14 @@ class Broker:
             throttle=self._throttle,
         )
         self.produce.refused = self._note_refusal
+        self._hand_over = HandOver(
+            metadata=self.metadata,
+            link=self.link,
+            controller=self.controller,
+            replicas=self.replicas,
+            produce=self.produce,
+            broker_epoch=lambda: self.orders.broker_epoch,
+        )
         self.fetch = FetchApi(
             self.replicas,
             self.purgatory,
@@ -645,10 +653,14 @@ class Broker:
         self.cleaner.start()
         self.state = "running"
 
-    async def stop(self) -> None:
-        """Stop cleanly, whatever was reached in starting."""
+    async def stop(self, *, together_with: Collection[int] = ()) -> None:
+        """Stop cleanly, whatever was reached in starting.
+
+        `together_with` are the brokers that are being stopped at the same time.
+        """
         self.state = "shutting-down"
-        await self._hand_over()
+        if self.end_points:
+            await self._hand_over.run(self.config, together_with)
         self.server.stop_listening()
         self.housekeeping.stop()
         self.fetchers.stop()
@@ -665,29 +677,6 @@ class Broker:
         await closed
         await self._world.store.close()
         self.state = "stopped"
-
-    async def _hand_over(self) -> None:
-        """Have the controller move our leaderships away before we go (controlled shutdown)."""
-        config = self.config
-        alone = len(self.metadata.brokers) <= 1
-        if alone or not config.controlled_shutdown_enable or not self.end_points:
-            return
-        request = ControlledShutdownRequest(
-            broker_id=config.broker_id, broker_epoch=self.orders.broker_epoch
-        )
-        for attempt in range(config.controlled_shutdown_max_retries):
-            if attempt:
-                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
-            try:
-                answer = await self.link.ask(request)
-            except PeerError as error:
-                log.info("the controller did not answer: %s", error)
-                continue
-            assert isinstance(answer, ControlledShutdownResponse)
-            left = len(answer.remaining_partitions)
-            if not answer.error_code and not left:
-                return
-            log.info("controlled shutdown: error %d, %d still led", answer.error_code, left)
 
     def _refuse_what_is_not_there(self) -> None:
         for point in self.config.listeners:

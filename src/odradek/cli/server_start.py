@@ -10,6 +10,7 @@ import click
 
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
+from odradek.local.directory import ClusterDirectory
 from odradek.local.ready import tell
 
 
@@ -22,7 +23,19 @@ from odradek.local.ready import tell
     metavar="FD",
     help="Tell there, in one line of JSON, when the broker serves.",
 )
-def server_start(file: pathlib.Path, override: Sequence[str], ready_fd: int | None) -> int:
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=pathlib.Path),
+    metavar="PATH",
+    help="The cluster's directory: whether all of it is stopped is looked up there.",
+)
+def server_start(
+    file: pathlib.Path,
+    override: Sequence[str],
+    ready_fd: int | None,
+    directory: pathlib.Path | None,
+) -> int:
     """Run one broker until SIGTERM or SIGINT, with the options of a properties file."""
     from odradek.broker.main import run  # noqa: PLC0415 - a broker, only where one is started
 
@@ -36,4 +49,5 @@ def server_start(file: pathlib.Path, override: Sequence[str], ready_fd: int | No
         if ready_fd is not None:
             tell(ready_fd, listeners=listeners, http=http)
 
-    return run(properties, str(file), on_ready=serves)
+    stopping = ClusterDirectory(directory).stopping if directory is not None else frozenset
+    return run(properties, str(file), on_ready=serves, stopping=stopping)

@@ -116,6 +116,11 @@ class ControllerContext:
         return tuple(r for r in online if r not in self.shutting_down)
 
     @property
+    def is_going_down(self) -> bool:
+        """Whether every registered broker has asked to leave: then nobody can take over."""
+        return self.brokers.keys() <= self.shutting_down
+
+    @property
     def remembers(self) -> bool:
         """Whether all brokers are of our kind: else nobody can tell how they stopped."""
         return all(broker.clean_since >= 0 for broker in self.brokers.values())

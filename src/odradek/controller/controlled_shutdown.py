@@ -4,6 +4,12 @@ Where it leads, the next replica in sync takes over and the ISR goes on without 
 follows, it is told to stop and leaves the ISR. What nobody else can lead it keeps leading: the
 answer names those partitions, and the broker asks again or goes. Partitions with one replica
 are left alone, for there is nobody to move them to.
+
+When every registered broker leaves, nothing is moved: leaders and ISRs stay as they are stored, so
+that each replica that is in sync now may lead when the cluster starts again. A broker that says
+that it stops together with all others gets its answer when all of them have asked. Until then each
+goes on replicating, and has taken no more records since before it asked: so no in-sync replica ends
+before its leader's log does.
 """
 
 from functools import partial
@@ -29,6 +35,11 @@ def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Ef
         fence(machines, event.broker, event.broker_epoch)
         return [Answer(ShutdownAnswer(ErrorCode.STALE_BROKER_EPOCH))]
     context.shutting_down.add(event.broker)
+    present = context.brokers.keys()
+    if context.is_going_down or present <= context.shutting_down.union(event.together_with):
+        all_asked = context.is_going_down
+        error = ErrorCode.NONE if all_asked else ErrorCode.OPERATION_NOT_ATTEMPTED
+        return [Answer(ShutdownAnswer(error))]
     cause = Cause(CauseKind.BROKER_LEAVING, (event.broker,))
     leaving = frozenset({event.broker})
 

@@ -135,6 +135,7 @@ class ControlledShutdownRequested:
 
     broker: int
     broker_epoch: int
+    together_with: tuple[int, ...] = ()  # the brokers that are being stopped at the same time
 
 
 class ElectionKind(Enum):

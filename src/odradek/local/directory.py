@@ -121,6 +121,19 @@ class ClusterDirectory:
             raise LocalError(f"there is no cluster in {self.path}: odradek up makes one, or --dir")
         return state
 
+    def stopping(self) -> tuple[int, ...]:
+        """The brokers of a cluster that is being taken down as a whole; none if it is not.
+
+        For a broker that is asked to stop: it never fails, for then the broker stops alone.
+        """
+        try:
+            state = self.load()
+        except (LocalError, OSError):
+            return ()
+        if state is None or state.up:
+            return ()
+        return tuple(i for i, record in state.brokers.items() if record.wanted is Wanted.STOPPED)
+
     def save(self, state: ClusterState) -> None:
         """Write it down, all or nothing."""
         self.path.mkdir(parents=True, exist_ok=True)

@@ -268,7 +268,10 @@ class Supervisor:
                 file = str(self._directory.properties_file(broker_id))
                 try:
                     record.process = processes.start(
-                        [*self._program, "server-start", file, "--ready-fd", str(theirs)],
+                        [
+                            *(*self._program, "server-start", file, "--ready-fd", str(theirs)),
+                            *("--dir", str(self._directory.path)),
+                        ],
                         log=self._directory.open_log(broker_id),
                         inherited_fd=theirs,
                     )

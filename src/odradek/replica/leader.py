@@ -117,6 +117,12 @@ class LeaderReplica:
         starts = [p.log_start_offset for f, p in self.followers.items() if f in self.live]
         return min([log_start_offset, *starts])
 
+    @property
+    def leo_in_sync(self) -> int:
+        """Up to where every in-sync replica has the log."""
+        followers = [p.leo for f, p in self.followers.items() if f in self._maximal]
+        return min([self.leo, *followers])
+
     # ------------------------------------------------------------------------- the ISR
 
     def expansion(self, follower: int) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ it again but who runs the simulation. What the shell around a real broker does
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
@@ -83,6 +83,7 @@ class SimulatedBroker:
         self.gave_up = ""
         self._cluster = cluster
         self._over: asyncio.Future[str | None] | None = None
+        self._together_with: Collection[int] = ()
         self._ended = asyncio.Event()
         self.clock = SimulatedClock(cluster.loop.time, started_ms=1_000_000 * (broker_id + 1))
         self.disk = SimulatedDisk(
@@ -109,6 +110,7 @@ class SimulatedBroker:
         process.on_crash = lambda: self._dead(Crash.PROCESS)
         self.disk.on_crash = lambda: self._last_look(process)
         self._over = cluster.loop.create_future()
+        self._together_with = ()
         self._ended.clear()
         self.gave_up = ""
         self.state = State.STARTING
@@ -147,7 +149,7 @@ class SimulatedBroker:
             self.gave_up = str(error)
         cluster.trace(f"{self.name} stops: {self.gave_up or 'asked to'}")
         self.state = State.STOPPING
-        await broker.stop()
+        await broker.stop(together_with=self._together_with)
         process.kill()
         self.store.crash(0)  # its session is over already; nothing reaches it any more
         cluster.network.host_died(self.name, power=False)
@@ -155,8 +157,9 @@ class SimulatedBroker:
         cluster.witness.stopped(self)
         self._down()
 
-    def request_stop(self) -> None:
-        """SIGTERM."""
+    def request_stop(self, together_with: Collection[int] = ()) -> None:
+        """SIGTERM; with the brokers that are being stopped at the same time, if it may know."""
+        self._together_with = together_with
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
@@ -164,10 +167,10 @@ class SimulatedBroker:
         """Wait until there is no process any more."""
         await self._ended.wait()
 
-    async def stop(self) -> None:
+    async def stop(self, together_with: Collection[int] = ()) -> None:
         """SIGTERM, and wait."""
         self.resume()
-        self.request_stop()
+        self.request_stop(together_with)
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await self._ended.wait()

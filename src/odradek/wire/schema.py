@@ -344,18 +344,20 @@ def uuid_array(versions: str = "0+", *, ignorable: bool = False) -> list[bytes]:
 
 
 @overload
-def int32_array(versions: str = "0+", *, ignorable: bool = False) -> list[int]: ...
+def int32_array(
+    versions: str = "0+", *, ignorable: bool = False, tag: int | None = None
+) -> list[int]: ...
 @overload
 def int32_array(
     versions: str = "0+", *, nullable: str, default: tuple[()] | None = (), ignorable: bool = False
 ) -> list[int] | None: ...
 def int32_array(
     versions: str = "0+", *, nullable: str | None = None, default: tuple[()] | None = (),
-    ignorable: bool = False,
+    ignorable: bool = False, tag: int | None = None,
 ) -> list[int] | None:  # fmt: skip
     """Any number of int32: broker ids, partitions."""
     made: list[int] | None = _field(
-        "array", versions, default, ignorable=ignorable, nullable=nullable, part="int32"
+        "array", versions, default, ignorable=ignorable, tag=tag, nullable=nullable, part="int32"
     )
     return made
 

@@ -1,5 +1,7 @@
 """The controller's shell against a store in memory and brokers that answer, in simulated time."""
 
+import asyncio
+
 import pytest
 
 from odradek.controller.causes import Verdict
@@ -388,6 +390,24 @@ def test_a_stopping_controller_delivers_who_leads_instead_of_its_own_broker(play
         assert {s.partition_index for s in states if s.leader == 2} == set(range(20))
         assert set(cluster.brokers[1].leaders().values()) == {2}
         assert all(r.controller_epoch == 1 for r in news)
+
+    play(story)
+
+
+def test_a_stopping_controller_waits_no_longer_for_a_broker_that_goes_meanwhile(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2)})
+        await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 1)
+        cluster.brokers[2].unreachable = 10**9
+        await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
+        before_ms = node.clock.monotonic_ms()
+        stopping = asyncio.ensure_future(node.shell.stop())
+        await asyncio.sleep(0.1)
+        await cluster.nodes[2].store.close()
+        await stopping
+
+        assert node.clock.monotonic_ms() - before_ms < 1_000
 
     play(story)
 

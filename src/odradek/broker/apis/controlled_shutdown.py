@@ -3,6 +3,8 @@
 Behaviour:
     * What the broker leads moves to the next replica in sync, and it leaves every ISR. The answer
       names what it still leads, because nobody else can.
+    * When all registered brokers leave, nothing moves and nothing is left. A broker that names all
+      of them in `together_with` is answered OPERATION_NOT_ATTEMPTED until all have asked.
     * A broker that is not the controller: NOT_CONTROLLER; a former life: STALE_BROKER_EPOCH.
 
 Versions:
@@ -26,7 +28,10 @@ async def controlled_shutdown(
     """Have the controller move what can be moved; the caller has checked the asker's right."""
     try:
         answer = await controller.ask(
-            ControlledShutdownRequested(request.broker_id, request.broker_epoch), ShutdownAnswer
+            ControlledShutdownRequested(
+                request.broker_id, request.broker_epoch, tuple(request.together_with)
+            ),
+            ShutdownAnswer,
         )
     except ApiError as error:
         return ControlledShutdownResponse(error_code=error.code)

@@ -92,6 +92,7 @@ class ProduceApi:
         self.verification: Ask | None = None
         # Told of each topic that was refused: for operators, never for the way of the data.
         self.refused: Callable[[Connection, str], None] = lambda _connection, _what: None
+        self.is_closed = False  # the whole cluster is being stopped: no leader takes records
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
@@ -99,7 +100,10 @@ class ProduceApi:
         """Append now; answer now, or when it is committed."""
         request = decode_produce(frame, position, header.api_version)
         call = ProduceCall(self, connection, header, connection.active_ms)
-        refusal = self._refusal(connection.session, header, request)
+        if self.is_closed:
+            refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            refusal = self._refusal(connection.session, header, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
         else:

@@ -4,10 +4,10 @@ Version 0 has a request header without client id (see `odradek.wire.header`).
 
 Versions:
     v2  broker epoch
-    v3  flexible
+    v3  flexible; our own tagged field `together_with`, which other brokers skip
 """
 
-from odradek.wire.schema import Message, array, int16, int32, int64, string
+from odradek.wire.schema import Message, array, int16, int32, int32_array, int64, string
 
 
 class ControlledShutdownRequest(Message, api_key=7, versions="0-3", flexible="3+"):
@@ -15,6 +15,8 @@ class ControlledShutdownRequest(Message, api_key=7, versions="0-3", flexible="3+
 
     broker_id: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    # The brokers that are being stopped at the same time, this one among them.
+    together_with: list[int] = int32_array("3+", ignorable=True, tag=10_000)
 
 
 class RemainingPartition(Message):

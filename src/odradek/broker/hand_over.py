@@ -1,0 +1,111 @@
+"""Before a broker stops: its leaderships move away, or the whole cluster goes down as it stands.
+
+alone       ControlledShutdown: the controller moves what this broker leads. What no other
+replica can lead stays, and is asked for again (`controlled.shutdown.max.retries`)
+together    every registered broker is being stopped: no leader moves. No more records are
+taken, the in-sync followers fetch what there is, and each broker goes on
+replicating until the controller has heard the same from all. So all in-sync
+replicas end alike, and each of them may lead at the next start
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from odradek.broker.apis.produce import ProduceApi
+from odradek.broker.controller_link import ControllerLink
+from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.peers import PeerError
+from odradek.broker.replica_manager import ReplicaManager
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode
+from odradek.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+log = logging.getLogger(__name__)
+TOGETHER_S_MAX: Final = 1.0  # for brokers that stop together to end alike
+_PAUSE_S: Final = 0.01
+
+
+class HandOver:
+    """What a broker asks of the controller before it stops."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataCache,
+        link: ControllerLink,
+        controller: ControllerShell,
+        replicas: ReplicaManager,
+        produce: ProduceApi,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._metadata = metadata
+        self._link = link
+        self._controller = controller
+        self._replicas = replicas
+        self._produce = produce
+        self._broker_epoch = broker_epoch
+
+    async def run(self, config: BrokerConfig, together_with: Collection[int]) -> None:
+        """Leave; `together_with` are the brokers that are being stopped at the same time."""
+        if len(self._metadata.brokers) <= 1 or not config.controlled_shutdown_enable:
+            return
+        request = ControlledShutdownRequest(
+            broker_id=config.broker_id, broker_epoch=self._broker_epoch()
+        )
+        if self._metadata.brokers.keys() <= set(together_with):
+            request.together_with = sorted(together_with)
+            try:
+                async with asyncio.timeout(TOGETHER_S_MAX):
+                    await self._go_down(request)
+            except TimeoutError:
+                # One was killed before it asked, perhaps. What all had to acknowledge is on all.
+                log.warning("not every broker of the cluster stops; this one waits no longer")
+        else:
+            await self._leave(config, request)
+
+    async def _leave(self, config: BrokerConfig, request: ControlledShutdownRequest) -> None:
+        asked = -1
+        for attempt in range(config.controlled_shutdown_max_retries):
+            if attempt:
+                await self._back_off(asked, config.controlled_shutdown_retry_backoff_ms)
+            asked = self._metadata.controller_id
+            try:
+                answer = await self._ask(request)
+            except PeerError as error:
+                log.info("the controller did not answer: %s", error)
+                continue
+            left = len(answer.remaining_partitions)
+            if not answer.error_code and not left:
+                return
+            log.info("controlled shutdown: error %d, %d still led", answer.error_code, left)
+
+    async def _back_off(self, asked: int, backoff_ms: int) -> None:
+        """Wait before the controller is asked again; not for another one than was asked."""
+        metadata = self._metadata
+        await metadata.wait_for(lambda: metadata.controller_id != asked, backoff_ms)
+
+    async def _go_down(self, request: ControlledShutdownRequest) -> None:
+        self._produce.is_closed = True
+        self._controller.races_no_more()
+        while not self._replicas.is_replicated:  # noqa: ASYNC110 - many logs, and it is soon over
+            await asyncio.sleep(_PAUSE_S)
+        while True:
+            try:
+                answer = await self._ask(request)
+            except PeerError as error:
+                log.info("the controller does not answer, it may have stopped: %s", error)
+                return
+            if answer.error_code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                return
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _ask(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        answer = await self._link.ask(request)
+        assert isinstance(answer, ControlledShutdownResponse)
+        return answer
