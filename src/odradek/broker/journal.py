@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from odradek.controller.causes import Decision
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
-log = logging.getLogger("odradek.state_change")
+STATE_CHANGES: Final = "odradek.state_change"  # the logger; Kafka's is `state.change.logger`
+log = logging.getLogger(STATE_CHANGES)
 ENTRIES_MAX: Final = 10_000
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from odradek.broker.journal import STATE_CHANGES
 from odradek.broker.partition import Partition
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -44,6 +45,7 @@ from odradek.wire.schema import ZERO_UUID
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+state_changes = logging.getLogger(STATE_CHANGES)
 SLICE_MS = 5
 _NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
 
@@ -275,10 +277,18 @@ class ReplicaManager:
         )
 
     def _rest(self, partition: Partition) -> None:
+        before = _described(partition)
         self.leave(partition)
         partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.leader_id = NO_LEADER
+        self._changed(partition, before, "stopped")
+
+    def _changed(self, partition: Partition, before: str, after: str = "") -> None:
+        """Notify of another role, and write it to the state-change log with the one `before`."""
         self.role_changed(partition)
+        if before:
+            after = after or _described(partition)
+            state_changes.debug("%s: %s -> %s", partition.topic_partition, before, after)
 
     # ----------------------------------------------------------------------- orders
 
@@ -429,6 +439,7 @@ class ReplicaManager:
             partition.error = ErrorCode.KAFKA_STORAGE_ERROR
 
     def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
+        before = _described(partition)
         partition.controller_epoch = order.controller_epoch
         partition.adding, partition.removing = order.adding, order.removing
         partition.throttle(settings.throttles)
@@ -446,7 +457,7 @@ class ReplicaManager:
         else:
             partition.become_follower(order.state, order.replicas)
             self.follow(partition)
-        self.role_changed(partition)
+        self._changed(partition, before)
 
     def _stop(self, order: StopOrder) -> ErrorCode:
         name = order.topic_partition
@@ -468,22 +479,23 @@ class ReplicaManager:
                     self._forget(partition)
                 self._logs.delete(name)
             elif partition is not None:
+                before = _described(partition)
                 self.leave(partition)
                 partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                self.role_changed(partition)
+                self._changed(partition, before, "stopped")
         except StorageError as error:
             self._logs.failed(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
     def _forget(self, partition: Partition) -> None:
-        name = partition.topic_partition
+        name, before = partition.topic_partition, _described(partition)
         del self._partitions[name]
         self._held[partition.topic_id] -= 1
         if not self._held[partition.topic_id]:
             del self._held[partition.topic_id], self._topic_names[partition.topic_id]
         partition.removed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self.role_changed(partition)
+        self._changed(partition, before, "deleted")
 
     # --------------------------------------------------------------------- changes
 
@@ -496,10 +508,11 @@ class ReplicaManager:
         for name in lost:
             partition = self._partitions.get(name)
             if partition is not None:
+                before = _described(partition)
                 self.leave(partition)
                 partition.log = None
                 partition.stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
-                self.role_changed(partition)
+                self._changed(partition, before)
 
     def topic_config_changed(self, topic: str) -> None:
         """A topic has other settings now."""
@@ -539,6 +552,28 @@ class _Pause:
         if self._clock.monotonic_ms() >= self._until_ms:
             await asyncio.sleep(0)
             self._until_ms = self._clock.monotonic_ms() + SLICE_MS
+
+
+def _described(partition: Partition) -> str:
+    """A replica's role, for the state-change log; nothing while that is not written."""
+    if not state_changes.isEnabledFor(logging.DEBUG):
+        return ""
+    log, leader = partition.log, partition.leader
+    if log is None:
+        return "offline"
+    if partition.leader_epoch < 0:
+        return "new"
+    if leader is not None:
+        isr = ",".join(map(str, leader.isr.committed))
+        role = f"leader, ISR {isr}"
+    elif partition.leader_id == NO_LEADER:
+        role = "without a leader"
+    else:
+        role = f"follower of {partition.leader_id}"
+    return (
+        f"{role}, leader epoch {partition.leader_epoch}, partition epoch "
+        f"{partition.partition_epoch}, log end {log.leo}, high watermark {log.high_watermark}"
+    )
 
 
 def _id_text(topic_id: bytes | None) -> str:

@@ -56,6 +56,38 @@ async def stop(live, index=0, *, leader_epoch=0, delete=True, name="t"):
 # --------------------------------------------------------------------------------- roles
 
 
+def test_each_change_of_role_is_one_line_of_the_state_change_log(caplog):
+    async def story(live):
+        caplog.set_level(logging.DEBUG, "odradek.state_change")
+        caplog.clear()
+        await take(live, role())
+        await take(live, role(leader=2, leader_epoch=1, partition_epoch=1, replicas=(2, 0)))
+        await stop(live, leader_epoch=2, delete=False)
+        await stop(live, leader_epoch=2)
+        assert [r.message for r in caplog.records if r.name == "odradek.state_change"] == [
+            "t-0: new -> leader, ISR 0, leader epoch 0, partition epoch 0, log end 0, "
+            "high watermark 0",
+            "t-0: leader, ISR 0, leader epoch 0, partition epoch 0, log end 0, high watermark 0 -> "
+            "follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0",
+            "t-0: follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0 -> "
+            "stopped",
+            "t-0: follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0 -> "
+            "deleted",
+        ]
+
+    play(story)
+
+
+def test_the_state_change_log_of_replicas_is_silent_unless_it_is_asked_for(caplog):
+    async def story(live):
+        caplog.set_level(logging.INFO, "odradek.state_change")
+        caplog.clear()
+        await take(live, role())
+        assert [r for r in caplog.records if r.message.startswith("t-0: new")] == []
+
+    play(story)
+
+
 def test_a_leader_leads_and_a_follower_does_not():
     async def story(live):
         assert await take(live, role(0), role(1, leader=2, replicas=(0, 2))) == [ErrorCode.NONE] * 2
