@@ -83,6 +83,8 @@ class ControllerStore:
         self._reign = reign
         self._draw_id = draw_id
         self._skip = skip  # told what is wrong with a node that cannot be read
+        # Brokers that the controller before this one knew, and that were not there at the last look.
+        self.gone: tuple[int, ...] = ()
 
     # ------------------------------------------------------------------------- reading
 
@@ -121,6 +123,8 @@ class ControllerStore:
                 self._skip(str(error))
         epoch = self._reign.controller_epoch
         follows = before.controller_epoch in {epoch, epoch - 1}
+        registered = {broker.id for broker in brokers}
+        self.gone = tuple(sorted(before.brokers.keys() - registered)) if follows else ()
         lives = {}
         for broker in brokers:
             known = before.brokers.get(broker.id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from odradek.controller.causes import Decision
+from odradek.controller.causes import Decision, Verdict
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 STATE_CHANGES: Final = "odradek.state_change"  # the logger; Kafka's is `state.change.logger`
@@ -41,7 +41,8 @@ class DecisionJournal:
     def record(self, decision: Decision) -> None:
         """A decision, with its cause."""
         self._enter(decision)
-        log.info("%s", decision)
+        unclean = decision.verdict is Verdict.LEADER_ELECTED_UNCLEAN
+        log.log(logging.WARNING if unclean else logging.INFO, "%s", decision)
 
     def note(self, text: str) -> None:
         """Something an operator may want to know."""

@@ -20,6 +20,7 @@ from odradek.broker.partition import Partition
 from odradek.broker.peers import VERSIONS, Peer, PeerError, framed
 from odradek.broker.tasks import Tasks
 from odradek.log.disk import StorageError
+from odradek.log.log import Log
 from odradek.log.slices import UnexpectedOffsetError
 from odradek.model.clock import Clock
 from odradek.model.cluster import EndPoint
@@ -407,8 +408,7 @@ class ReplicaFetcher:
             log.info("%s begins anew at %d", partition.topic_partition, leader_start)
             held.truncate_fully_and_start_at(leader_start)
         elif cut < held.leo:
-            log.info("%s is cut from %d to %d", partition.topic_partition, held.leo, cut)
-            held.truncate_to(cut)
+            _truncate(partition, held, cut, "differs from there on")
         else:
             # We led in an epoch and never wrote in it: the others have not heard of it.
             held.cut_epochs()
@@ -463,7 +463,7 @@ class ReplicaFetcher:
                 return
             verdict = out_of_range(leo=held.leo, leader_start=start, leader_end=end)
             if verdict.truncate_to is not None:
-                held.truncate_to(verdict.truncate_to)
+                _truncate(partition, held, verdict.truncate_to, "ends there")
             elif verdict.restart_at is not None:
                 held.truncate_fully_and_start_at(verdict.restart_at)
         except StorageError as error:
@@ -490,3 +490,21 @@ class ReplicaFetcher:
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))
         return answer.offset
+
+
+def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
+    """Cut what the leader does not have; what it cuts of committed records is lost for everybody."""
+    is_loss = offset < held.high_watermark
+    loss = f", below the high watermark {held.high_watermark}: committed records are lost"
+    log.log(
+        logging.WARNING if is_loss else logging.INFO,
+        "%s is cut from %d to %d%s; the log of its leader, broker %d in leader epoch %d, %s",
+        partition.topic_partition,
+        held.leo,
+        offset,
+        loss if is_loss else "",
+        partition.leader_id,
+        partition.leader_epoch,
+        leader_log,
+    )
+    held.truncate_to(offset)

@@ -33,6 +33,7 @@ from odradek.model.ids import uuid_text
 from odradek.model.partition import (
     LEADER_DURING_DELETE,
     NO_LEADER,
+    RECOVERING,
     LeaderAndIsr,
     TopicPartition,
 )
@@ -445,6 +446,7 @@ class ReplicaManager:
         partition.throttle(settings.throttles)
         self.leave(partition)
         if order.state.leader == self._broker_id:
+            self._warn_of_unclean_election(partition, order.state)
             partition.become_leader(
                 order.state,
                 order.replicas,
@@ -458,6 +460,22 @@ class ReplicaManager:
             partition.become_follower(order.state, order.replicas)
             self.follow(partition)
         self._changed(partition, before)
+
+    @staticmethod
+    def _warn_of_unclean_election(partition: Partition, state: LeaderAndIsr) -> None:
+        held = partition.log
+        if (
+            state.leader_recovery_state == RECOVERING
+            and state.leader_epoch != partition.leader_epoch
+            and held is not None
+        ):
+            log.warning(
+                "%s is led here from outside the ISR, in leader epoch %d: its log ends at %d, and "
+                "committed records that only other replicas have are lost (unclean leader election)",
+                partition.topic_partition,
+                state.leader_epoch,
+                held.leo,
+            )
 
     def _stop(self, order: StopOrder) -> ErrorCode:
         name = order.topic_partition

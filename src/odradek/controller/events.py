@@ -36,6 +36,7 @@ class BrokersLoaded:
     """We were elected; these brokers are registered."""
 
     brokers: tuple[Broker, ...]
+    gone: tuple[int, ...] = ()  # those that an earlier controller knew and that are not there
 
 
 @dataclass(frozen=True, slots=True)

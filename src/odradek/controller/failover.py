@@ -12,11 +12,12 @@ An earlier controller may have stopped anywhere; what it had stored stands, what
 wanted is decided anew.
 """
 
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from odradek.controller import preferred_leader
 from odradek.controller.broker_changes import join
-from odradek.controller.causes import Cause, CauseKind
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition, Topic
 from odradek.controller.effects import Connect, Effect, Proceed, WriteTopics
 from odradek.controller.events import (
@@ -39,6 +40,7 @@ def brokers_loaded(machines: Machines, event: BrokersLoaded) -> list[Effect]:
     """Know the brokers, and let them know each other."""
     machines.context.brokers = {broker.id: broker for broker in event.brokers}
     machines.batch.brokers_changed()
+    _gone(machines, event.gone)
     return [Connect(broker) for broker in event.brokers]
 
 
@@ -107,6 +109,7 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
     # Those in another life are taken for gone first, and for back when that is stored: else one
     # would lead in the same epoch in two lives, or be in sync without having what it once had.
     back = tuple(context.brokers.pop(id_) for id_ in sorted(context.bounced))
+    _gone(machines, [broker.id for broker in back])
     context.bounced.clear()
     deletions = machines.deletion.asked(event.deletions)
     machines.batch.tell_everything(context.brokers)
@@ -118,10 +121,11 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
         machines.replicas.come_online(partition, alive)
         dead = set(partition.assignment.replicas) - alive
         unled = partition.state is not PartitionState.ONLINE
+        cause = _cause(partition, dead)
         if dead:
-            machines.replicas.go_offline(partition, dead, CAUSE)
+            machines.replicas.go_offline(partition, dead, cause)
         if unled:
-            machines.partitions.bring_online(partition, CAUSE)
+            machines.partitions.bring_online(partition, cause)
 
     everything = [partition.name for partition in context.partitions()]
     return [
@@ -131,3 +135,18 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
         *deletions,
         Proceed(partial(preferred_leader.by_node, machines, ElectionsSeen(event.elections))),
     ]
+
+
+def _gone(machines: Machines, brokers: Iterable[int]) -> None:
+    """Enter that these went away while there was no controller."""
+    for broker in brokers:
+        cause = Cause(CauseKind.BROKER_FAILED, (broker,))
+        detail = "a new controller found it gone"
+        machines.batch.decided(Decision(Verdict.BROKER_GONE, broker, cause, detail=detail))
+
+
+def _cause(partition: Partition, dead: Collection[int]) -> Cause:
+    """Why a partition changes: members of the ISR have gone, or a controller had not come to it."""
+    state = partition.leader_and_isr
+    missing = tuple(sorted(set(dead).intersection(state.isr))) if state is not None else ()
+    return Cause(CauseKind.BROKER_FAILED, missing) if missing else CAUSE

@@ -216,7 +216,7 @@ class Reassignment:
                 verdict = Verdict.REASSIGNMENT_CANCELLED
             else:
                 verdict = Verdict.REASSIGNMENT_COMPLETED  # another order, and nothing to copy
-            self._decided(verdict, partition, cause)
+            self._decided(verdict, partition, cause, former)
             self._batch.metadata(partition)
             now = frozenset(partition.assignment.replicas)
             unneeded[partition.name] = frozenset(former.replicas) - now
@@ -347,8 +347,17 @@ class Reassignment:
             self._by_node.pop(name, None)
         return [ForgetReassignments(names)] if names else []
 
-    def _decided(self, verdict: Verdict, partition: Partition, cause: Cause) -> None:
+    def _decided(
+        self,
+        verdict: Verdict,
+        partition: Partition,
+        cause: Cause,
+        former: Assignment | None = None,
+    ) -> None:
         detail = describe(partition.assignment)
+        preferred = partition.assignment.replicas[0]
+        if former is not None and former.replicas[0] != preferred:
+            detail += f", preferred {preferred} instead of {former.replicas[0]}"
         self._batch.decided(Decision(verdict, partition.name, cause, detail=detail))
 
 

@@ -303,6 +303,23 @@ def test_unclean_election_is_held_where_the_topic_allows_it(play):
     play(story)
 
 
+def test_the_death_of_the_controllers_broker_is_the_cause_of_what_the_next_controller_decides(play):
+    async def story(cluster):
+        await cluster.start(1, 2)
+        await cluster.create_topic("t", {0: (1, 2)})
+        await cluster.until(lambda: len(cluster.brokers[2].leaders()) == 1)
+        await cluster.nodes[1].end()
+        await cluster.until(lambda: cluster.brokers[2].leaders()[TopicPartition("t", 0)] == 2)
+
+        decisions = cluster.nodes[2].journal.decisions
+        assert [(d.verdict, d.subject, str(d.cause)) for d in decisions] == [
+            (Verdict.BROKER_GONE, 1, "broker went away: 1"),
+            (Verdict.LEADER_ELECTED, TopicPartition("t", 0), "broker went away: 1"),
+        ]
+
+    play(story)
+
+
 def test_a_corrupt_node_is_skipped_and_told(play):
     async def story(cluster):
         node = await cluster.start(1)

@@ -1,6 +1,7 @@
 """The journal of causes, and what the controller believes, as JSON."""
 
 import json
+import logging
 
 import pytest
 
@@ -49,6 +50,13 @@ def asked(made, **query):
 
 def subjects(answer):
     return [(e["topic"], e["partition"], e["broker"]) for e in answer["entries"] if e["verdict"]]
+
+
+def test_an_unclean_election_is_warned_of(caplog):
+    caplog.set_level(logging.INFO)
+    journal()
+    warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert len([said for said in warned if "leader elected from outside the ISR" in said]) == 3
 
 
 BROKERS_ABOUT = [(None, None, 2), (None, None, 1)]

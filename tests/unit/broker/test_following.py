@@ -1,6 +1,7 @@
 """A follower against a leader that says what the test wants."""
 
 import asyncio
+import logging
 
 import pytest
 from tests.unit.broker.live import play
@@ -325,6 +326,34 @@ def test_a_log_that_reaches_beyond_the_leaders_end_is_cut_there():
         answer(part(error=ErrorCode.OFFSET_OUT_OF_RANGE)),
         start=0,
         end=1,
+    )
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(lambda: part(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="the leader ends there"),
+        pytest.param(
+            lambda: part(diverging=EpochEndOffset(epoch=0, end_offset=1)), id="it diverges there"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("high_watermark", "level"),
+    [(1, logging.INFO), (2, logging.WARNING)],
+    ids=["tail", "committed"],
+)
+def test_committed_records_that_are_cut_are_warned_of(caplog, cut, high_watermark, level):
+    async def story(live, leader):
+        await live.until(lambda: len(leader.fetches) >= 3 and named(leader.fetches[-1]))
+        (said,) = [r for r in caplog.records if "t-0 is cut from 2 to 1" in r.message]
+        assert said.levelno == level
+        assert "broker 2 in leader epoch 0" in said.message
+
+    caplog.set_level(logging.INFO)
+    records = batch(0, b"a") + batch(1, b"b")
+    follow(
+        story, answer(part(records=records, high_watermark=high_watermark)), answer(cut()), end=1
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soon, told
@@ -9,7 +10,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soo
 from odradek.broker.replica_manager import RoleOrder, StopOrder
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
-from odradek.model.partition import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
+from odradek.model.partition import LEADER_DURING_DELETE, RECOVERING, LeaderAndIsr, TopicPartition
 from odradek.sim.disk import Fault
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
@@ -57,6 +58,10 @@ async def stop(live, index=0, *, leader_epoch=0, delete=True, name="t"):
 
 
 def test_each_change_of_role_is_one_line_of_the_state_change_log(caplog):
+    ends = "log end 0, high watermark 0"
+    leads = f"leader, ISR 0, leader epoch 0, partition epoch 0, {ends}"
+    follows = f"follower of 2, leader epoch 1, partition epoch 1, {ends}"
+
     async def story(live):
         caplog.set_level(logging.DEBUG, "odradek.state_change")
         caplog.clear()
@@ -65,15 +70,24 @@ def test_each_change_of_role_is_one_line_of_the_state_change_log(caplog):
         await stop(live, leader_epoch=2, delete=False)
         await stop(live, leader_epoch=2)
         assert [r.message for r in caplog.records if r.name == "odradek.state_change"] == [
-            "t-0: new -> leader, ISR 0, leader epoch 0, partition epoch 0, log end 0, "
-            "high watermark 0",
-            "t-0: leader, ISR 0, leader epoch 0, partition epoch 0, log end 0, high watermark 0 -> "
-            "follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0",
-            "t-0: follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0 -> "
-            "stopped",
-            "t-0: follower of 2, leader epoch 1, partition epoch 1, log end 0, high watermark 0 -> "
-            "deleted",
+            f"t-0: new -> {leads}",
+            f"t-0: {leads} -> {follows}",
+            f"t-0: {follows} -> stopped",
+            f"t-0: {follows} -> deleted",
         ]
+
+    play(story)
+
+
+def test_a_leader_from_outside_the_isr_warns_of_what_is_lost(caplog):
+    async def story(live):
+        order = role(leader_epoch=3)
+        unclean = replace(order.state, leader_recovery_state=RECOVERING)
+        await take(live, order._replace(state=unclean))
+        await take(live, order._replace(state=replace(unclean, store_version=1)))
+        warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+        (said,) = [each for each in warned if "from outside the ISR" in each]
+        assert said.startswith("t-0 is led here from outside the ISR, in leader epoch 3")
 
     play(story)
 
