@@ -83,7 +83,7 @@ class ControllerStore:
         self._reign = reign
         self._draw_id = draw_id
         self._skip = skip  # told what is wrong with a node that cannot be read
-        # Brokers that the controller before this one knew, and that were not there at the last look.
+        # Brokers that the controller before this one knew, and that were gone at the last look.
         self.gone: tuple[int, ...] = ()
 
     # ------------------------------------------------------------------------- reading

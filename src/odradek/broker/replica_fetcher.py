@@ -493,7 +493,7 @@ class ReplicaFetcher:
 
 
 def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
-    """Cut what the leader does not have; what it cuts of committed records is lost for everybody."""
+    """Cut what the leader does not have; committed records that are cut are lost."""
     is_loss = offset < held.high_watermark
     loss = f", below the high watermark {held.high_watermark}: committed records are lost"
     log.log(

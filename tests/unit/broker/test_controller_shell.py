@@ -313,8 +313,8 @@ def test_the_death_of_the_controllers_broker_is_the_cause_of_what_the_next_contr
 
         decisions = cluster.nodes[2].journal.decisions
         assert [(d.verdict, d.subject, str(d.cause)) for d in decisions] == [
-            (Verdict.BROKER_GONE, 1, "broker went away: 1"),
-            (Verdict.LEADER_ELECTED, TopicPartition("t", 0), "broker went away: 1"),
+            (Verdict.BROKER_GONE, 1, "broker 1 went away"),
+            (Verdict.LEADER_ELECTED, TopicPartition("t", 0), "broker 1 went away"),
         ]
 
     play(story)
