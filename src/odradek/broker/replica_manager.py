@@ -470,8 +470,8 @@ class ReplicaManager:
             and held is not None
         ):
             log.warning(
-                "%s is led here from outside the ISR, in leader epoch %d (unclean election): its log "
-                "ends at %d, and committed records that only other replicas have are lost",
+                "%s is led here from outside the ISR, in leader epoch %d (unclean election): its "
+                "log ends at %d, and committed records that only other replicas have are lost",
                 partition.topic_partition,
                 state.leader_epoch,
                 held.leo,
