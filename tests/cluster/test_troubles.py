@@ -273,6 +273,17 @@ def disk_full(home: Home, _: Apart) -> list[Any]:
     return [finding]
 
 
+def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
+    home.do("stop", 2)
+    (directory,) = home.status(2)["log_dirs"]
+    shutil.rmtree(directory)
+    home.do("start", 2)
+    return [
+        wait_for(lambda: next((f for f in home.findings("emptied") if "all of" in f.why), None)),
+        *(line for line in home.why("broker", 2) if "empty" in line),
+    ]
+
+
 def wrong_port(_: Home, apart: Apart) -> list[Any]:
     return [found(reached(apart.wrong_port), "advertised")]
 
@@ -311,6 +322,7 @@ TROUBLES: dict[str, Story] = {
     "A throttle was left": throttle_left,
     "The controller keeps changing": controller_flapping,
     "A disk is full": disk_full,
+    "A directory came back empty": directory_came_back_empty,
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,

@@ -213,6 +213,7 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*", "localhost:9092"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"in \d+ s\b", "in 200 s"),
+    (r"replicas there: \d+", "replicas there: 40"),
     (r"coordinator broker \d", "coordinator broker 1"),
     (r"is registered since 10:00:00", "is registered"),
     (r"its disk is \d+ % full, [\d.]+ of [\d.]+ GiB", "its disk is 95 % full, 5.0 of 100.0 GiB"),
