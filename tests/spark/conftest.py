@@ -11,6 +11,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
+from odradek.client.admin import delete_topics
 from odradek.client.cluster import Cluster
 from odradek.model.partition import TopicPartition
 from odradek.spark.java import prepare
@@ -98,6 +99,17 @@ def delete_records(servers):
             assert answer.topics[0].partitions[0].error_code == 0, answer
 
     return lambda *arguments: asyncio.run(delete(*arguments))
+
+
+@pytest.fixture(scope="session")
+def delete(servers):
+    """Delete a topic."""
+
+    async def remove(topic):
+        async with await Cluster.bootstrap(servers) as cluster:
+            assert await delete_topics(cluster, [topic]) == {topic: None}
+
+    return lambda topic: asyncio.run(remove(topic))
 
 
 @pytest.fixture(scope="session")

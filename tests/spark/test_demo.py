@@ -1,11 +1,17 @@
 """The demo's parts: the job against pandas on a piece of the tables, and what its verdict sees."""
 
+import io
 import json
+import subprocess
+import sys
+from queue import Queue
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from odradek.cli import demo_result
+from odradek.cli.demo_flights import SparkJob, Story
 from odradek.cli.demo_result import DemoFailedError, compare, expected, in_order
 from odradek.cli.demo_rows import TableError, records, to_json
 from odradek.spark import departures
@@ -79,6 +85,44 @@ def test_the_page_needs_nothing_else(tables, tmp_path):
     ]  # fmt: skip
     assert "because &lt;of&gt; it" in page
     assert "http" not in page
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tables):
+    rows = demo_result.airports(expected(tables))
+    console = Console(width=80, record=True, file=io.StringIO())
+
+    console.print(demo_result.as_table(rows, "so many airport-hours"))
+
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    for row in rows:
+        (line,) = [line for line in lines if row["airport"] in line]
+        assert line.split()[-6:] == list(row.values())[1:]
+
+
+def test_a_story_is_never_silent_for_long():
+    said = Queue()
+    story = Story(said.put, doing=lambda: "counting")
+
+    with story.never_silent():
+        assert said.get(timeout=30).endswith("... counting")
+    assert story.lines == []
+
+
+def test_the_job_is_reported_in_one_line(tmp_path):
+    told = [
+        {"query": "delays", "batch": 2, "rows": 5, "rows_per_s": 36123, "lag": 1200, "ms": 9},
+        {"started": ["delays"]},
+    ]
+    script = f"print({json.dumps(json.dumps(told[0]))}); print({json.dumps(json.dumps(told[1]))})"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        job = SparkJob(process, tmp_path / "spark.log")
+        job.wait_for("started")
+
+    assert job.report() == "Spark: delays batch 2, 36,123 rows/s, lag 1,200"
+    assert (job.rows["delays"], job.batches["delays"]) == (5, 1)
 
 
 def test_rows_become_records_in_the_order_of_time():

@@ -12,7 +12,7 @@ import time
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from odradek.client import arrow
 from odradek.client.admin_groups import list_transactions
@@ -22,6 +22,7 @@ from odradek.client.arrow_loop import LoopThread
 from odradek.client.cluster import Cluster
 from odradek.spark.lag import lag_of
 from odradek.spark.options import write_options
+from odradek.spark.stream_writer import StreamTopicWriter
 from odradek.spark.writer import TopicWriter, WriteError
 
 ROWS = 400
@@ -50,7 +51,7 @@ def committed(servers, topic):
 def run(spark, servers, tmp_path):
     """A streaming query from topic to topic, exactly once, until all that is there is written."""
 
-    def run(source, sink, *, change=lambda frame: frame):
+    def run(source, sink, *, change=lambda frame: frame, **options):
         frame = (
             spark.readStream.format("odradek")
             .options(
@@ -60,6 +61,7 @@ def run(spark, servers, tmp_path):
                     "startingOffsets": "earliest",
                     "maxOffsetsPerTrigger": "200",
                     "commitGroupId": f"{source}-lag",
+                    **options,
                 }
             )
             .load()
@@ -240,7 +242,7 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
     try:
         cluster = thread.run(ArrowCluster.connect(_settings(servers, None)))
         partitions = [arrow.TopicPartition(source, n) for n in range(2)]
-        found = thread.run(cluster.committed_offsets(f"{source}-lag", partitions))
+        found = thread.run(cluster.committed_offsets(f"{source}-lag"))
         thread.run(cluster.close())
     finally:
         thread.close()
@@ -248,4 +250,55 @@ def test_lag_tools_see_the_offsets_of_a_query(servers, create, run):
     ends = json.loads(query.recentProgress[-1].sources[0].endOffset)[source]
     # Spark tells a source of a batch's end when the next one begins: the last may not be there.
     assert set(found) == set(partitions)
-    assert all(0 < offset <= ends[str(name.partition)] for name, offset in found.items())
+    assert all(0 < offset <= ends[str(name.partition)] for name, (offset, _) in found.items())
+
+
+TWO = StructType([StructField("value", BinaryType()), StructField("topic", StringType())])
+
+
+def stream_task(servers, name, rows, batch):
+    """One task of a batch that commits at once: how many rows it wrote."""
+    options = write_options({"kafka.bootstrap.servers": servers, "exactlyOnce": "true"})
+    writer = StreamTopicWriter(options, TWO)
+    columns = list(zip(*rows, strict=True))
+    given = pa.RecordBatch.from_arrays(
+        [pa.array(columns[0], pa.binary()), pa.array(columns[1], pa.string())], TWO.names
+    )
+    done = writer.write_once(iter([given]), name, batch)
+    writer.commit([done], batch)
+    return done.rows
+
+
+def test_a_repeated_task_with_its_rows_in_another_order_writes_nothing(servers, create):
+    rows = [(b"1", create("order-a")), (b"2", create("order-b"))]
+
+    assert stream_task(servers, "order-task", rows, 7) == 2
+    assert stream_task(servers, "order-task", rows, 7) == 0
+    assert stream_task(servers, "order-task", rows[::-1], 7) == 0
+    assert stream_task(servers, "order-task", rows[::-1], 8) == 2
+    assert stream_task(servers, "order-task", rows, 8) == 0
+    assert committed(servers, "order-a") == [1, 1]
+
+
+def test_a_repeated_task_with_other_rows_is_refused(servers, create):
+    rows = [(b"%d" % n, create("layout")) for n in range(1)] + [(b"5", "layout")]
+    stream_task(servers, "layout-task", rows, 3)
+
+    with pytest.raises(WriteError, match="batch 3 wrote 2 rows, .* repeated with 1 rows"):
+        stream_task(servers, "layout-task", rows[:1], 3)
+    assert committed(servers, "layout") == [0, 5]
+
+
+def test_a_batch_that_is_repeated_with_other_tasks_is_refused(servers, create, run, tmp_path):
+    source, sink = create("other-tasks"), create("other-tasks-out")
+    fill(servers, source, range(ROWS))
+    run(source, sink)
+    last = max(int(file.name) for file in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+    for file in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
+        file.unlink()
+
+    with pytest.raises(Exception, match="minPartitions, maxRecordsPerPartition"):
+        run(source, sink, minPartitions="6")
+    assert committed(servers, sink) == [*range(ROWS)]
+    run(source, sink)
+    assert committed(servers, sink) == [*range(ROWS)]

@@ -72,7 +72,7 @@ def test_rows_are_whole(load):
     ("options", "expected"),
     [
         ({"assign": '{"read":[1]}'}, range(1, ROWS, 2)),
-        ({"subscribePattern": "re.d"}, range(ROWS)),
+        ({"subscribePattern": "^re.d$"}, range(ROWS)),
         (
             {
                 "startingOffsets": '{"read":{"0":148,"1":-2}}',
@@ -143,8 +143,8 @@ def test_sql_has_it_too(spark, servers, load):
             "read-0: reading from offset 160 to 150, which lies before it",
         ),
         (
-            {"endingOffsets": '{"read":{"0":155,"1":1}}', "kafkaConsumer.pollTimeoutMs": "500"},
-            "read-0 at offset 150: nothing came for 500 ms; offsets up to 155",
+            {"endingOffsets": '{"read":{"0":155,"1":1}}'},
+            "read-0: offsets up to 155 were asked for, the partition ends at 150",
         ),
         ({"columns": "valu"}, "'valu' is none of key, value"),
         ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
@@ -171,6 +171,18 @@ def test_lost_offsets_fail_unless_that_is_allowed(load, servers, create, delete_
     with pytest.raises(Exception, match="(?s)lost-0: offset 1 .* begins at 4.*failOnDataLoss"):
         load(**start).collect()
     assert values(load(failOnDataLoss="false", **start)) == [4, 5, 6, 7, 8]
+
+
+def test_an_end_beyond_the_log_is_its_end_where_that_is_allowed(load):
+    ends = json.dumps({"read": {"0": 155, "1": 1}})
+
+    assert load(endingOffsets=ends, failOnDataLoss="false").count() == 151
+
+
+def test_a_pattern_is_found_anywhere_in_a_name(load, servers, create):
+    arrow.write_topic(servers, create("some.where-1", 1), pa.table({"value": [b"1"]}))
+
+    assert load(subscribe=None, subscribePattern="me.where").count() == 1
 
 
 def test_a_damaged_batch_is_named(load, servers, create, broker):

@@ -4,8 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from odradek.client import arrow
+from odradek.spark.options import read_options
+from odradek.spark.stream import TopicStreamReader
 
 
 @pytest.fixture
@@ -120,6 +123,36 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(
     copy(source, sink)
 
     assert values(servers, sink) == [*range(10), 77]
+
+
+def test_options_that_cannot_be_used_are_named(servers, create, copy):
+    with pytest.raises(
+        Exception, match="(?s)maxOffsetsPerTrigger=many: .* must be positive"
+    ) as seen:
+        copy(create("bad-options"), create("bad-options-out"), maxOffsetsPerTrigger="many")
+    assert "UnboundLocalError" not in str(seen.value)
+
+
+def test_another_topic_of_the_same_name_is_read_from_its_beginning(servers, create, delete, stream):
+    source = create("again", 1)
+    arrow.write_topic(servers, source, pa.table({"value": [b"%d" % n for n in range(5)]}))
+    options = {
+        "kafka.bootstrap.servers": servers, "subscribe": source, "failOnDataLoss": "false",
+        "startingOffsets": "earliest",
+    }  # fmt: skip
+    reader = TopicStreamReader(read_options(options, streaming=True), ("value",))
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert start == {source: {"0": 5}}
+
+    delete(source)
+    create(source, 1)
+    arrow.write_topic(servers, source, pa.table({"value": [b"7"] * 6}))
+
+    without = reader.latestOffset(start, ReadAllAvailable())
+    assert without == {}
+    end = reader.latestOffset(without, ReadAllAvailable())
+    (task,) = reader.partitions(without, end)
+    assert (task.piece.start, task.piece.end) == (0, 6)
 
 
 def test_lost_offsets_end_a_query_unless_that_is_allowed(servers, create, copy, delete_records):

@@ -635,12 +635,7 @@ class Broker:
         clean_epoch = self.logs.clean_epoch
         self._registered(
             await self.lifecycle.persist(
-                lambda: self.lifecycle.register(
-                    me,
-                    clean_epoch=clean_epoch,
-                    is_empty=self.logs.is_empty,
-                    new_directories=self.logs.new_directories,
-                )
+                lambda: self.lifecycle.register(me, clean_epoch=clean_epoch)
             )
         )
         self.tasks.start(self.controller.run(), "controller")

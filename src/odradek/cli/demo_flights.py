@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from queue import Empty, Queue
@@ -55,6 +55,7 @@ KILLED_AFTER: Final = 20
 BACK_AFTER: Final = 34
 _DEADLINE_S: Final = 240.0
 _LOOK_S: Final = 0.1
+_SILENCE_S: Final = 2.5
 # Later than every flight by more than the job waits for late ones: it lets the last hour go.
 _CLOSING: Final = {"origin": "none", "time_hour": "2014-06-01T00:00:00Z", "dep_time": None,
                    "dep_delay": None}  # fmt: skip
@@ -74,44 +75,84 @@ class Story:
     say: Say
     begun_s: float = field(default_factory=time.monotonic)
     lines: list[str] = field(default_factory=list)
+    # What goes on just now, for whoever waits; it does not belong to what happened.
+    doing: Callable[[], str] = lambda: "starting"
+
+    def __post_init__(self) -> None:
+        self._said_s = time.monotonic()
+        self._ended = threading.Event()
 
     def tell(self, text: str) -> None:
         """One more thing that happened."""
+        self.lines.append(self._line(text))
+
+    def _line(self, text: str) -> str:
         line = f"{time.monotonic() - self.begun_s:6.1f} s  {text}"
-        self.lines.append(line)
+        self._said_s = time.monotonic()
         self.say(line)
+        return line
+
+    @contextmanager
+    def never_silent(self) -> Iterator[None]:
+        """Within the block say what goes on whenever nothing was said for `_SILENCE_S`."""
+
+        def watch() -> None:
+            while not self._ended.wait(_SILENCE_S / 10):
+                if time.monotonic() - self._said_s >= _SILENCE_S:
+                    # What has failed is for the thread that does it to say.
+                    with suppress(DemoFailedError):
+                        self._line(f"... {self.doing()}")
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            watcher.join()
 
 
 def play(folder: pathlib.Path, out: pathlib.Path, say: Say) -> None:
-    """The whole story. Leaves the brokers to who called, and the results in `out`."""
+    """The whole story. Leaves the brokers to the caller, and the results in `out`."""
     story = Story(say)
+    with story.never_silent():
+        _play(folder, out, story)
+    say(f"chart and report: {out / 'flights.png'}, {out / 'flights.html'}")
+
+
+def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
     directory = ClusterDirectory(folder / "cluster")
-    supervisor = Supervisor(directory, say=say)
+    supervisor = Supervisor(directory, say=story.say)
     supervisor.up(Wishes(brokers=3, racks=RACKS))
     servers = supervisor.status()["bootstrap"]
     story.tell(f"three brokers in racks {', '.join(RACKS)} serve {servers}")
     asyncio.run(create_topics(servers))
+    story.doing = lambda: "reading the tables of flights, weather and airports"
     tables = demo_result.tables()
     with spark_job(servers, folder, story, before=lambda: _write_small(servers, tables)) as job:
         story.tell(
             f"wrote {len(tables['weather']):,} hours of weather and "
             f"{len(tables['airports']):,} airports"
         )
+        story.doing = lambda: "Java and Spark start"
         job.wait_for("started")
         story.tell("Spark's queries run")
+        story.doing = lambda: job.report(ask=True)
         flights = len(tables["flights"])
         _write_flights(servers, tables["flights"], supervisor, story)
         job.wait_until(lambda: job.rows["delays"] >= flights, f"{flights:,} flights are read")
         story.tell(f"Spark has read all {flights:,} flights")
         _close(servers)
+        story.doing = job.report
         job.finish()
     story.tell("Spark is done")
+    story.doing = lambda: "pandas computes the same, row by row"
     result = demo_result.check(tables, servers, folder / "job" / "parquet")
     story.tell(f"checked: all {result.hours:,} rows are those that pandas computes, in topic and "
                "Parquet, each once")  # fmt: skip
     reasons = explain_topic(look(directory.path, {"topic": "flights"}), "flights", None)
+    story.doing = lambda: "drawing the chart"
     demo_result.show(result, story.lines, reasons, job.batches, out)
-    say(f"chart and report: {out / 'flights.png'}, {out / 'flights.html'}")
 
 
 # ------------------------------------------------------------------------------ the cluster
@@ -284,6 +325,8 @@ class SparkJob:
     def __init__(self, process: subprocess.Popen[str], log: pathlib.Path) -> None:
         self.rows: dict[str, int] = {"delays": 0, "parquet": 0}
         self.batches: dict[str, int] = {"delays": 0, "parquet": 0}
+        self._last: dict[str, dict[str, Any]] = {}  # the last trigger of each query
+        self._asking = threading.Lock()
         self._process = process
         self._log = log
         self._said: Queue[dict[str, Any] | None] = Queue()
@@ -305,11 +348,32 @@ class SparkJob:
                 raise DemoFailedError(f"Spark takes too long; see {self._log}") from None
             if said is None:
                 raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}")
-            if "query" in said:
-                self.rows[said["query"]] += said["rows"]
-                self.batches[said["query"]] += 1
             if word in said:
                 return
+
+    def ask(self) -> None:
+        """Have it report the triggers since it was asked last.
+
+        Raises:
+            DemoFailedError: it has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            with self._asking:
+                self._process.stdin.write("\n")
+                self._process.stdin.flush()
+        except BrokenPipeError:
+            raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}") from None
+
+    def report(self, *, ask: bool = False) -> str:
+        """Each query's last batch, rows a second and lag, in one line of at most 70 characters."""
+        if ask:
+            self.ask()
+        parts = [
+            f"{name} batch {last['batch']}, {last['rows_per_s']:,} rows/s, lag {last['lag']:,}"
+            for name, last in sorted(self._last.items())
+        ]
+        return f"Spark: {'; '.join(parts) or 'no trigger is done yet'}"
 
     def wait_until(self, is_right: Callable[[], bool], what: str) -> None:
         """Ask how far it is until it is far enough.
@@ -321,12 +385,7 @@ class SparkJob:
         while not is_right():
             if time.monotonic() > deadline_s:
                 raise DemoFailedError(f"waited {_DEADLINE_S:.0f} s in vain: {what}: {self.rows}")
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write("\n")
-                self._process.stdin.flush()
-            except BrokenPipeError:
-                raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}") from None
+            self.ask()
             self.wait_for("told")
             time.sleep(_LOOK_S)
 
@@ -343,17 +402,18 @@ class SparkJob:
         except subprocess.TimeoutExpired:
             raise DemoFailedError(f"Spark does not end; see {self._log}") from None
         self._reader.join()
-        while (said := self._said.get()) is not None:
-            if "query" in said:
-                self.rows[said["query"]] += said["rows"]
-                self.batches[said["query"]] += 1
         if code:
             raise DemoFailedError(f"the Spark job ended with {code}; it said:\n{self._tail()}")
 
     def _read(self, stdout: IO[str]) -> None:
         for line in stdout:
             if line.startswith("{"):
-                self._said.put(json.loads(line))
+                said = json.loads(line)
+                if "query" in said:
+                    self._last[said["query"]] = said
+                    self.rows[said["query"]] += said["rows"]
+                    self.batches[said["query"]] += 1
+                self._said.put(said)
         self._said.put(None)
 
     def _tail(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -142,15 +143,12 @@ def show(
     """Print the table and the reasons, write chart and page into `out`."""
     console = Console()
     rows = airports(result.delays)
-    table = Table(title="Departures from New York in 2013")
-    for heading in rows[0]:
-        table.add_column(heading, justify="left" if heading == "airport" else "right")
-    for row in rows:
-        table.add_row(*row.values())
-    table.caption = (
-        f"{result.hours:,} airport-hours, written exactly once in {batches['delays']} triggers"
+    console.print(
+        as_table(
+            rows,
+            f"{result.hours:,} airport-hours, written exactly once in {batches['delays']} triggers",
+        )
     )
-    console.print(table)
     console.print("What happened to topic flights, and why:")
     for reason in reasons:
         console.print(f"  {reason}", soft_wrap=True, highlight=False)
@@ -158,6 +156,17 @@ def show(
     picture = out / "flights.png"
     draw(result.delays, picture)
     (out / "flights.html").write_text(page(rows, story, reasons, picture.read_bytes()))
+
+
+def as_table(rows: Sequence[dict[str, str]], caption: str) -> Table:
+    """The figures of each airport in one line of at most 80 columns."""
+    table = Table(title="Departures from New York in 2013", caption=caption, box=SIMPLE_HEAD)
+    for heading in rows[0]:
+        is_name = heading == "airport"
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
+    for row in rows:
+        table.add_row(*row.values())
+    return table
 
 
 def airports(delays: Any) -> list[dict[str, str]]:
@@ -192,7 +201,7 @@ def draw(delays: Any, picture: pathlib.Path) -> None:
         sums = sums[sums["departed"] > 0]
         hours.plot(sums.index, sums["delay_sum"] / sums["departed"], label=_AIRPORTS.get(origin))
     hours.set(title="Mean delay of departures by hour of the day", xlabel="hour, New York",
-              ylabel="minutes")  # fmt: skip
+              ylabel="minutes", xticks=range(0, 24, 3))  # fmt: skip
     hours.legend(frameon=False)
     by_day = local.groupby(local["at"].dt.date)
     sums = by_day[["delay_sum", "departed"]].sum()

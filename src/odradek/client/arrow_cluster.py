@@ -32,7 +32,6 @@ from odradek.wire.messages.describe_transactions import (
 from odradek.wire.messages.metadata import MetadataResponse
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -83,34 +82,45 @@ class ArrowCluster(Closing):
         return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
     async def partitions(
-        self, topics: Collection[str], *, creating: bool = False
+        self, topics: Collection[str], *, creating: bool = False, missing_ms: int = 0
     ) -> dict[str, list[int]]:
-        """The partitions of topics. `creating` gives brokers a while to make what is missing.
+        """The partitions of topics.
+
+        A topic that a broker does not know is asked for again for `missing_ms`: a broker that has
+        just started has no topics in its metadata until the controller has sent them. `creating`
+        has brokers make what is missing, and waits for it.
 
         Raises:
             UnknownTopicError: there is no such topic.
         """
-        patience = Patience(_CREATION_TIMEOUT_MS)
+        patience = Patience(max(missing_ms, _CREATION_TIMEOUT_MS if creating else 0))
         while True:
-            try:
-                return await self._partitions(topics, creating=creating)
-            except UnknownTopicError:
-                if not creating or not await patience.once_more():
-                    raise
+            found = await self.present(topics, creating=creating)
+            missing = [topic for topic in topics if topic not in found]
+            if not missing:
+                return found
+            if not await patience.once_more():
+                raise UnknownTopicError(f"topic {missing[0]!r} is not there")
 
-    async def _partitions(self, topics: Collection[str], *, creating: bool) -> dict[str, list[int]]:
+    async def present(
+        self, topics: Collection[str], *, creating: bool = False
+    ) -> dict[str, list[int]]:
+        """The partitions of those topics that the broker which answers knows."""
+
         async def ask() -> dict[str, list[int]]:
             answer = await self.refresh(topics, creating=creating)
             found = {}
             for topic in answer.topics:
                 code = ErrorCode(topic.error_code)
                 if code in _MISSING:
-                    raise UnknownTopicError(f"topic {topic.name!r} is not there")
+                    continue
                 if code is not ErrorCode.NONE:
                     raise ApiError(code, f"topic {topic.name!r}")
                 found[topic.name or ""] = sorted(p.partition_index for p in topic.partitions)
             return found
 
+        if not topics:
+            return {}
         return await self.retried(f"the partitions of {', '.join(sorted(topics))}", ask)
 
     async def refresh(
@@ -181,26 +191,14 @@ class ArrowCluster(Closing):
             if failure is not None:
                 raise ApiError(failure.code, f"{partition}: {failure.message or failure.code.name}")
 
-    async def committed_offsets(
-        self, group: str, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """What is committed under a group; nothing for what is not. Waits for transactions.
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        """All offsets that a group has committed, with their metadata. Waits for transactions.
 
         Raises:
             ApiError: refused.
         """
-        asked: dict[str, list[int]] = {}
-        for partition in partitions:
-            asked.setdefault(partition.topic, []).append(partition.partition)
-        request = OffsetFetchRequest(
-            group_id=group,
-            topics=[
-                OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-                for topic, numbers in asked.items()
-            ],
-            require_stable=True,
-        )
-        found: dict[TopicPartition, int] = {}
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+        found: dict[TopicPartition, tuple[int, str]] = {}
 
         async def fetch(connection: Connection) -> None:
             answer = await connection.request(
@@ -214,7 +212,7 @@ class ArrowCluster(Closing):
                     if each.error_code:
                         raise ApiError(ErrorCode(each.error_code), f"offset of {name} in {group}")
                     if each.committed_offset >= 0:
-                        found[name] = each.committed_offset
+                        found[name] = each.committed_offset, each.metadata or ""
 
         await self.coordinated(GROUP_COORDINATOR, group, fetch)
         return found

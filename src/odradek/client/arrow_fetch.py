@@ -50,6 +50,7 @@ class FetchSettings:
     committed: bool = False  # read_committed
     # False: what is lost is passed over, and written down in `Fetcher.losses`.
     fail_on_data_loss: bool = True
+    rack: str = ""  # client.rack: brokers may name a follower that is nearer (KIP-392)
 
 
 class Range(NamedTuple):
@@ -95,6 +96,7 @@ class Fetcher:
         self._under_way: dict[asyncio.Task[None], int] = {}  # a fetch with this broker
         self._fetched: deque[Fetched] = deque()
         self._buffered_bytes = 0
+        self._nearer: dict[TopicPartition, int] = {}  # the follower that the leader names
 
     async def next(self) -> Fetched | None:
         """What came next; None when every range was read to its end.
@@ -139,46 +141,55 @@ class Fetcher:
         wanted: dict[int, list[TopicPartition]] = {}
         self._order.rotate(-1)  # who is asked for first gets the most
         for partition in self._order:
-            leader = self._cluster.leader_of(partition)
-            if partition in self._positions and leader != NO_LEADER and leader not in busy:
-                wanted.setdefault(leader, []).append(partition)
-        for leader, partitions in wanted.items():
+            source = self._nearer.get(partition, self._cluster.leader_of(partition))
+            if partition in self._positions and source != NO_LEADER and source not in busy:
+                wanted.setdefault(source, []).append(partition)
+        for source, partitions in wanted.items():
             reserved = (len(self._under_way) + 1) * self._settings.fetch_bytes_max
             # One is always allowed if nothing is there: or nothing would ever move.
             if self._buffered_bytes + reserved > self._settings.buffer_bytes_max and (
                 self._under_way or self._fetched
             ):
                 return
-            task = asyncio.get_running_loop().create_task(self._fetch(leader, partitions))
-            self._under_way[task] = leader
+            task = asyncio.get_running_loop().create_task(self._fetch(source, partitions))
+            self._under_way[task] = source
 
-    async def _fetch(self, leader: int, partitions: list[TopicPartition]) -> None:
+    async def _fetch(self, source: int, partitions: list[TopicPartition]) -> None:
         try:
-            connection = await self._cluster.broker(leader)
+            connection = await self._cluster.broker(source)
             answer = await connection.request(self._request(partitions), FetchResponse)
         except (ApiError, ConnectionError) as error:
             await self._later(partitions, error)
             return
         if answer.error_code:
             code = ErrorCode(answer.error_code)
-            await self._later(partitions, ApiError(code, f"fetch from broker {leader}"))
+            await self._later(partitions, ApiError(code, f"fetch from broker {source}"))
             return
         failed: list[tuple[TopicPartition, ApiError]] = []
         for topic in answer.responses:
             name = topic.topic or self._cluster.topic_name(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                if partition not in self._positions:
-                    continue
-                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    await self._out_of_range(partition)
-                elif data.error_code:
+                if partition in self._positions:
                     code = ErrorCode(data.error_code)
-                    failed.append((partition, self._refused(partition, code)))
-                else:
-                    self._take(partition, data)
+                    if not await self._taken(partition, data, code):
+                        failed.append((partition, self._refused(partition, code)))
         if failed:
             await self._later([partition for partition, _ in failed], failed[0][1])
+
+    async def _taken(self, partition: TopicPartition, data: PartitionData, code: ErrorCode) -> bool:
+        """Take what came of a partition; False if the broker refused it."""
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A follower may be behind, or have a later log start: the leader decides.
+            if self._nearer.pop(partition, None) is None:
+                await self._out_of_range(partition)
+            return True
+        if code is not ErrorCode.NONE:
+            return False
+        if data.preferred_read_replica >= 0:
+            self._nearer[partition] = data.preferred_read_replica
+        self._take(partition, data)
+        return True
 
     def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
         settings = self._settings
@@ -202,6 +213,7 @@ class Fetcher:
             max_bytes=settings.fetch_bytes_max,
             isolation_level=int(settings.committed),
             topics=list(topics.values()),
+            rack_id=settings.rack,
         )
 
     # -------------------------------------------------------------------------- answers
@@ -280,11 +292,13 @@ class Fetcher:
     # ----------------------------------------------------------------------- what passes
 
     async def _later(self, partitions: list[TopicPartition], error: Exception) -> None:
-        """Something stands in the way of these: look who leads them now, after a pause.
+        """Something stands in the way of these: ask for their leaders again, after a pause.
 
         Raises:
             ApiError, ConnectionError: it will not pass, or has not for `stall_timeout_ms`.
         """
+        for partition in partitions:
+            self._nearer.pop(partition, None)
         if not may_pass(error) or not await self._patience[partitions[0]].once_more():
             raise error
         await self._look(partitions)

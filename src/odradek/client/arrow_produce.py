@@ -334,10 +334,9 @@ class ArrowProducer:
 
         await self._cluster.coordinated(GROUP_COORDINATOR, group, send)
 
-    async def committed_offset(self, group: str, partition: TopicPartition) -> int:
-        """The offset committed under a group; -1 for none. Waits for open transactions."""
-        found = await self._cluster.committed_offsets(group, [partition])
-        return found.get(partition, -1)
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        """See `ArrowCluster.committed_offsets`."""
+        return await self._cluster.committed_offsets(group)
 
     def _transaction(self) -> str:
         if self._settings.transactional_id is None or not self._in_transaction:

@@ -245,7 +245,12 @@ class Connection(Closing, asyncio.BufferedProtocol):
                 self._blame_tls(error)
             # asyncio says "Connect call failed", whatever the reason is.
             why = os.strerror(error.errno) if error.errno else str(error)
-            raise ConnectionError(f"{self.name}: {why}") from None
+            if tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
+                why = (
+                    "the broker closed the connection during the TLS handshake; the listener may "
+                    "not use TLS (security.protocol)"
+                )
+            raise ConnectionError(f"{self.name}: {why or type(error).__name__}") from None
 
     def _blame_tls(self, error: OSError) -> None:
         """A certificate that is not trusted stays so: it is no reason to try again."""

@@ -8,8 +8,9 @@ Two streaming queries, which run until standard input ends and then finish what 
     delays             ->  Parquet             only what is committed is read
 
 Topics `flights` and `weather` have JSON values as `odradek produce` writes them. An hour is
-written when the watermark has passed it, so it needs flights that are later by `LATENESS`. After
-each trigger one JSON object on standard output tells how far the queries are.
+written when the watermark has passed it, so it needs flights that are later by `LATENESS`. For
+each trigger one JSON object on standard output has the query, the batch, its rows, rows a second,
+and how many records the query is behind its topics.
 
 This is what `odradek demo` runs, and an example to begin with.
 """
@@ -17,6 +18,8 @@ This is what `odradek demo` runs, and an example to begin with.
 import argparse
 import json
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +27,9 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.streaming import StreamingQuery
 
 from odradek.spark.java import prepare
+from odradek.spark.lag import lag_of
 
+_REPORT_S: Final = 0.5
 LATENESS: Final = "40 days"
 LATE_MINUTES: Final = 15
 FLIGHT: Final = "origin string, time_hour timestamp, dep_time double, dep_delay double"
@@ -114,18 +119,36 @@ class Job:
         )
 
 
-def progress(query: StreamingQuery, told: dict[str, int]) -> None:
-    """Tell of triggers that nobody was told of yet."""
+def progress(query: StreamingQuery, reported: dict[str, int]) -> None:
+    """Report the triggers that were not reported yet.
+
+    Raises:
+        StreamingQueryException: the query has failed.
+    """
+    failure = query.exception()
+    if failure is not None:
+        raise failure
     for each in query.recentProgress:
-        if each.batchId > told.get(query.name, -1):
-            told[query.name] = each.batchId
-            said: dict[str, Any] = {
+        if each.batchId > reported.get(query.name, -1):
+            reported[query.name] = each.batchId
+            line: dict[str, Any] = {
                 "query": query.name,
                 "batch": each.batchId,
                 "rows": each.numInputRows,
+                "rows_per_s": round(each.processedRowsPerSecond or 0),
+                "lag": sum(lag_of(each).values()),
                 "ms": each.durationMs.get("triggerExecution", 0),
             }
-            print(json.dumps(said), flush=True)  # noqa: T201 - for who has started this
+            print(json.dumps(line), flush=True)  # noqa: T201 - for the process that started this
+
+
+def finish(query: StreamingQuery, report: Callable[[], None]) -> None:
+    """Let a query read what is there, and report meanwhile."""
+    work = threading.Thread(target=query.processAllAvailable, daemon=True)
+    work.start()
+    while work.is_alive():
+        work.join(_REPORT_S)
+        report()
 
 
 def main() -> None:
@@ -148,17 +171,18 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     queries = Job(spark, given.bootstrap_server, given.out, given.max_records).start()
     print(json.dumps({"started": [query.name for query in queries]}), flush=True)  # noqa: T201
-    told: dict[str, int] = {}
-    for _ in sys.stdin:
+    reported: dict[str, int] = {}
+
+    def report() -> None:
         for query in queries:
-            failure = query.exception()
-            if failure is not None:
-                raise failure
-            progress(query, told)
+            progress(query, reported)
+
+    for _ in sys.stdin:
+        report()
         print(json.dumps({"told": True}), flush=True)  # noqa: T201
     for query in queries:
-        query.processAllAvailable()
-        progress(query, told)
+        finish(query, report)
+    for query in queries:
         query.stop()
     spark.stop()
 

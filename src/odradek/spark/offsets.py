@@ -64,19 +64,28 @@ def cut(
     """Ranges into tasks: at least so many in all, each of at most so many offsets.
 
     As the connector does it: `records_max` first, then every piece is cut in proportion to its
-    share of all offsets until there are `min_partitions`. Empty ranges make no task.
+    share of all offsets. Where rounding leaves fewer tasks than `min_partitions`, those with most
+    offsets are cut further, as long as they have two. Empty ranges make no task.
     """
     pieces = [piece for piece in ranges if piece.size > 0]
     if records_max is not None:
         pieces = [part for piece in pieces for part in _parts(piece, -(-piece.size // records_max))]
     if min_partitions is not None and min_partitions > len(pieces):
-        total = sum(piece.size for piece in pieces)
         pieces = [
             part
-            for piece in pieces
-            for part in _parts(piece, max(1, round(piece.size / total * min_partitions)))
+            for piece, count in zip(pieces, _counts(pieces, min_partitions), strict=True)
+            for part in _parts(piece, count)
         ]
     return pieces
+
+
+def _counts(pieces: list[Piece], least: int) -> list[int]:
+    total = sum(piece.size for piece in pieces)
+    counts = [min(piece.size, max(1, round(piece.size / total * least))) for piece in pieces]
+    while sum(counts) < min(least, total):
+        largest = max(range(len(pieces)), key=lambda n: pieces[n].size / counts[n])
+        counts[largest] += 1
+    return counts
 
 
 def _parts(piece: Piece, count: int) -> Iterable[Piece]:

@@ -9,11 +9,14 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from odradek.client.settings import ClientSettings
+from odradek.client.consumer_settings import CONSUMER
+from odradek.client.producer_settings import PRODUCER
+from odradek.client.settings import COMMON, ClientSettings, read
+from odradek.config.option import Option
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 
@@ -38,6 +41,23 @@ SINK_OPTIONS: Final = (
 _SPARKS: Final = (
     "path", "checkpointlocation", "queryname", "outputmode", "__online_table_query_source",
 )  # fmt: skip
+
+# Properties of kafka-clients 3.9 that tune what is Java's alone, and so are passed over in silence.
+_OF_JAVAS_CLIENTS: Final = (
+    "auto.include.jmx.reporter", "client.dns.lookup", "connections.max.idle.ms",
+    "enable.metrics.push", "interceptor.classes", "metadata.recovery.strategy", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "security.providers", "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms", "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+)  # fmt: skip
+_OF_JAVAS_CONSUMER: Final = ("default.api.timeout.ms", "group.remote.assignor")
+_OF_JAVAS_PRODUCER: Final = (
+    "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms", "partitioner.class",
+)  # fmt: skip
+_ANY_NAME: Final = ("sasl.", "spark.")  # of login classes and call-backs there are many
 
 _OFFSETS_LIKE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_LIKE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -128,6 +148,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     kafka = _kafka(given)
     _refuse_kafka(kafka, _REFUSED_OF_SOURCE)
     _need_servers(kafka, "consumer")
+    client_values(CONSUMER, kafka)
+    _tell_unknown_kafka(kafka, {*CONSUMER, *_OF_JAVAS_CONSUMER})
     strategy = _strategy(options)
     for name in ("endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp"):
         if streaming and name in options:
@@ -141,11 +163,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionError(
             f"Unknown value of startingOffsetsByTimestampStrategy: {timestamp_strategy!r}; must "
             "be error or latest"
-        )
-    isolation = kafka.get("isolation.level", "read_uncommitted")
-    if isolation not in {"read_uncommitted", "read_committed"}:
-        raise OptionError(
-            f"kafka.isolation.level={isolation}: must be read_uncommitted or read_committed"
         )
     _check_triggers(options)
     return replace(
@@ -180,6 +197,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     kafka = _kafka(given)
     _refuse_kafka(kafka, _REFUSED_OF_SINK)
     _need_servers(kafka, "producer")
+    client_values(PRODUCER, kafka)
+    _tell_unknown_kafka(kafka, {*PRODUCER, *_OF_JAVAS_PRODUCER})
     if "topic" in options and not options["topic"].strip():
         raise OptionError("option 'topic' is empty; it must name a topic, or be left out")
     return WriteOptions(
@@ -199,6 +218,22 @@ def client_settings(kafka: Mapping[str, str], *, client_id: str) -> ClientSettin
     """
     try:
         return ClientSettings.from_properties(kafka, client_id=client_id)
+    except OdradekError as error:
+        raise OptionError(f"option 'kafka.*': {error}") from None
+
+
+def client_values(options: Mapping[str, Option], kafka: Mapping[str, str]) -> dict[str, Any]:
+    """The client's properties by their options; the defaults are those of Java's client.
+
+    Raises:
+        OptionError: a value that its property does not take, in Kafka's words.
+    """
+    given = {name: text.strip() for name, text in kafka.items()}
+    for name in ("acks", "compression.type"):
+        if name in given:
+            given[name] = given[name].lower()
+    try:
+        return {**read(COMMON, given), **read(options, given)}
     except OdradekError as error:
         raise OptionError(f"option 'kafka.*': {error}") from None
 
@@ -317,6 +352,17 @@ def _tell_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
         near = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {names[near[0]]!r}?" if near else ""
         _log.warning("option %r is not known to format 'odradek' and has no effect%s", name, hint)
+
+
+def _tell_unknown_kafka(kafka: Mapping[str, str], known: Collection[str]) -> None:
+    names = {*COMMON, *_OF_JAVAS_CLIENTS, *known}
+    for name in kafka:
+        if name in names or name.startswith(_ANY_NAME):
+            continue
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+        hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
+        _log.warning("option 'kafka.%s' is no property of a Kafka client and has no effect%s",
+                     name, hint)  # fmt: skip
 
 
 def _strategy(options: Mapping[str, str]) -> dict[str, Any]:

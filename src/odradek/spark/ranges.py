@@ -17,11 +17,15 @@ _NONE: Final = -1
 async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[TopicPartition]:
     """The partitions that the query reads, as the cluster has them now.
 
+    A topic that was named and is missing is asked for again, as often as the options say.
+
     Raises:
-        UnknownTopicError: a topic that was named is not there.
+        UnknownTopicError: it is not there.
     """
+    missing_ms = options.offset_retries * options.offset_retry_ms
     if options.assign:
-        there = await cluster.partitions({partition.topic for partition in options.assign})
+        assigned = {partition.topic for partition in options.assign}
+        there = await cluster.partitions(assigned, missing_ms=missing_ms)
         for partition in options.assign:
             if partition.partition not in there[partition.topic]:
                 raise UnknownTopicError(
@@ -29,13 +33,14 @@ async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[Top
                     f"{len(there[partition.topic])} partitions"
                 )
         return list(options.assign)
-    topics: Iterable[str] = options.subscribe
+    topics = options.subscribe
     if options.pattern is not None:
         pattern = re.compile(options.pattern)
-        topics = [topic for topic in await cluster.topics() if pattern.fullmatch(topic)]
+        # Anywhere in the name, as the connector finds it.
+        topics = tuple(topic for topic in await cluster.topics() if pattern.search(topic))
         if not topics:
             return []
-    there = await cluster.partitions(list(topics))
+    there = await cluster.partitions(topics, missing_ms=missing_ms)
     return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
 
 
@@ -125,6 +130,7 @@ async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piec
     partitions = await partitions_of(cluster, options)
     starts = await offsets_at(cluster, options, options.start, partitions, side="starting")
     ends = await offsets_at(cluster, options, options.end, partitions, side="ending")
+    ends = await _within_log(cluster, options, ends)
     firsts = await earliest(cluster, options, partitions)
     pieces = []
     for name in partitions:
@@ -138,6 +144,26 @@ async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piec
             start = end
         pieces.append(Piece(name, start, end))
     return pieces
+
+
+async def _within_log(
+    cluster: ArrowCluster, options: ReadOptions, ends: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The ends that were asked for, each no further than its partition's high watermark.
+
+    Raises:
+        LostDataError: one is, and failOnDataLoss is true.
+    """
+    asked = [name for name, end in options.end.by_partition.items() if end >= 0]
+    if options.end.kind != "offset" or not asked:
+        return ends
+    # Not the last stable offset: what an open transaction holds back is waited for.
+    for name, last in (await cluster.list_offsets(dict.fromkeys(asked, LATEST))).items():
+        if ends[name] > last:
+            lost(options, f"{name}: offsets up to {ends[name]} were asked for, the partition ends "
+                          f"at {last}")  # fmt: skip
+            ends = {**ends, name: last}
+    return ends
 
 
 def lost(options: ReadOptions, what: str) -> None:

@@ -84,4 +84,5 @@ def fetch_settings(options: ReadOptions) -> "FetchSettings":
         stall_timeout_ms=options.poll_timeout_ms,
         committed=options.committed,
         fail_on_data_loss=options.fail_on_data_loss,
+        rack=kafka.get("client.rack", ""),
     )

@@ -17,8 +17,9 @@ from odradek.model.errors import OdradekError
 from odradek.spark.options import OptionError, read_options, write_options
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+
     from odradek.spark.batch import TopicReader
-    from odradek.spark.stream import TopicStreamReader
     from odradek.spark.stream_writer import StreamTopicWriter
     from odradek.spark.writer import TopicWriter
 
@@ -80,13 +81,19 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
 
         return TopicReader(options, columns)
 
-    def streamReader(self, schema: StructType) -> "TopicStreamReader":  # noqa: N802  pyspark's
-        """A streaming read."""
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802  pyspark's
+        """A streaming read. One with bad options refuses at its first call."""
         _need_streams("spark.readStream")
         from odradek.spark.stream import TopicStreamReader  # noqa: PLC0415
 
-        options = read_options(_plain(self.options), streaming=True)
-        return TopicStreamReader(options, checked_columns(schema))
+        try:
+            options = read_options(_plain(self.options), streaming=True)
+            return TopicStreamReader(options, checked_columns(schema))
+        except OptionError as error:
+            # Raised here, PySpark's own process ends in an UnboundLocalError, which hides it.
+            from odradek.spark.stream import RefusedStreamReader  # noqa: PLC0415
+
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> "TopicWriter":
         """A batch write."""

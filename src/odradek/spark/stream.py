@@ -19,15 +19,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from odradek.client.arrow_cluster import ArrowCluster, UnknownTopicError
+from odradek.client.arrow_cluster import ArrowCluster
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.offsets import Piece, behind, cut, from_json, limited, losses, to_json
-from odradek.spark.options import ReadOptions
+from odradek.spark.options import OptionError, ReadOptions
 from odradek.spark.promptness import Prompt
 from odradek.spark.ranges import earliest, latest, lost, offsets_at, partitions_of
 from odradek.spark.reading import OffsetRange, read_piece
+from odradek.spark.stream_topics import Seen, StreamTopics
 
 _log = logging.getLogger("odradek.spark")
 
@@ -40,6 +41,7 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._topics = StreamTopics(options)
         self._known: dict[TopicPartition, int] = {}  # where partitions end, as last seen
         self._target: dict[TopicPartition, int] | None = None  # of Trigger.AvailableNow
         self._triggered_s: float | None = None
@@ -66,18 +68,21 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  pyspark's
         """What is there now is what this run reads, however many triggers it takes."""
-        self._target = CONNECTIONS.run(self._latest(self._cluster()))
+        self._target = CONNECTIONS.run(self._ends(self._cluster()))
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802  pyspark's
         """How far the next trigger goes."""
         begin = from_json(start)
         cluster = self._cluster()
+        seen = CONNECTIONS.run(self._look(cluster, begin))
         end = self._target
         if end is None:
-            end = CONNECTIONS.run(self._latest(cluster))
+            end = CONNECTIONS.run(latest(cluster, self._options, seen.partitions))
+        end = {name: offset for name, offset in end.items() if name.topic not in seen.replaced}
+        end = {**{name: begin[name] for name in seen.kept}, **end}
         self._known = dict(end)
         begin = {**CONNECTIONS.run(self._begin_of_new(cluster, begin, end)), **begin}
-        if isinstance(limit, ReadAllAvailable):
+        if isinstance(limit, ReadAllAvailable) or seen.replaced:
             return to_json(end)
         if self._target is None and not self._is_enough(behind(begin, end)):
             return start
@@ -100,13 +105,22 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         """Where the partitions end, for the query's progress."""
         return to_json(self._known) if self._known else None
 
-    async def _latest(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
-        try:
-            partitions = await partitions_of(cluster, self._options)
-        except UnknownTopicError as error:
-            lost(self._options, str(error))
-            return {}
-        return await latest(cluster, self._options, partitions)
+    async def _ends(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
+        seen = await self._look(cluster, {})
+        return await latest(cluster, self._options, seen.partitions)
+
+    async def _look(self, cluster: ArrowCluster, begin: dict[TopicPartition, int]) -> Seen:
+        """Look for the topics.
+
+        Raises:
+            LostDataError: one is gone, or another topic by now, and failOnDataLoss is true.
+        """
+        seen = await self._topics.look(cluster, begin)
+        for topic in seen.missing:
+            lost(self._options, f"topic {topic!r} is not there")
+        for topic in seen.replaced:
+            lost(self._options, f"topic {topic!r} was deleted and made again")
+        return seen
 
     async def _begin_of_new(
         self,
@@ -146,13 +160,9 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         begin: dict[TopicPartition, int],
         upto: dict[TopicPartition, int],
     ) -> list[Piece]:
-        there = set()
-        for topic in {partition.topic for partition in (*begin, *upto)}:
-            try:
-                numbers = (await cluster.partitions([topic]))[topic]
-            except UnknownTopicError:
-                continue
-            there |= {TopicPartition(topic, number) for number in numbers}
+        topics = {partition.topic for partition in (*begin, *upto)}
+        found = await self._topics.find(cluster, topics)
+        there = {TopicPartition(topic, n) for topic, numbers in found.items() for n in numbers}
         firsts = await earliest(cluster, self._options, there & {*begin, *upto})
         begin = {**{name: firsts[name] for name in upto if name in firsts}, **begin}
         for what in losses(begin, upto, firsts):
@@ -188,3 +198,26 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
 
     def _cluster(self) -> ArrowCluster:
         return CONNECTIONS.cluster(self._options.kafka, self._options.subject)
+
+
+class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark is not typed for us
+    """A streaming read whose options cannot be used: each call says why."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._said = str(error)
+
+    def initialOffset(self) -> Stored:  # noqa: N802  pyspark's
+        """The first that PySpark asks of a query without a checkpoint."""
+        raise OptionError(self._said)
+
+    def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802, ARG002
+        """The first that it asks of one with a checkpoint."""
+        raise OptionError(self._said)
+
+    def partitions(self, start: Stored, end: Stored) -> list[InputPartition]:  # noqa: ARG002
+        """What it asks of a query that repeats its last batch."""
+        raise OptionError(self._said)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
+        """No task is planned."""
+        raise OptionError(self._said)

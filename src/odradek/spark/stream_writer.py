@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
+from odradek.spark.fingerprint import Fingerprinted, fingerprint
 from odradek.spark.options import WriteOptions
 from odradek.spark.writer import (
     Batches,
@@ -54,24 +55,32 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         if query is None or batch is None:
             raise WriteError("exactlyOnce: this PySpark does not tell a task its query and batch")
         name = self._name(query, context.partitionId())
-        done = self._write_once(iterator, name, int(batch))
+        done = self.write_once(iterator, name, int(batch))
         done.query = query
         return done
 
-    def _write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> TaskDone:
+    def write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> TaskDone:
+        """Write a task's rows in a transaction that stays open, unless they were written before.
+
+        `name` is the task's transactional id and group. Raises WriteError, see `check_same_rows`.
+        """
         batches = Batches(iterator)
         if batches.first is None:
             return TaskDone(0)
-        # An offset belongs to a partition that exists: the first of the topic written to. Repeated,
-        # a batch has the same first row.
+        # An offset belongs to a partition that exists: the first of a topic that is written to.
+        # With another order of rows that is another one, so all offsets of the group are marks.
         mark = TopicPartition(topic_of_first(batches.first, self._options), 0)
         producer = open_transactional(self._options, self._settings, name)
-        done = CONNECTIONS.run(producer.committed_offset(name, mark))
+        marks = CONNECTIONS.run(producer.committed_offsets(name))
+        done, written = max(marks.values(), default=(-1, ""))
+        if done == batch and written:
+            check_same_rows(batch, written, fingerprint(batches))
         if done >= batch:
             return TaskDone(0)
-        rows = send_in_transaction(self._options, producer, batches)
-        CONNECTIONS.run(producer.send_offsets(name, {mark: (batch, None)}))
-        return left_open(rows, producer, name)
+        rows = Fingerprinted(batches)
+        count = send_in_transaction(self._options, producer, rows)
+        CONNECTIONS.run(producer.send_offsets(name, {mark: (batch, str(rows))}))
+        return left_open(count, producer, name)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """Every task is done: their transactions count, each with the batch's number in it."""
@@ -98,6 +107,21 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
 
     def _name(self, query: str, task: int) -> str:
         return f"{self._options.transactional_id_prefix}-{query}-{task}"
+
+
+def check_same_rows(batch: int, written: str, given: str) -> None:
+    """Whether a task of a batch that was committed has the rows that it wrote then.
+
+    Raises:
+        WriteError: it has others, so that some rows would be written twice or never.
+    """
+    if written != given:
+        raise WriteError(
+            f"exactlyOnce: this task of batch {batch} wrote {written}, and is repeated with "
+            f"{given}. Other options or another plan give the tasks of the batch other rows. Start "
+            "the query with those it had (minPartitions, maxRecordsPerPartition, "
+            "spark.sql.shuffle.partitions); they may change when the batch is done"
+        )
 
 
 def _query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:

@@ -37,13 +37,15 @@ from pyspark.sql.types import StructType
 
 from odradek.client.arrow_partition import flat
 from odradek.client.arrow_produce import ArrowProducer, ProducerSettings, end_transaction
+from odradek.client.producer_settings import PRODUCER
 from odradek.model.errors import OdradekError
 from odradek.record.compression import Codec
 from odradek.spark.connections import CONNECTIONS
-from odradek.spark.options import OptionError, WriteOptions, number
+from odradek.spark.options import OptionError, WriteOptions, client_values, number
 
 # Rows are sent while the next ones are awaited from Spark; so much at once.
 _SEND_BYTES: Final = 8 << 20
+_BATCH_BYTES_MIN: Final = 1 << 10
 # So many transactions are committed at a time.
 _COMMITS_MAX: Final = 16
 # A task may take as long as brokers allow a transaction to be open.
@@ -141,11 +143,8 @@ def check_schema(options: WriteOptions, schema: StructType) -> None:
             "setting a topic."
         )
     for name, kind in types.items():
-        allowed = _TAKEN.get(name)
-        if allowed is None:
-            raise OptionError(
-                f"column {name!r} is none of {', '.join(_TAKEN)}: select what is to be written"
-            )
+        # Columns under other names are not written, as with the connector.
+        allowed = _TAKEN.get(name, (kind,))
         if kind not in allowed:
             raise OptionError(f"{name} attribute unsupported type {kind}; must be a "
                               f"{' or '.join(allowed)}")  # fmt: skip
@@ -158,22 +157,22 @@ def producer_settings(options: WriteOptions) -> ProducerSettings:
         OptionError: a value that its property does not take.
     """
     kafka = options.kafka
-    acks = kafka.get("acks", "all").strip().lower()
-    if acks not in _ACKS or (options.exactly_once and _ACKS[acks] != -1):
-        raise OptionError(f"kafka.acks={acks}: must be all, 1 or 0; all with exactlyOnce")
-    codec = kafka.get("compression.type", "none").strip().upper()
-    if codec not in Codec.__members__:
-        raise OptionError(
-            f"kafka.compression.type={codec.lower()}: must be none, gzip, snappy, lz4 or zstd"
-        )
-    idempotent = kafka.get("enable.idempotence", "true").strip().lower() == "true"
+    values = client_values(PRODUCER, kafka)
+    acks = _ACKS[values["acks"]]
+    if options.exactly_once and acks != -1:
+        raise OptionError(f"kafka.acks={values['acks']}: must be all with exactlyOnce")
+    batch_bytes = number(kafka, "batch.size", 256 << 10)
+    if batch_bytes < _BATCH_BYTES_MIN:
+        _log.warning("kafka.batch.size=%d: batches of up to %d bytes are written; rows that are "
+                     "columns come many at a time", batch_bytes, _BATCH_BYTES_MIN)  # fmt: skip
+        batch_bytes = _BATCH_BYTES_MIN
     return ProducerSettings(
-        acks=_ACKS[acks],
-        idempotent=idempotent and _ACKS[acks] == -1,
-        codec=Codec[codec],
-        batch_bytes=max(number(kafka, "batch.size", 256 << 10), 1 << 10),
-        request_bytes_max=number(kafka, "max.request.size", 1 << 20),
-        delivery_timeout_ms=number(kafka, "delivery.timeout.ms", 120_000),
+        acks=acks,
+        idempotent=values["enable.idempotence"] and acks == -1,
+        codec=Codec[values["compression.type"].upper()],
+        batch_bytes=batch_bytes,
+        request_bytes_max=values["max.request.size"],
+        delivery_timeout_ms=values["delivery.timeout.ms"],
         transaction_timeout_ms=number(kafka, "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS),
     )
 

@@ -54,6 +54,17 @@ def test_tasks_cover_every_offset_once(sizes, least, most):
     assert most is None or all(task.size <= most for task in tasks)
 
 
+@given(sizes=SIZES, least=st.integers(1, 60))
+def test_there_are_as_many_tasks_as_asked_for_or_one_for_each_offset(sizes, least):
+    tasks = cut(pieces(*sizes), min_partitions=least, records_max=None)
+
+    assert len(tasks) >= min(least, sum(sizes))
+
+
+def test_rounding_leaves_no_task_out():
+    assert len(cut(pieces(*[10] * 6), min_partitions=37, records_max=None)) == 37
+
+
 @given(sizes=SIZES, most=st.integers(1, 300))
 def test_a_trigger_takes_its_share_of_each_and_always_moves_on(sizes, most):
     start = {piece.partition: piece.start for piece in pieces(*sizes)}

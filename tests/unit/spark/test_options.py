@@ -63,7 +63,10 @@ def test_names_are_taken_without_regard_to_case():
         ({**GIVEN, "kafka.auto.offset.reset": "earliest"}, "Instead set the source option"),
         ({**GIVEN, "kafka.key.deserializer": "x"}, "keys are deserialized as byte arrays"),
         ({**GIVEN, "kafka.enable.auto.commit": "true"}, "commitGroupId commits offsets"),
-        ({**GIVEN, "kafka.isolation.level": "dirty"}, "must be read_uncommitted or read_committed"),
+        (
+            {**GIVEN, "kafka.isolation.level": "dirty"},
+            "value dirty for configuration isolation.level",
+        ),
         ({**GIVEN, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is higher than"),
         ({**GIVEN, "maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: must be a duration"),
     ],
@@ -136,3 +139,36 @@ def test_kafkas_properties_are_handed_on_under_javas_names():
 def test_what_cannot_be_written_is_refused(options, message):
     with pytest.raises(OptionError, match=message):
         write_options(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("enable.idempotence", "nonsense"),
+        ("request.timeout.ms", "abc"),
+        ("batch.size", "-1"),
+        ("acks", "2"),
+        ("compression.type", "rar"),
+        ("delivery.timeout.ms", "soon"),
+    ],
+)
+def test_a_property_that_does_not_take_its_value_is_refused_on_writing(name, value):
+    with pytest.raises(OptionError, match=f"{value} for configuration {name}"):
+        write_options({**SERVERS, f"kafka.{name}": value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("fetch.max.bytes", "all"), ("retries", "-1")])
+def test_a_property_that_does_not_take_its_value_is_refused_on_reading(name, value):
+    with pytest.raises(OptionError, match=f"{value} for configuration {name}"):
+        read(**{f"kafka.{name}": value})
+
+
+def test_a_property_that_no_client_has_is_told_with_the_nearest_that_one_has(caplog):
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        read(**{"kafka.fetch.max.byte": "5", "kafka.send.buffer.bytes": "1", "kafka.sasl.x": "y"})
+        write_options({**SERVERS, "kafka.linger.msec": "5"})
+
+    reading, writing = caplog.messages
+    assert "'kafka.fetch.max.byte' is no property of a Kafka client" in reading
+    assert "did you mean 'kafka.fetch.max.bytes'?" in reading
+    assert "did you mean 'kafka.linger.ms'?" in writing

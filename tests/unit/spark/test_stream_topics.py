@@ -1,0 +1,102 @@
+"""Which topics of a stream are gone, by what brokers say that may have just started."""
+
+import asyncio
+from types import SimpleNamespace
+
+from odradek.model.partition import TopicPartition
+from odradek.spark.options import read_options
+from odradek.spark.stream_topics import StreamTopics
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+class Brokers:
+    """Answers one look after the other; the last answer stays. A topic is its id and its size."""
+
+    def __init__(self, *answers, timeout_ms=10_000):
+        self.settings = SimpleNamespace(api_timeout_ms=timeout_ms)
+        self.asked = 0
+        self._answers = list(answers)
+        self._now = self._answers[0]
+
+    async def present(self, names):
+        self._now = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        self.asked += 1
+        return {name: list(range(self._now[name][1])) for name in names if name in self._now}
+
+    async def topics(self):
+        return sorted(self._now)
+
+    def topic_id(self, name):
+        return self._now[name][0]
+
+
+def stream(**options):
+    given = {"kafka.bootstrap.servers": "localhost:1", **options}
+    return StreamTopics(read_options(given, streaming=True))
+
+
+def look(topics, brokers, begun=()):
+    return asyncio.run(topics.look(brokers, begun))
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for():
+    brokers = Brokers({}, {}, {"a": (b"1", 2)})
+
+    seen = look(stream(subscribe="a"), brokers, [A0, A1])
+
+    assert (seen.partitions, seen.missing, seen.replaced) == ([A0, A1], [], [])
+    assert brokers.asked == 3
+
+
+def test_the_offsets_of_a_topic_that_stays_away_are_kept():
+    seen = look(stream(subscribe="a,b"), Brokers({"b": (b"2", 1)}, timeout_ms=0), [A0, A1, B0])
+
+    assert (seen.partitions, seen.missing, seen.kept) == ([B0], ["a"], [A0, A1, B0])
+
+
+def test_a_topic_that_is_gone_is_waited_for_once():
+    topics = stream(subscribe="a,b")
+    look(topics, Brokers({"b": (b"2", 1)}, timeout_ms=0), [A0, B0])
+    brokers = Brokers({"b": (b"2", 1)})
+
+    seen = look(topics, brokers, [A0, B0])
+
+    assert (seen.missing, brokers.asked) == (["a"], 1)
+
+
+def test_another_topic_of_the_name_has_other_offsets():
+    topics = stream(subscribe="a")
+    look(topics, Brokers({"a": (b"1", 2)}), [A0, A1])
+    other = Brokers({"a": (b"2", 2)})
+
+    first = look(topics, other, [A0, A1])
+    assert (first.partitions, first.replaced, first.kept) == ([], ["a"], [])
+    # Until the query has dropped its offsets the topic stays out, however often it is asked.
+    assert look(topics, other, [A0, A1]) == first
+    assert look(topics, other).partitions == [A0, A1]
+    assert look(topics, other, [A0, A1]).replaced == []
+
+
+def test_a_list_of_topics_may_lack_one_that_the_query_reads():
+    topics = stream(subscribePattern="^a$")
+    brokers = Brokers({"b": (b"2", 1)}, {"b": (b"2", 1)}, {"a": (b"1", 1), "b": (b"2", 1)})
+
+    seen = look(topics, brokers, [A0])
+
+    assert (seen.partitions, seen.missing) == ([A0], [])
+
+
+def test_a_pattern_is_found_anywhere_in_a_name():
+    brokers = Brokers({"orders.eu-1": (b"1", 1), "other": (b"2", 1)})
+
+    seen = look(stream(subscribePattern="eu.1"), brokers)
+
+    assert seen.partitions == [TopicPartition("orders.eu-1", 0)]
+
+
+def test_what_the_options_no_longer_name_is_not_kept():
+    brokers = Brokers({"a": (b"1", 2), "b": (b"2", 1)})
+
+    assert look(stream(subscribe="a"), brokers, [A0, B0]).kept == [A0]
+    assert look(stream(assign='{"a":[1]}'), brokers, [A0, A1]).kept == [A1]
