@@ -1,8 +1,9 @@
 """Who is asking: every handler gets a `Session`, and asks it before it touches anything."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from odradek.broker.produce_refusals import ProduceRefusals
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 
@@ -50,6 +51,7 @@ class Session:
     software_name: str = "unknown"
     software_version: str = "unknown"
     muted_until_ms: int = 0  # monotonic; by a quota
+    refusals: ProduceRefusals = field(default_factory=ProduceRefusals)
 
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether this peer may do that."""

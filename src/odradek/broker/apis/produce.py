@@ -10,7 +10,8 @@ Behaviour:
       runs out: REQUEST_TIMED_OUT.
     * Each partition succeeds or fails on its own. What is wrong with a batch is in
       `odradek.record.validate`, what is wrong with its sequence in `odradek.log.producer_state`.
-    * A batch sent again by an idempotent producer is answered with the offset it got then.
+    * A batch sent again by an idempotent producer is answered with the offset it got then. One
+      behind another that was refused for the moment is refused alike (`broker.produce_refusals`).
     * The first batch of a transaction in a partition is appended when the transaction's
       coordinator has said that the partition belongs to it (KIP-890). Until then its bytes are
       kept; later batches need no question. `transaction.partition.verification.enable`.
@@ -209,13 +210,11 @@ class ProduceApi:
     ) -> ProducePartitionResult:
         partition = self._replicas.find_led(topic, index)
         if isinstance(partition, ErrorCode):
-            call.failed = True
-            return _failure(index, partition)
+            return _not_now(call, topic, index, partition)
         leader = partition.leader
         assert leader is not None
         if request.acks == ALL and leader.is_under_min_isr:
-            call.failed = True
-            return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
+            return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             view, header = validate_produced(
                 _EMPTY if batch is None else memoryview(batch),
@@ -261,6 +260,7 @@ class ProduceApi:
             call.failed = True
             self._replicas.storage_failed(error)
             return _failure(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        call.connection.session.refusals.appended((topic, index))
         size_bytes = len(view)
         call.size_bytes += size_bytes
         self._metrics.topic(topic).produced(header.record_count, size_bytes)
@@ -277,6 +277,11 @@ class ProduceApi:
     def _refused(
         self, call: "ProduceCall", topic: str, index: int, error: ApiError
     ) -> ProducePartitionResult:
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            earlier = call.connection.session.refusals.behind((topic, index), call.started_ms)
+            if earlier is not None:
+                call.failed = True
+                return _failure(index, earlier)
         call.failed = True
         self._metrics.topic(topic).failed_produces += 1
         return _refused(index, error)
@@ -382,14 +387,12 @@ class ProduceApi:
         except ApiError as refusal:
             return self._refused(call, topic, index, refusal)
         if partition is not waiting.partition:  # much may have happened meanwhile
-            call.failed = True
-            return _failure(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return _not_now(call, topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         leader, log_of = partition.leader, partition.log
         assert leader is not None
         assert log_of is not None
         if acks == ALL and leader.is_under_min_isr:
-            call.failed = True
-            return _failure(index, ErrorCode.NOT_ENOUGH_REPLICAS)
+            return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             log_of.producers.check_verified(
                 waiting.header,
@@ -583,6 +586,15 @@ class ProduceCall(Waiting):
         self._api.purgatory.finish(self)
         self.place.put(self._api.answer(self))
         return True
+
+
+def _not_now(
+    call: "ProduceCall", topic: str, index: int, error: ErrorCode
+) -> ProducePartitionResult:
+    """A refusal that has nothing to do with the batch; those behind it are to come again, too."""
+    call.failed = True
+    call.connection.session.refusals.note((topic, index), error, call.started_ms)
+    return _failure(index, error)
 
 
 def _failure(index: int, error: ErrorCode, message: str | None = None) -> ProducePartitionResult:

@@ -1,6 +1,7 @@
 """Produce: what is appended, when it is answered, and what each refusal says."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play, produce, produced, soon, told
@@ -645,6 +646,57 @@ def test_a_gap_in_the_sequence_and_an_older_epoch():
         }
 
     play(story)
+
+
+def set_min_isr(live, count):
+    live.broker.settings.set_topic("t", {"min.insync.replicas": str(count)})
+
+
+@pytest.mark.parametrize("has_closed", [True, False])
+def test_a_batch_behind_one_that_was_refused_for_the_moment_is_refused_alike(has_closed):
+    """The ISR grows between two that a producer has under way; both come again, in order."""
+
+    async def story(live):
+        await live.order(isr=(0,))
+        peer, other = live.peer(), live.peer()
+        ask = partial(answer_to, live, peer)
+        assert await ask(0) == 0
+        set_min_isr(live, 2)
+        assert await ask(1) is ErrorCode.NOT_ENOUGH_REPLICAS
+        set_min_isr(live, 1)
+        assert await ask(2) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await answer_to(live, other, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await ask(3) is ErrorCode.NOT_ENOUGH_REPLICAS
+        if has_closed:
+            assert [await ask(sequence) for sequence in (1, 2)] == [1, 2]
+        else:
+            await asyncio.sleep(10)
+        assert await ask(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    play(story)
+
+
+def test_a_gap_that_stays_is_told_after_a_while_however_often_it_comes():
+    async def story(live):
+        await live.order(isr=(0,))
+        peer = live.peer()
+        assert await answer_to(live, peer, 0) == 0
+        set_min_isr(live, 2)
+        assert await answer_to(live, peer, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+        set_min_isr(live, 1)
+        answers = set()
+        for _ in range(11):
+            answers.add(await answer_to(live, peer, 2))
+            await asyncio.sleep(1)
+        assert answers == {
+            ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        }  # fmt: skip
+
+    play(story)
+
+
+async def answer_to(live, peer, sequence):
+    return produced(await peer.ask(produce(sequenced(live, sequence), acks=-1)))[T0]
 
 
 # ----------------------------------------------------------------------------- the disk
