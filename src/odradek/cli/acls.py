@@ -98,11 +98,7 @@ def main(arguments: Sequence[str]) -> int:
             return acls_zookeeper.run(flags, _Work(parser, flags))
         servers = flags.value("bootstrap-server") or flags.text("bootstrap-controller")
         properties = properties_of(flags.value("command-config"))
-        work = _Work(parser, flags)
-        return with_cluster(
-            servers, properties, lambda cluster: work(_ClusterRights(cluster)),
-            call="createAcls" if flags.has("add") else "describeAcls",
-        )  # fmt: skip
+        return _on_cluster(servers, properties, _Work(parser, flags), flags)
     except UsageError:
         raise
     except ClientError as error:
@@ -114,6 +110,21 @@ def main(arguments: Sequence[str]) -> int:
     except (OdradekError, ConnectionError) as error:
         print(f"Error while executing ACL command: {error}\n")
     return 1
+
+
+def _on_cluster(servers: str, properties: Mapping[str, str], work: "_Work", flags: Flags) -> int:
+    call = next(call for flag, call in _CALLS.items() if flags.has(flag))
+    try:
+        return with_cluster(
+            servers, properties, lambda cluster: work(_ClusterRights(cluster)), call=call
+        )
+    except NobodyError:
+        work.announce()
+        raise
+
+
+# What Kafka's tool asks for first.
+_CALLS: Final = {"add": "createAcls", "remove": "deleteAcls", "list": "describeAcls"}
 
 
 def command_line() -> Parser:
@@ -327,6 +338,12 @@ class _Work:
         else:
             await self._list(held)
         return 0
+
+    def announce(self) -> None:
+        """Print what would be added first, as Kafka's tool does before it asks a broker."""
+        if self._flags.has("add"):
+            pattern, entries = next(iter(self._wanted.items()))
+            print(f"Adding ACLs for resource `{pattern}`: \n {_lines(entries)} \n")
 
     async def _add(self, held: "Rights") -> None:
         for pattern, entries in self._wanted.items():

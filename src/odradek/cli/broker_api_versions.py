@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import java_text
 from odradek.cli.flags import Parser
 from odradek.client import admin
@@ -17,6 +17,8 @@ from odradek.model.errors import ApiError, OdradekError
 from odradek.wire.api_keys import APIS, NOT_KAFKAS
 from odradek.wire.schema import NO_VERSIONS, Versions
 
+# How long BrokerApiVersionsCommand tries each of the addresses.
+_WAIT_MS: Final = 5_000
 # APIs of Kafka 3.9 that brokers in ZooKeeper mode do not serve, and so are no APIs here.
 _OTHERS: Final = {
     55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat",
@@ -35,9 +37,22 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(flags, int):
         return flags
     parser.require(flags, "bootstrap-server")
+    servers = flags.text("bootstrap-server")
     try:
         properties = properties_of(flags.value("command-config"))
-        return with_cluster(flags.text("bootstrap-server"), properties, _run)
+        return with_cluster(
+            servers,
+            properties,
+            _run,
+            client=("LegacyAdminClient", "admin-1"),
+            wait_ms=_WAIT_MS * len(servers.split(",")),
+        )
+    except NobodyError:
+        nodes = enumerate(servers.split(","), 1)
+        tried = ", ".join(f"{address} (id: -{number} rack: null)" for number, address in nodes)
+        return _uncaught(
+            f"java.lang.RuntimeException: Request METADATA failed on brokers List({tried})"
+        )
     except ClientError as error:
         return _uncaught(str(error).rpartition("\n")[2])
     except (OdradekError, OSError) as error:

@@ -5,9 +5,10 @@ Behaviour, flags and texts follow Kafka 3.9's `ClusterTool`.
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.cli.arguments import integer
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import java_text
 from odradek.cli.subcommands import CommandLine
 from odradek.client.admin import describe_cluster
@@ -31,13 +32,22 @@ def main(arguments: Sequence[str]) -> int:
         return _unregister()
 
     try:
-        return with_cluster(servers, properties_of(options.config), work)
+        return with_cluster(servers, properties_of(options.config), work, call=_CALLS[options.verb])
     except ClientError:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        named = isinstance(error, ApiError | NobodyError)
+        print(java_text(error) if named else error, file=sys.stderr)
         return 1
+
+
+# What Kafka's tool asks for first.
+_CALLS: Final = {
+    "cluster-id": "listNodes",
+    "list-endpoints": "listNodes",
+    "unregister": "unregisterBroker",
+}
 
 
 def command_line() -> CommandLine:

@@ -76,14 +76,15 @@ def with_cluster(
     properties: Mapping[str, str],
     work: Callable[[Cluster], Awaitable[int]],
     *,
-    client_id: str = "adminclient-1",
+    client: tuple[str, str] = ("AdminClient", "adminclient-1"),
     call: str = "fetchMetadata",
     wait_ms: int | None = None,
 ) -> int:
     """Connect, work, hang up. Returns the exit code of the work.
 
-    Who does not answer is tried again for `wait_ms`, or `default.api.timeout.ms`: it may be
-    starting. `call` is what Kafka's tool would ask for first, for its message when nobody answers.
+    Addresses that do not answer are tried again for `wait_ms`, or `default.api.timeout.ms`: a
+    broker may be starting. `client` is the kind and the id that the log names. `call` is what
+    Kafka's tool asks for first, for its message when nothing answers.
 
     Raises:
         ClientError: no client can be made, for no address is one, or none can be resolved.
@@ -93,7 +94,7 @@ def with_cluster(
     show_log()
     merged = {**properties, "bootstrap.servers": servers}
     try:
-        return asyncio.run(_connected(merged, work, client_id, wait_ms))
+        return asyncio.run(_connected(merged, work, client, wait_ms))
     except BootstrapError:
         raise NobodyError(call) from None
     finally:
@@ -103,11 +104,12 @@ def with_cluster(
 async def _connected(
     properties: Mapping[str, str],
     work: Callable[[Cluster], Awaitable[int]],
-    client_id: str,
+    client: tuple[str, str],
     wait_ms: int | None,
 ) -> int:
+    kind, client_id = client
     try:
-        settings = ClientSettings.from_properties(properties, client_id=client_id)
+        settings = ClientSettings.from_properties(properties, client_id=client_id, kind=kind)
     except (InvalidConfigError, SettingsError) as error:
         raise BadPropertyError(f"{error}\n{_CONFIG_EXCEPTION}: {error}") from None
     if settings.request_timeout_ms > settings.api_timeout_ms:

@@ -104,7 +104,11 @@ def _print_nobody(flags: Flags, error: NobodyError) -> None:
         failed = dict.fromkeys(flags.values("group"), error)
         _print_deletions(dict(failed))
         return
-    why = java_text(error)
+    if flags.has("delete-offsets"):
+        _print_error("Encounter some unknown error: REQUEST_TIMED_OUT")
+        _print_statuses({})
+        return
+    why = _execution(error) if flags.has("reset-offsets") else java_text(error)
     if flags.has("list") or flags.has("all-groups"):
         why = (
             "java.util.concurrent.ExecutionException: org.apache.kafka.common.KafkaException: "
@@ -361,6 +365,10 @@ async def _delete_offsets(cluster: Cluster, flags: Flags) -> None:
                 f"group {group_id}"
             )
     outcomes |= unknown_topics
+    _print_statuses(outcomes)
+
+
+def _print_statuses(outcomes: Mapping[TopicPartition, ApiError | None]) -> None:
     print(f"\n{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}")
     for partition in sorted(outcomes, key=lambda p: f"{p.topic}{p.partition}"):
         error_of = outcomes[partition]

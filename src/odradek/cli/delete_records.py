@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import CommandFailedError, OperationError, java_text, log_line
 from odradek.cli.flags import Flags, Parser
 from odradek.cli.java import hash_order, partition_hash
@@ -58,21 +58,32 @@ def _delete(flags: Flags) -> int:
         return await _run(cluster, offsets)
 
     properties = properties_of(flags.value("command-config"))
-    return with_cluster(flags.text("bootstrap-server"), properties, work)
+    servers, call = flags.text("bootstrap-server"), "deleteRecords(api=METADATA)"
+    try:
+        return with_cluster(servers, properties, work, call=call)
+    except NobodyError as error:
+        # Of each partition, and with exit code 0: so it is in Kafka 3.9.
+        print("Executing records delete operation")
+        _print(dict.fromkeys(offsets, error))
+        return 0
 
 
 async def _run(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> int:
     print("Executing records delete operation", flush=True)
-    outcomes = await delete_records(cluster, offsets)
+    _print(await delete_records(cluster, offsets))
+    return 0
+
+
+def _print(outcomes: Mapping[TopicPartition, int | ApiError | NobodyError]) -> None:
     print("Records delete operation completed:")
     for partition in hash_order(outcomes, partition_hash):
         outcome = outcomes[partition]
+        if isinstance(outcome, int):
+            print(f"partition: {partition}\tlow_watermark: {outcome}")
+            continue
         if isinstance(outcome, ApiError):
             _log(partition, outcome)
-            print(f"partition: {partition}\terror: {java_text(outcome)}")
-        else:
-            print(f"partition: {partition}\tlow_watermark: {outcome}")
-    return 0
+        print(f"partition: {partition}\terror: {java_text(outcome)}")
 
 
 def _log(partition: TopicPartition, error: ApiError) -> None:

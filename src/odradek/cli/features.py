@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
 from odradek.cli.subcommands import CommandLine, connection_options
 from odradek.client.admin import any_broker
@@ -49,12 +49,14 @@ def main(arguments: Sequence[str]) -> int:
             return await _update(cluster, options.verb, updates, dry_run=options.dry_run)
 
         servers = options.bootstrap_server or options.bootstrap_controller
-        return with_cluster(servers, properties, work)
+        call = "describeFeatures" if options.verb == "describe" else "updateFeatures"
+        return with_cluster(servers, properties, work, call=call)
     except ClientError:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        named = isinstance(error, ApiError | NobodyError)
+        print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 

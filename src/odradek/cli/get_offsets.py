@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             servers,
             properties,
             lambda cluster: _run(cluster, flags),
-            client_id="GetOffsetShell",
+            client=("AdminClient", "GetOffsetShell"),
             call="listTopics",
         )
     except UsageError:

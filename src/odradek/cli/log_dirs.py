@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import ToolError, java_text, to_int
 from odradek.cli.flags import Flags, Parser
 from odradek.cli.java import hash_order, partition_hash
@@ -28,13 +28,18 @@ def main(arguments: Sequence[str]) -> int:
     try:
         properties = properties_of(flags.value("command-config"))
         return with_cluster(
-            flags.text("bootstrap-server"), properties, lambda cluster: _run(cluster, flags)
+            flags.text("bootstrap-server"),
+            properties,
+            lambda cluster: _run(cluster, flags),
+            client=("AdminClient", "log-dirs-tool"),
+            call="listNodes",
         )
     except ClientError:
         raise
     except (OdradekError, OSError) as error:
         sys.stdout.flush()
-        print(java_text(error) if isinstance(error, ApiError) else error, file=sys.stderr)
+        named = isinstance(error, ApiError | NobodyError)
+        print(java_text(error) if named else error, file=sys.stderr)
         return 1
 
 

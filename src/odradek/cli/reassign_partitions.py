@@ -92,8 +92,8 @@ def main(arguments: Sequence[str]) -> int:
             servers,
             properties,
             lambda cluster: _run(cluster, action, flags),
-            client_id="reassign-partitions-tool",
-            call="listPartitionReassignments" if action != "generate" else "describeTopics",
+            client=("AdminClient", "reassign-partitions-tool"),
+            call="listPartitionReassignments" if action != "generate" else "listNodes",
         )
     except TerseError as error:
         print(error)

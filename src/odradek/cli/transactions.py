@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from odradek.cli.arguments import PrintVersion, integer, long
-from odradek.cli.connect import ClientError, properties_of, with_cluster
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
 from odradek.cli.failures import java_text, message_of
 from odradek.cli.subcommands import CommandLine
 from odradek.client import admin, admin_groups
@@ -52,7 +52,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
 
     try:
-        return with_cluster(options.bootstrap_server, properties_of(options.command_config), work)
+        properties = properties_of(options.command_config)
+        call = _CALLS[options.verb]
+        return with_cluster(options.bootstrap_server, properties, work, call=call)
     except ClientError as error:
         told, _, more = str(error).partition("\n")
         print(f'Exception in thread "main" {error.exception}: {told}\n{more}', file=sys.stderr)
@@ -63,7 +65,20 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
+# What Kafka's tool asks for first.
+_CALLS: Final = {
+    "list": "listTransactions(api=METADATA)",
+    "describe": "describeTransactions(api=FIND_COORDINATOR)",
+    "describe-producers": "describeProducers(api=METADATA)",
+    "abort": "describeProducers(api=METADATA)",
+    "find-hanging": "listTopics",
+}
+
+
 def _told(error: Exception, options: argparse.Namespace) -> str:
+    if isinstance(error, NobodyError):
+        failed = "Failed to list topics: " if options.verb == "find-hanging" else _failed(options)
+        return f"{failed}{error}. Enable debug logging for additional detail."
     if not isinstance(error, ApiError):
         return f"{_failed(options)}{error}"
     text = message_of(error)

@@ -72,6 +72,7 @@ class Cluster(Closing):
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.picture = Picture()
+        self._metadata_id = 0  # the correlation id of its last answer
         self.settings = settings
         self._draw = draw
         self._connections: dict[tuple[int, str], Connection] = {}
@@ -156,7 +157,9 @@ class Cluster(Closing):
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=creating,
         )
-        answer = await (await self.any_broker()).request(request, MetadataResponse)
+        connection = await self.any_broker()
+        answer = await connection.request(request, MetadataResponse)
+        self._metadata_id = connection.answered_id
         self.picture.update(answer, all_topics=topics is None)
         return answer
 
@@ -170,8 +173,8 @@ class Cluster(Closing):
             return
         told = ", ".join(f"{name}={ErrorCode(code).name}" for name, code in errors.items())
         _log.warning(
-            "%s The metadata response from the cluster reported a recoverable issue: {%s}",
-            self.settings.log_name, told,
+            "%s The metadata response from the cluster reported a recoverable issue with "
+            "correlation id %d : {%s}", self.settings.log_name, self._metadata_id, told,
         )  # fmt: skip
         wrong = [n for n, code in errors.items() if code == ErrorCode.INVALID_TOPIC_EXCEPTION]
         if wrong:
@@ -395,8 +398,8 @@ class Cluster(Closing):
                     )  # fmt: skip
                 else:
                     _log.warning(
-                        "%s Connection to node -1 (/%s:%d) could not be established. Node may not "
-                        "be available. (%s)", self.settings.log_name, host, port, error,
+                        "%s Connection to node -%d (/%s:%d) could not be established. Node may not "
+                        "be available. (%s)", self.settings.log_name, tried + 1, host, port, error,
                     )  # fmt: skip
             else:
                 return self._seed

@@ -68,6 +68,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
         self._awaited: deque[_Awaited] = deque()
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
+        self.answered_id = 0  # the correlation id of what `request` has just returned
         self._expires_s: float | None = None  # when the broker wants to be told anew who we are
         self._ended = asyncio.get_running_loop().create_future()
 
@@ -133,7 +134,10 @@ class Connection(Closing, asyncio.BufferedProtocol):
         version = self.version_of(api_key, version_max=version_max)
         async with self._in_flight:
             body = self._send(api_key, version, message)
-            return await self._answered(api_key, version, body, answer, timeout_ms)
+            correlation_id = self._correlation_id
+            answered = await self._answered(api_key, version, body, answer, timeout_ms)
+            self.answered_id = correlation_id
+            return answered
 
     async def exchange(
         self,

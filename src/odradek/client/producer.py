@@ -585,14 +585,19 @@ class Producer(Closing):
             settings.acks, settings.client.request_timeout_ms, settings.transactional_id, topics
         )
         was_sent = False
+        request_id = 0
+
+        def encode(version: int, correlation_id: int, client_id: str | None) -> Sequence[Buffer]:
+            nonlocal request_id
+            request_id = correlation_id
+            return encode_produce_request(version, correlation_id, client_id, produce)
+
         try:
             connection = await self._cluster.broker(leader)
             was_sent = True
             answer = await connection.exchange(
                 ApiKey.PRODUCE,
-                lambda version, correlation_id, client_id: encode_produce_request(
-                    version, correlation_id, client_id, produce
-                ),
+                encode,
                 ProduceResponse if settings.acks else None,
                 version_max=self._produce_version_max,
             )
@@ -609,10 +614,10 @@ class Producer(Closing):
                 self._queues[batch.partition].acknowledged(batch)
                 batch.finish()
         else:
-            self._answered(batches, answer)
+            self._answered(batches, answer, request_id)
         self._wake.set()
 
-    def _answered(self, batches: Sequence[Batch], answer: ProduceResponse) -> None:
+    def _answered(self, batches: Sequence[Batch], answer: ProduceResponse, request_id: int) -> None:
         told = {
             TopicPartition(topic.name, partition.index): partition
             for topic in answer.responses
@@ -624,11 +629,11 @@ class Producer(Closing):
                 batch.is_in_doubt = True
                 self._lost(batch, ConnectionError(f"{batch.partition}: the answer leaves it out"))
             else:
-                self._outcome(batch, outcome)
+                self._outcome(batch, outcome, request_id)
 
     # ------------------------------------------------------------------ what became of it
 
-    def _outcome(self, batch: Batch, outcome: PartitionProduceResponse) -> None:
+    def _outcome(self, batch: Batch, outcome: PartitionProduceResponse, request_id: int) -> None:
         queue = self._queues[batch.partition]
         code = ErrorCode(outcome.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -648,9 +653,9 @@ class Producer(Closing):
         if self._may_repeat(queue, batch, code):
             client = self._settings.client
             _log.warning(  # as Kafka's client logs it
-                "%s Got error produce response on topic-partition %s, "
-                "retrying (%d attempts left). Error: %s",
-                client.log_name, batch.partition, client.retries - batch.attempts, code.name,
+                "%s Got error produce response with correlation id %d on topic-partition %s, "
+                "retrying (%d attempts left). Error: %s", client.log_name, request_id,
+                batch.partition, client.retries - batch.attempts, code.name,
             )  # fmt: skip
             self._again(queue, batch)
         else:

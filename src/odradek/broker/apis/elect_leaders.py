@@ -32,10 +32,13 @@ from odradek.wire.messages.elect_leaders import (
 
 _MESSAGES: Final = {
     ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted",
+}
+# Kafka's names for the rule by which no leader was found.
+_STRATEGIES: Final = {
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "PreferredReplicaPartitionLeaderElectionStrategy",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "OfflinePartitionLeaderElectionStrategy(true)",
 }
 
 
@@ -101,6 +104,13 @@ def _all_of(metadata: MetadataCache) -> list[TopicPartition]:
     return [TopicPartition(t.name, n) for t in metadata.topics.values() for n in t.partitions]
 
 
+def _message(name: TopicPartition, error: ErrorCode) -> str | None:
+    strategy = _STRATEGIES.get(error)
+    if strategy is None:
+        return _MESSAGES.get(error)
+    return f"Failed to elect leader for partition {name} under strategy {strategy}"
+
+
 def _response(
     errors: dict[TopicPartition, ErrorCode], everywhere: ErrorCode
 ) -> ElectLeadersResponse:
@@ -111,7 +121,7 @@ def _response(
             PartitionResult(
                 partition_id=name.partition,
                 error_code=error,
-                error_message=_MESSAGES.get(error),
+                error_message=_message(name, error),
             )
         )
     return ElectLeadersResponse(
