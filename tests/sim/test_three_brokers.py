@@ -209,3 +209,57 @@ def test_brokers_that_are_told_to_stop_at_the_same_time_do_not_wait_for_each_oth
         assert contents(cluster.brokers[0])[: len(acked)] == acked
 
     play(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_others_to_cut_theirs(seed):
+    """With min.insync.replicas=1, where no other replica is waited for otherwise."""
+
+    async def story(cluster, client):
+        acked, stop, producer = await written_by_all(cluster, client)
+        ids = [broker.id for broker in cluster.brokers]
+        await asyncio.gather(*(broker.stop(ids) for broker in cluster.brokers))
+        stop.set()
+        await producer
+        first = cluster.brokers[seed % 3]
+        first.disk.replace_with_empty()
+        first.start()
+        await until(lambda: first.state is State.RUNNING)
+        await asyncio.sleep(10)
+        assert leader_of(cluster) is None, "it holds nothing, and the others everything"
+        for broker in cluster.brokers:
+            if broker is not first:
+                broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+        assert all(contents(broker)[: len(acked)] == acked for broker in cluster.brokers)
+
+    play(seed, story, configs={})
+
+
+def test_where_the_only_one_in_sync_lost_its_disk_the_one_that_left_last_leads():
+    async def story(cluster, client):
+        acked, stop, producer = await written_by_all(cluster, client)
+        stop.set()
+        await producer
+        leader = leader_of(cluster)
+        others = [broker for broker in cluster.brokers if broker is not leader]
+        for broker in others:
+            broker.kill()
+        await until(lambda: in_sync(cluster) == {leader.id})
+        leader.kill()
+        leader.disk.replace_with_empty()
+        leader.start()
+        await until(lambda: leader.state is State.RUNNING)
+        await asyncio.sleep(10)
+        assert leader_of(cluster) is None
+        for broker in others:
+            broker.start()
+        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+        assert all(contents(broker)[: len(acked)] == acked for broker in cluster.brokers)
+        warned = "leader elected from outside the ISR"
+        journals = [str(e.what) for b in cluster.brokers for e in b.broker.journal.entries]
+        assert any(f"t-0: {warned}" in said for said in journals)
+
+    play(5, story, configs={})

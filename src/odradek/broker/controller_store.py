@@ -156,13 +156,11 @@ class ControllerStore:
         if note is None or note[1].modified_id != broker.broker_epoch:
             return broker
         try:
-            since = layout_odradek.decode_broker(
-                broker.id, note[0], modified_id=broker.broker_epoch
-            )
+            logs = layout_odradek.decode_broker(broker.id, note[0], modified_id=broker.broker_epoch)
         except CorruptNodeError as error:
             self._skip(str(error))
             return broker
-        return replace(broker, clean_since=since)
+        return replace(broker, clean_since=logs.clean_since, empty_since=logs.empty_since)
 
     async def children(self, path: str, watch: Watcher) -> tuple[str, ...]:
         """The names below one of Kafka's fixed nodes; none if it is not there yet."""

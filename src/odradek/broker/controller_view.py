@@ -6,7 +6,7 @@ each turn of the loop.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -27,16 +27,12 @@ class _WrongQueryError(Exception):
 
 
 def control_routes(
-    shell: ControllerShell,
-    journal: DecisionJournal,
-    *,
-    broker_id: int,
-    isr_min: Callable[[str], int] = lambda _topic: 1,
+    shell: ControllerShell, journal: DecisionJournal, *, broker_id: int
 ) -> Mapping[str, Route]:
     """The two reports of this file."""
     return {
         "journal": partial(_guarded, partial(_journal, journal, broker_id)),
-        "controller": partial(_guarded, partial(_controller, shell, broker_id, isr_min)),
+        "controller": partial(_guarded, partial(_controller, shell, broker_id)),
     }
 
 
@@ -59,12 +55,7 @@ def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str])
     return _in_pieces(head, "entries", map(as_json, entries))
 
 
-def _controller(
-    shell: ControllerShell,
-    broker_id: int,
-    isr_min: Callable[[str], int],
-    query: Mapping[str, str],
-) -> Response:
+def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]) -> Response:
     machine, reign = shell.machine, shell.reign
     head: dict[str, Any] = {"broker_id": broker_id, "controller_id": shell.controller_id}
     if machine is None or reign is None or shell.topics is None:
@@ -84,9 +75,6 @@ def _controller(
         },
         "imbalance": {str(id_): _imbalance(due) for id_, due in _balance(context).items()},
     }
-    topic = query.get("topic")
-    if topic is not None:
-        head["isr_min"] = isr_min(topic)
     return _in_pieces({**head, **_topic(machine, query)}, "partitions", _partitions(context, query))
 
 

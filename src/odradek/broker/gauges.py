@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 from odradek.broker.partition import Partition
 from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
-from odradek.obs.metrics import PartitionNumbers
+from odradek.obs.metrics import FollowerNumbers, PartitionNumbers
+from odradek.replica.leader import LeaderReplica
 
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
@@ -98,7 +99,9 @@ def publish(broker: "Broker") -> None:
             ((path,), float(cleaner.uncleanable_in(path)[1])) for path in broker.logs.directories
         ],
     )
-    metrics.watch_partitions(lambda: replicas, _numbers)
+    metrics.watch_partitions(
+        lambda: replicas, lambda partition: _numbers(partition, broker.groups.now().monotonic_ms)
+    )
 
 
 def _publish_controller(broker: "Broker") -> None:
@@ -152,7 +155,7 @@ def _ineligible(machine: Controller) -> float:
     return len(deletion.halted) + len(deletion.waiting)
 
 
-def _numbers(partition: Partition) -> PartitionNumbers:
+def _numbers(partition: Partition, now_ms: int) -> PartitionNumbers:
     log, leader = partition.log, partition.leader
     topic, index = partition.topic_partition
     return PartitionNumbers(
@@ -166,4 +169,15 @@ def _numbers(partition: Partition) -> PartitionNumbers:
         in_sync=len(leader.isr.committed) if leader else 0,
         is_under_replicated=partition.is_under_replicated,
         is_under_min_isr=leader.is_under_min_isr if leader else False,
+        high_watermark=log.high_watermark if log else -1,
+        followers=_followers(leader, now_ms) if leader else (),
+    )
+
+
+def _followers(leader: LeaderReplica, now_ms: int) -> tuple[FollowerNumbers, ...]:
+    return tuple(
+        FollowerNumbers(
+            broker, max(0, leader.leo - max(0, f.leo)), (now_ms - f.caught_up_ms) / 1000
+        )
+        for broker, f in sorted(leader.followers.items())
     )

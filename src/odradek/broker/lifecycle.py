@@ -14,7 +14,7 @@ import asyncio
 import base64
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -129,11 +129,19 @@ class Lifecycle:
                     layout.CLUSTER_ID, layout.encode_cluster_id(drawn), make_parents=True
                 )
 
-    async def register(self, broker: Broker, *, clean_epoch: int | None = None) -> int:
+    async def register(
+        self,
+        broker: Broker,
+        *,
+        clean_epoch: int | None = None,
+        is_empty: bool = False,
+        new_directories: Collection[str] = (),
+    ) -> int:
         """Make this broker known. Returns its broker epoch.
 
         `clean_epoch` is that of the life after which nothing was lost, if there is one: it stopped
-        cleanly, or goes on. The note of that is for the controller (`/odradek/lives/N`).
+        cleanly, or goes on. `is_empty`: there is no log in its directories. The note of both is for
+        the controller (`/odradek/lives/N`). `new_directories` are those without `meta.properties`.
 
         Raises:
             StartupError: the id is taken by a broker that lives.
@@ -145,7 +153,15 @@ class Lifecycle:
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
-                note = await self._note(broker.id, clean_epoch)
+                note, is_known = await self._note(broker.id, clean_epoch, is_empty=is_empty)
+                if is_known and new_directories:
+                    log.warning(
+                        "broker %d was registered before, and there is no meta.properties in %s: "
+                        "the replicas that were there are gone here, and are copied again from "
+                        "other brokers; what no other broker has is lost",
+                        broker.id,
+                        ", ".join(new_directories),
+                    )
                 # As Apache Kafka does it: so the node's version is 1. And the mark of ours.
                 await self._store.multi(
                     [
@@ -196,17 +212,23 @@ class Lifecycle:
             else:
                 return
 
-    async def _note(self, broker_id: int, clean_epoch: int | None) -> SetData:
-        """Since when this broker has lost nothing, to be written with its registration."""
+    async def _note(
+        self, broker_id: int, clean_epoch: int | None, *, is_empty: bool
+    ) -> tuple[SetData, bool]:
+        """What is known of its logs, to be written with its registration; whether it had one."""
         path = layout_odradek.life_path(broker_id)
         with suppress(NodeExistsError):
             await self._store.create(path, None, make_parents=True)
         data, stat = await self._store.get(path)
-        since = layout_odradek.SINCE_NOW
-        if clean_epoch is not None and clean_epoch == stat.modified_id:
-            with suppress(CorruptNodeError):
-                since = layout_odradek.decode_broker(broker_id, data, modified_id=stat.modified_id)
-        return SetData(path, layout_odradek.encode_broker(since), stat.version)
+        now = layout_odradek.SINCE_NOW
+        before = layout_odradek.BrokerLogs(now)
+        with suppress(CorruptNodeError):
+            before = layout_odradek.decode_broker(broker_id, data, modified_id=stat.modified_id)
+        goes_on = clean_epoch is not None and clean_epoch == stat.modified_id
+        logs = layout_odradek.BrokerLogs(
+            before.clean_since if goes_on else now, now if is_empty else before.empty_since
+        )
+        return SetData(path, layout_odradek.encode_broker(logs), stat.version), data is not None
 
     async def keep_registered(self, broker: Broker) -> None:
         """Register again after each lost session, until cancelled."""

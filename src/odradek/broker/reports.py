@@ -32,12 +32,7 @@ PARTITIONS_MAX: Final = 1_000
 def report_routes(broker: "Broker") -> Mapping[str, Route]:
     """Each report by its name."""
     return {
-        **control_routes(
-            broker.controller,
-            broker.journal,
-            broker_id=broker.config.broker_id,
-            isr_min=lambda topic: broker.settings.topic(topic).isr_min,
-        ),
+        **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
         "broker": lambda _query: json_response(_broker(broker)),
         "replicas": lambda query: json_response(_replicas(broker, query)),
         "groups": lambda query: _groups(broker, query),

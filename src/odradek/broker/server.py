@@ -635,7 +635,12 @@ class Broker:
         clean_epoch = self.logs.clean_epoch
         self._registered(
             await self.lifecycle.persist(
-                lambda: self.lifecycle.register(me, clean_epoch=clean_epoch)
+                lambda: self.lifecycle.register(
+                    me,
+                    clean_epoch=clean_epoch,
+                    is_empty=self.logs.is_empty,
+                    new_directories=self.logs.new_directories,
+                )
             )
         )
         self.tasks.start(self.controller.run(), "controller")

@@ -20,7 +20,7 @@ from odradek.cli.local import DEFAULT_DIR, say
 from odradek.client.admin_state import describe_state
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
-from odradek.local.ends import end_of, last_lines
+from odradek.local.ends import last_lines
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import ApiError
 from odradek.plan.commands import Caller
@@ -65,14 +65,7 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
             bootstrap=report["bootstrap"] or "",
             options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
             local=states,
-            ends={
-                id_: reason
-                for id_, state in states.items()
-                if state == "crashed"
-                and (
-                    reason := end_of(last_lines(directory.log(id_))) or _silent_end(directory, id_)
-                )
-            },
+            ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
         )
     )
     begins_ms = dict.fromkeys(records, NEVER_MS)
@@ -95,13 +88,6 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
             asked.journal += ({**entry, "by": id_} for entry in found_in_log)
     _sort(asked)
     return asked
-
-
-def _silent_end(directory: ClusterDirectory, broker: int) -> str:
-    return (
-        f"{directory.log(broker)} does not say why (kill -9, or the system's out-of-memory killer: "
-        "see dmesg)"
-    )
 
 
 async def ask_cluster(cluster: Cluster, servers: str, wanted: Mapping[str, Query]) -> Asked:

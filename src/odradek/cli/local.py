@@ -70,6 +70,8 @@ def status(path: pathlib.Path, *, as_json: bool) -> None:
         where = ", ".join(broker["listeners"]) or "-"
         pid = f"pid {broker['pid']}" if broker["pid"] else ""
         print(f"broker {broker['id']:<4} {broker['state']:<9} {pid:<12} {where}")
+        if broker["reason"]:
+            print(f"    it ended by itself: {broker['reason']}")
     if report["http"]:
         print(f"metrics     {report['http']}/metrics")
     print(f"connect to  {report['bootstrap'] or '- (never started)'}")

@@ -17,6 +17,7 @@ import click
 from odradek.cli.asked import Asked, Query, ask_cluster, ask_directory
 from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.local import DEFAULT_DIR
+from odradek.cli.why_group import explain_group
 from odradek.cli.why_replicas import explain_replicas
 from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
 from odradek.client.cluster import Cluster
@@ -62,9 +63,7 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
     With --partition the high watermark and each replica's log end offset, too.
     """
     query = {"topic": name} | ({} if partition is None else {"partition": str(partition)})
-    wanted: dict[str, Query] = {"journal": query, "controller": query, "broker": {}}
-    if partition is not None:
-        wanted["replicas"] = query
+    wanted = {"journal": query, "controller": query, "broker": {}, "replicas": query}
 
     def tell(asked: Asked) -> list[str]:
         said = explain_topic(_picture(asked), name, partition)
@@ -85,18 +84,37 @@ def broker(broker_id: int, **where: Any) -> int:
     return _answer(wanted, lambda asked: explain_broker(_picture(asked), broker_id), **where)
 
 
+@why.command
+@click.argument("name")
+@_options
+def group(name: str, **where: Any) -> int:
+    """Why consumer group NAME rebalances or waits: members, generation, strategy, who is idle."""
+    wanted = {"groups": {"group": name}}
+    return _answer(
+        wanted, lambda asked: explain_group(asked, name, time.time_ns() // 1_000_000), **where
+    )
+
+
 def look(path: pathlib.Path, query: Query) -> Picture:
     """What the brokers of a cluster on this machine report of a topic or a broker."""
     return _picture(ask_directory(path, {"journal": query, "controller": query, "broker": {}}))
 
 
 def _picture(asked: Asked) -> Picture:
+    # The broker that leads a partition has the topic's options; the controller need not.
+    isr_min = [
+        replica["isr_min"]
+        for report in asked.by_broker("replicas").values()
+        for replica in report["replicas"]
+        if replica["role"] == "leader"
+    ]
     return Picture(
         asked.state,
         asked.journal,
         time.time_ns() // 1_000_000,
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
+        isr_min[0] if isr_min else 1,
     )
 
 

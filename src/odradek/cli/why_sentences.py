@@ -29,6 +29,7 @@ class Picture:
     now_ms: int
     caller: Caller = field(default_factory=Caller)
     directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    isr_min: int = 1  # min.insync.replicas of the topic, as a leader of it says
 
     def clock(self, at_ms: int) -> str:
         """When something was, as shortly as it can be said."""
@@ -240,9 +241,7 @@ def _balance(state: Mapping[str, Any], due: Mapping[str, int]) -> str:
 
 
 def _too_few(picture: Picture, p: Partition) -> Iterator[Line]:
-    state = picture.state
-    assert state is not None
-    isr_min = state.get("isr_min", 1)
+    isr_min = picture.isr_min
     if p["leader"] < 0 or len(p["isr"]) >= isr_min:
         return
     count = len(p["replicas"])
@@ -345,6 +344,13 @@ def _broker(picture: Picture, broker: int) -> Iterator[str]:
     if broker in state["shutting_down"]:
         yield f"broker {broker} is shutting down: it hands its leaderships over"
     yield from _holdings(picture, broker, partitions)
+    emptied = picture.last("BROKER_EMPTY", broker)
+    if emptied:
+        yield (
+            f"broker {broker} came back with empty log directories at "
+            f"{picture.clock(emptied['at_ms'])} ({emptied['detail']}): its replicas are copied "
+            "from their leaders again, and records that no other replica had are lost"
+        )
     fenced = picture.last("BROKER_FENCED", broker)
     if fenced:
         yield f"broker {broker} was fenced at {picture.clock(fenced['at_ms'])}: {fenced['detail']}"

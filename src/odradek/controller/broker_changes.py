@@ -78,6 +78,7 @@ def join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
     for broker in joined:
         context.brokers[broker.id] = broker
         batch.decided(Decision(Verdict.BROKER_JOINED, broker.id, cause))
+        _empty(machines, broker)
     batch.brokers_changed()
     effects = batch.flush()
     batch.tell_everything(ids)
@@ -89,6 +90,18 @@ def join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
     effects.append(Proceed(partial(machines.reassignment.resume, ids)))
     effects.append(Proceed(partial(machines.deletion.come_online, ids)))
     return effects
+
+
+def _empty(machines: Machines, broker: Broker) -> None:
+    """Enter that a broker has lost its replicas, if it had any."""
+    if broker.empty_since != broker.broker_epoch:
+        return
+    held = machines.context.known(machines.replicas.on_brokers({broker.id}))
+    count = sum(partition.leader_and_isr is not None for partition in held)
+    if count:
+        detail = f"replicas there: {count}"
+        cause = Cause(CauseKind.LOGS_LOST, (broker.id,))
+        machines.batch.decided(Decision(Verdict.BROKER_EMPTY, broker.id, cause, detail=detail))
 
 
 def _find(machines: Machines, back: frozenset[int], cause: Cause, partition: Partition) -> None:

@@ -134,13 +134,29 @@ class ControllerContext:
 
     def is_sound(self, partition: Partition, replica: int) -> bool:
         """Whether a replica has lost nothing since it was last known to hold everything."""
-        stored, memory = partition.leader_and_isr, partition.valid_memory
-        known = partition.modified_id if stored is not None and replica in stored.isr else -1
-        if memory is not None:
-            gone = memory.left.get(replica)
-            known = memory.isr.get(replica, gone.transaction_id if gone else known)
-        return self.brokers[replica].clean_since <= known
+        return self.brokers[replica].clean_since <= _known_until(partition, replica)
+
+    def emptied(self, partition: Partition) -> frozenset[int]:
+        """The live replicas that lost their logs since they were last known to hold everything."""
+        if not self.remembers:
+            return frozenset()
+        return frozenset(
+            replica
+            for replica in partition.assignment.replicas
+            if replica in self.brokers
+            and -1 < _known_until(partition, replica) < self.brokers[replica].empty_since
+        )
 
     def is_being_deleted(self, name: TopicPartition) -> bool:
         """Whether its topic is on its way out."""
         return name.topic in self.being_deleted
+
+
+def _known_until(partition: Partition, replica: int) -> int:
+    """The last transaction in which a replica was known to hold everything; -1 for a stranger."""
+    stored, memory = partition.leader_and_isr, partition.valid_memory
+    known = partition.modified_id if stored is not None and replica in stored.isr else -1
+    if memory is not None:
+        gone = memory.left.get(replica)
+        known = memory.isr.get(replica, gone.transaction_id if gone else known)
+    return known

@@ -12,6 +12,9 @@ the story; Apache Kafka with ZooKeeper has no cure for it). Here
     elected      is the one of these that reaches furthest, as soon as one was heard who has
                  everything that can have been committed, or so many of those who should have it
                  (`min.insync.replicas`) that not all of them can have lost power at once
+    emptied      is one whose broker came back without a log: it is not heard, and does not lead
+                 while another replica has something. If that are all in the ISR, those who left
+                 last are waited for: what only the ISR had is gone
 
 What was committed is on everybody who was in the ISR while it had `min.insync.replicas` members,
 for below that the high watermark does not move. Of the logs of two who were in the last ISRs the
@@ -94,7 +97,7 @@ def holders(isr: Collection[int], memory: Memory | None) -> frozenset[int]:
     return frozenset(isr) | {replica for replica, gone in left.items() if gone.isr_size == 1}
 
 
-def choose(
+def choose(  # noqa: PLR0913 - what an election by log ends goes by
     *,
     ends: Mapping[int, LogEnd],
     isr: Collection[int],
@@ -102,13 +105,19 @@ def choose(
     sound: Collection[int],
     isr_min: int,
     assigned: Collection[int],
+    emptied: Collection[int] = (),
 ) -> int | None:
     """Find the replica to lead; None while somebody has to be waited for.
 
-    `ends` are of those who were heard; `sound` those of the remembered who have lost nothing.
+    `ends` are of those who were heard; `sound` those of the remembered who have lost nothing;
+    `emptied` those whose broker came back without a log.
     """
     # Who is no replica any more has deleted what he had: nobody need wait for him.
     left = {r: gone for r, gone in memory.left.items() if r in assigned} if memory else {}
+    if any(r not in emptied for r in assigned):
+        ends = {replica: end for replica, end in ends.items() if replica not in emptied}
+        left = {replica: gone for replica, gone in left.items() if replica not in emptied}
+        isr = [r for r in isr if r not in emptied] or _last_to_leave(left, assigned, emptied)
     expected = set(isr) | {replica for replica, gone in left.items() if gone.isr_size < isr_min}
     heard = expected & ends.keys()
     if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):
@@ -127,3 +136,13 @@ def choose(
         return max(whole, key=reach)
     same_epoch = [r for r in whole if ends[r].leader_epoch == ends[best].leader_epoch]
     return max(same_epoch, key=reach)
+
+
+def _last_to_leave(
+    left: Mapping[int, Left], assigned: Collection[int], emptied: Collection[int]
+) -> list[int]:
+    """Who holds most of what was committed, where all in-sync replicas have lost their logs."""
+    last = max((gone.transaction_id for gone in left.values()), default=None)
+    if last is None:
+        return [replica for replica in assigned if replica not in emptied]
+    return [replica for replica, gone in left.items() if gone.transaction_id == last]

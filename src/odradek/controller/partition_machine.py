@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from odradek.controller.causes import Cause, Decision, Verdict
+from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import AskLogEnds, AskUnclean, Effect, Resign, Store
 from odradek.controller.election import (
@@ -164,6 +164,10 @@ class PartitionMachine:
         if any(r in stored.isr and r not in context.doubtful(partition) for r in live):
             self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
             return
+        emptied = context.emptied(partition)
+        lost = tuple(replica for replica in stored.isr if replica in emptied)
+        if lost:
+            cause = Cause(CauseKind.LOGS_LOST, lost)
         chosen = choose(
             ends={replica: end for replica, end in ends.items() if replica in live},
             isr=stored.isr,
@@ -171,9 +175,12 @@ class PartitionMachine:
             sound=[replica for replica in live if context.is_sound(partition, replica)],
             isr_min=isr_min,
             assigned=partition.assignment.replicas,
+            emptied=emptied,
         )
         if chosen is not None:
             elected = stored.led_by(chosen, (chosen,))
+            if emptied.issuperset(stored.isr) and chosen not in stored.isr:
+                elected = replace(elected, leader_recovery_state=RECOVERING)  # some is lost
             self._add(partition, elected, Purpose.LAST_REPLICA_ELECTION, cause)
         elif set(live) <= ends.keys():
             self._may_need_unclean[partition.name] = cause  # the others are not there
@@ -385,7 +392,10 @@ class PartitionMachine:
         elif (
             before is not None
             and accepted.leader not in before.isr
-            and proposal.purpose is not Purpose.LAST_REPLICA_ELECTION
+            and (
+                proposal.purpose is not Purpose.LAST_REPLICA_ELECTION
+                or accepted.leader_recovery_state == RECOVERING
+            )
         ):
             verdict = Verdict.LEADER_ELECTED_UNCLEAN
             self.unclean_elections += 1

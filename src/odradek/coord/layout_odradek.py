@@ -1,8 +1,9 @@
 """Our own znodes, all below `/odradek`: no broker of another kind reads there.
 
-/odradek/lives/N    since which transaction broker N has lost nothing. Written in the same
-                    transaction as its registration: whose broker epoch is another was not
-                    registered by a broker of ours
+/odradek/lives/N    since which transaction broker N has lost nothing, and with which one it has
+                    registered without a single log. Written in the same transaction as its
+                    registration: whose broker epoch is another was not registered by a broker
+                    of ours
 /odradek/isr/T-P    what is remembered of a partition's last ISRs, written in the transaction
                     that writes its state; see `odradek.controller.last_isr`
 /odradek/noted      which lives of brokers the controller knows of, and since when: a state
@@ -21,6 +22,13 @@ LIVES: Final = "/odradek/lives"
 ISR: Final = "/odradek/isr"
 NOTED: Final = "/odradek/noted"
 SINCE_NOW: Final = 0  # the transaction that writes it has no number yet
+
+
+class BrokerLogs(NamedTuple):
+    """What a broker has said of its logs, by the transactions that wrote it."""
+
+    clean_since: int  # it has lost nothing since
+    empty_since: int = -1  # it had none then; -1: it always had some
 
 
 class Noted(NamedTuple):
@@ -47,14 +55,21 @@ def memory_path(partition: TopicPartition) -> str:
     return f"{ISR}/{partition}"
 
 
-def encode_broker(clean_since: int) -> bytes:
-    """It has lost nothing since this transaction, or since the one that writes this."""
-    return dump({"version": 1, "clean_since": clean_since})
+def encode_broker(logs: BrokerLogs) -> bytes:
+    """What it says of its logs; `SINCE_NOW` is the transaction that writes this."""
+    fields = {"version": 1, "clean_since": logs.clean_since}
+    if logs.empty_since >= 0:
+        fields["empty_since"] = logs.empty_since
+    return dump(fields)
 
 
-def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> int:
-    """Since which transaction it has lost nothing; `modified_id` wrote the node."""
-    return parse(life_path(broker), data).integer("clean_since") or modified_id
+def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> BrokerLogs:
+    """What it has said of its logs; `modified_id` wrote the node."""
+    fields = parse(life_path(broker), data)
+    return BrokerLogs(
+        fields.integer("clean_since") or modified_id,
+        fields.integer("empty_since", -1) or modified_id,
+    )
 
 
 def encode_memory(memory: Memory) -> bytes:

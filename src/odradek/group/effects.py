@@ -5,12 +5,13 @@ A `ticket` is who waits for an answer: the machine keeps it and hands it back, n
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from odradek.group.protocols import Protocols
 from odradek.model.errors import ErrorCode
 
 Ticket = object
+NOT_PROVIDED: Final = "not provided"  # a client's reason, where it gives none
 KeyAndValue = tuple[bytes, bytes | None]
 
 
@@ -41,7 +42,7 @@ class Join:
     protocols: Protocols
     knows_member_ids: bool = True  # it can be sent back to come with its id (v4)
     can_skip_assignment: bool = True  # v9
-    reason: str = "not provided"
+    reason: str = NOT_PROVIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class Leaving:
 
     member_id: str
     group_instance_id: str | None = None
-    reason: str = "not provided"
+    reason: str = NOT_PROVIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

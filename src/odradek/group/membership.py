@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple, assert_never
 
 from odradek.group.effects import (
+    NOT_PROVIDED,
     Effect,
     Event,
     Join,
@@ -247,7 +248,7 @@ class Membership:
             group.member_added = True
         group.add(member, event.ticket)
         self._expect(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, self._now.monotonic_ms)
-        self._may_rebalance(group, f"member {member_id} comes; its reason: {event.reason}")
+        self._may_rebalance(group, _because(f"member {member_id} joined", event.reason))
 
     def _join_again(self, group: Group, event: Join) -> None:
         error = group.check_member(event.member_id, event.group_instance_id)
@@ -266,7 +267,9 @@ class Membership:
             self._reply(event.ticket, self._joined(group, member, members=members))
             return
         self._update(group, member, event)
-        self._may_rebalance(group, f"member {member.member_id} joins again: {event.reason}")
+        self._may_rebalance(
+            group, _because(f"member {member.member_id} joined again", event.reason)
+        )
 
     def _update(self, group: Group, member: Member, event: Join) -> None:
         group.update(
@@ -331,7 +334,7 @@ class Membership:
         self._rename(group, member, event.fresh_member_id)
         self._update(group, member, event)
         self.heard(group, member, self._now.monotonic_ms)
-        reason = f"static member {event.group_instance_id} is back; its reason: {event.reason}"
+        reason = _because(f"static member {event.group_instance_id} is back", event.reason)
         if group.state is _COMPLETING:
             self._rebalance(group, reason)
         elif group.state is GroupState.STABLE:
@@ -562,7 +565,7 @@ class Membership:
             error = group.check_member(member_id, instance_id)
             if error is not _NONE:
                 return error
-        self._removed(group, member_id, f"member {member_id} leaves: {leaving.reason}")
+        self._removed(group, member_id, _because(f"member {member_id} left", leaving.reason))
         return _NONE
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
@@ -641,6 +644,11 @@ class Membership:
 
     def _note(self, text: str) -> None:
         self._effects.append(Note(text))
+
+
+def _because(what: str, reason: str | None) -> str:
+    """What happened, with the reason that the client gave, if it gave one (KIP-800)."""
+    return what if reason in (None, "", NOT_PROVIDED) else f"{what} ({reason})"
 
 
 def _check_sync(group: Group, event: Sync) -> ErrorCode:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from odradek import __version__
 from odradek.local import processes
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, LocalError, Wanted
+from odradek.local.ends import end_of, last_lines
 from odradek.local.options import Wishes, read_log_dirs, write_options
 from odradek.local.processes import ProcessId
 from odradek.local.ready import listen
@@ -160,10 +161,20 @@ class Supervisor:
                     "listeners": record.listeners,
                     "http": record.http if looks[broker_id].is_alive else None,
                     "log_dirs": read_log_dirs(self._directory, broker_id),
+                    "reason": self._reason(broker_id, looks[broker_id]),
                 }
                 for broker_id, record in records
             ],
         }
+
+    def _reason(self, broker_id: int, look: Look) -> str | None:
+        """Why a broker's process ended by itself, as its log says; None if it did not."""
+        if look is not Look.CRASHED:
+            return None
+        log = self._directory.log(broker_id)
+        return end_of(last_lines(log)) or (
+            f"{log} does not say why (kill -9, or the system's out-of-memory killer: see dmesg)"
+        )
 
     # ------------------------------------------------------------------------------- one broker
 

@@ -88,6 +88,7 @@ class LogDirectory:
         self.path = path
         self.is_offline = False
         self.is_loaded = False  # all that lies in it is known
+        self.is_new = False  # nothing said whose it was when it was opened
         self.was_clean = False  # the broker before us stopped as it should
         self.clean_epoch = NO_EPOCH  # in this broker epoch, if it says so
         self._disk = disk
@@ -123,6 +124,7 @@ class LogDirectory:
     def open(self) -> list[Entry]:
         """Take note whether it was left cleanly. Returns what stands in it."""
         entries = self._disk.list(self.path)
+        self.is_new = all(entry.name != META_FILE for entry in entries)
         self.was_clean = any(entry.name == CLEAN_SHUTDOWN_FILE for entry in entries)
         if self.was_clean:
             self.clean_epoch = _epoch_of(self._disk.read_file(self._file(CLEAN_SHUTDOWN_FILE)))

@@ -116,6 +116,16 @@ class Logs:
         return None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no log in any directory; False while one of them cannot be read."""
+        return not self._logs and not self.has_offline_dir
+
+    @property
+    def new_directories(self) -> list[str]:
+        """The directories without `meta.properties` when they were opened: new, or replaced."""
+        return [path for path, found in self.directories.items() if found.is_new]
+
+    @property
     def has_offline_dir(self) -> bool:
         """Whether any directory has failed."""
         return any(found.is_offline for found in self.directories.values())

@@ -26,6 +26,7 @@ from odradek.obs.metrics import (
     GAUGES,
     LABELLED_GAUGES,
     BrokerMetrics,
+    FollowerNumbers,
     Histogram,
     PartitionNumbers,
     TopicMetrics,
@@ -229,6 +230,21 @@ _PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionNumbers], floa
         lambda n: n.is_under_min_isr,
     ),
 )
+_OWN_PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionNumbers], float]], ...]] = (
+    (
+        "highwatermark",
+        "Below it every record is on all replicas in sync; consumers read up to it.",
+        lambda n: n.high_watermark,
+    ),
+)
+_FOLLOWER_GAUGES: Final[tuple[tuple[str, str, Callable[[FollowerNumbers], float]], ...]] = (
+    ("lag", "Records of the leader's log that it does not have.", lambda f: f.lag),
+    (
+        "caughtup_age_seconds",
+        "How long ago it had all of the leader's log.",
+        lambda f: f.caught_up_s_ago,
+    ),
+)
 
 
 def _partitions(metrics: BrokerMetrics) -> Iterator[bytes]:
@@ -237,8 +253,9 @@ def _partitions(metrics: BrokerMetrics) -> Iterator[bytes]:
     while some := list(islice(reading, _SLICE)):
         numbers += some
         yield b""
-    for short, text, value in _PARTITION_GAUGES:
-        name = f"kafka_{short}"
+    named = [(f"kafka_{short}", text, value) for short, text, value in _PARTITION_GAUGES]
+    named += [(f"odradek_partition_{s}", text, value) for s, text, value in _OWN_PARTITION_GAUGES]
+    for name, text, value in named:
 
         def empty(name: str = name, text: str = text) -> Metric:
             return GaugeMetricFamily(name, text, labels=("topic", "partition"))
@@ -252,3 +269,25 @@ def _partitions(metrics: BrokerMetrics) -> Iterator[bytes]:
             family.add_sample(family.name, labels, value(n))
 
         yield from _sliced(empty, numbers, add)
+    yield from _followers(numbers)
+
+
+def _followers(numbers: Sequence[PartitionNumbers]) -> Iterator[bytes]:
+    """What leaders here see of their followers."""
+    for short, text, value in _FOLLOWER_GAUGES:
+        name = f"odradek_partition_follower_{short}"
+
+        def empty(name: str = name, text: str = text) -> Metric:
+            return GaugeMetricFamily(name, text, labels=("topic", "partition", "follower"))
+
+        def add(
+            family: Metric,
+            item: tuple[PartitionNumbers, FollowerNumbers],
+            value: Callable[[FollowerNumbers], float] = value,
+        ) -> None:
+            n, follower = item
+            labels = {"topic": n.topic, "partition": str(n.partition)}
+            labels["follower"] = str(follower.broker)
+            family.add_sample(family.name, labels, value(follower))
+
+        yield from _sliced(empty, ((n, f) for n in numbers for f in n.followers), add)

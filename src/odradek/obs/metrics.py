@@ -123,6 +123,14 @@ class TopicMetrics:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class FollowerNumbers(NamedTuple):
+    """How far a follower is, as its leader sees it."""
+
+    broker: int
+    lag: int  # records between its log end offset and the leader's
+    caught_up_s_ago: float
+
+
 class PartitionNumbers(NamedTuple):
     """What there is to know of one partition on this broker."""
 
@@ -137,6 +145,8 @@ class PartitionNumbers(NamedTuple):
     in_sync: int = 0
     is_under_replicated: bool = False
     is_under_min_isr: bool = False
+    high_watermark: int = -1
+    followers: tuple[FollowerNumbers, ...] = ()
 
 
 Labels = tuple[str, ...]

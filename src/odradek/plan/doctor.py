@@ -201,7 +201,7 @@ def _leader_skew(facts: Facts) -> Iterator[Finding]:
     led_by_others = [p for due in skewed.values() for p in due.led_by_others]
     since = facts.since(facts.first_of("LEADER_ELECTED", led_by_others))
     shares = ", ".join(
-        f"broker {broker} {len(due.led_by_others)} of {due.preferred_count}"
+        f"{len(due.led_by_others)} of {due.preferred_count} of broker {broker}"
         for broker, due in sorted(skewed.items())
     )
     yield Finding(
@@ -270,7 +270,7 @@ def _throttles(facts: Facts) -> Iterator[Finding]:
         Severity.WARNING,
         "throttle",
         ", ".join(parts),
-        f"replication is throttled{f' (to {rates[0]} bytes a second)' if rates else ''} and "
+        f"replication is throttled{f' (to {rates[0]} B/s)' if rates else ''} and "
         "nothing is being moved: a plan or kafka-reassign-partitions --execute was not followed "
         "by --verify; followers that fall behind may never catch up",
         "; ".join(_unthrottle(facts)),
@@ -367,7 +367,7 @@ def _no_progress(
         why = f"; {brokers(silent)} does not answer"
         fix = facts.caller.bring_all_back(silent)
     elif rates:
-        why = f"; replication is throttled to {min(rates, key=float)} bytes a second"
+        why = f"; replication is throttled to {min(rates, key=float)} B/s"
         fix = "raise or remove the throttle: " + "; ".join(_unthrottle(facts))
     return Finding(
         Severity.WARNING,

@@ -4,16 +4,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from odradek.model.partition import TopicPartition
 from odradek.plan.commands import brokers
 from odradek.plan.facts import Facts, Finding, Report, Severity, named
 
-_FULL: Final = "No space left on device"
+_FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 _GONE: Final = "No such file or directory"
 _GiB: Final = 1 << 30
 _FLAPPING: Final = 3  # controllers in so short a time
 _FLAPPING_MS: Final = 600_000
-_REFUSED_MS: Final = 3_600_000  # what is older is history
+_RECENT_MS: Final = 3_600_000  # what is older is history
 _TRANSIENT_MIN: Final = 10  # so often a client may meet what an election brings about
 
 
@@ -29,8 +28,11 @@ def _crashed(facts: Facts) -> Iterator[Finding]:
 
 
 def _repair(reason: str) -> str:
-    if _FULL in reason:
-        return "free space on that disk, or put log.dirs on a larger one, then "
+    if any(text in reason for text in _FULL):
+        return (
+            "make room there (free space, a larger disk or quota, no limit on the size of files), "
+            "then "
+        )
     if _GONE in reason:
         return (
             "mount or restore that directory (with an empty one the broker copies everything from "
@@ -201,7 +203,7 @@ def _refusals(facts: Facts) -> Iterator[Finding]:
         for refusal in report["refusals"]:
             what, count = refusal["what"], refusal["count"]
             advice = _advice(what)
-            if facts.now_ms - refusal["last_ms"] > _REFUSED_MS or advice is None:
+            if facts.now_ms - refusal["last_ms"] > _RECENT_MS or advice is None:
                 continue
             if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
                 continue  # one election makes a few of them
@@ -286,24 +288,30 @@ def _controllers(facts: Facts) -> Iterator[Finding]:
 
 
 def _emptied(facts: Facts) -> Iterator[Finding]:
-    for broker, report in sorted(facts.reports.items()):
-        emptied = report.get("emptied")
-        if not emptied:
-            continue
-        held = [
-            TopicPartition(p.topic, p.partition)
-            for p, replicas in facts.picture.partitions.items()
-            if broker in replicas.brokers
+    latest = {
+        e["broker"]: e
+        for e in facts.journal
+        if e["verdict"] == "BROKER_EMPTY" and e["at_ms"] > facts.now_ms - _RECENT_MS
+    }
+    for broker, entry in sorted(latest.items()):
+        missing = [
+            partition
+            for partition, held in facts.picture.partitions.items()
+            if broker in held.brokers and broker not in held.in_sync
         ]
+        copied = (
+            f"{named(missing)} are still copied from their leaders"
+            if missing
+            else "all of them are copied from their leaders again"
+        )
         yield Finding(
             Severity.WARNING,
             "emptied",
-            f"broker {broker}, {', '.join(emptied['paths'])}",
-            f"the broker came back with an empty directory{facts.since(emptied['since_ms'])}"
-            f"{f': {named(held)} start again at offset 0 here' if held else ''}, and records that "
-            "no other replica held are lost",
-            "see that the right disk is mounted at log.dirs; if it was replaced on purpose, "
-            "nothing: the broker copies what the leaders have",
+            f"broker {broker}",
+            f"it came back with empty log directories{facts.since(entry['at_ms'])} "
+            f"({entry['detail']}): {copied}; records that no other replica had are lost",
+            "see that the right disk is mounted at log.dirs of that broker; if it was replaced on "
+            "purpose, nothing: it joins the ISRs by itself",
         )
 
 

@@ -87,12 +87,16 @@ def _groups(facts: Facts) -> Iterator[Finding]:
                     Severity.WARNING,
                     "group-no-commit",
                     f"group {name}",
-                    f"{group['member_count']} members are alive, {lag[name]} records wait, and no "
-                    f"offset is committed since {facts.clock(last_ms)}: they are stuck in "
-                    "processing, or do not commit",
+                    f"{lag[name]} records wait for it and no offset is committed since "
+                    f"{facts.clock(last_ms)}, though {_members(group['member_count'])} alive: they "
+                    "are stuck in processing, or do not commit",
                     "see the consumers' own logs; which partition waits: "
                     + facts.caller.kafka("kafka-consumer-groups", f"--describe --group {name}"),
                 )
+
+
+def _members(count: int) -> str:
+    return "1 member is" if count == 1 else f"{count} members are"
 
 
 def _lagging(facts: Facts) -> Iterator[Finding]:

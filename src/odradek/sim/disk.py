@@ -315,6 +315,11 @@ class SimulatedDisk:
         """Raise `SimulatedCrash` within the operation after so many that change something."""
         self._crash_at = self.operations + operations
 
+    def replace_with_empty(self) -> None:
+        """While no process runs: somebody puts another disk in its place."""
+        self._root = _Directory()
+        self._found.clear()
+
     def lose(self, path: str) -> None:
         """From now on everything under that path fails."""
         self.faults.append(Fault("", path, times=1 << 60))

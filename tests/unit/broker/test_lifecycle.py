@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.broker.live import fetch, play, produce, produced, told
 
-from odradek.coord import layout
+from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import encode_config, topic_entity
 from odradek.coord.memory import Fate, Loss, MemoryStore
 from odradek.coord.store import ANY_VERSION
@@ -44,6 +44,41 @@ def test_a_broker_is_registered_as_kafka_does_it():
         assert broker.rack == "r1"
 
     play(story, broker_rack="r1")
+
+
+def logs_of(live):
+    node = live.tree.find(layout_odradek.life_path(0))
+    return layout_odradek.decode_broker(0, node.data, modified_id=node.modified_id)
+
+
+def test_a_broker_says_when_it_registered_without_a_log_and_goes_on_saying_it():
+    async def story(live):
+        first = live.broker.orders.broker_epoch
+        assert logs_of(live).empty_since == first
+        await live.topic("t")
+        live.tree.expire(live.store.session_id)
+        await live.until(lambda: live.broker.orders.broker_epoch > first)
+        assert logs_of(live).empty_since == first, "its logs are there since then"
+
+        await live.restart()
+        assert logs_of(live).empty_since == first
+
+    play(story)
+
+
+def test_a_broker_whose_directories_come_back_new_warns_of_it(caplog):
+    async def story(live):
+        await live.topic("t")
+        await live.broker.stop()
+        live.disk.replace_with_empty()
+        caplog.clear()
+        live.broker = live.make()
+        await live.start()
+        assert logs_of(live).empty_since == live.broker.orders.broker_epoch
+        (said,) = [r.message for r in caplog.records if "meta.properties" in r.message]
+        assert said.startswith("broker 0 was registered before")
+
+    play(story)
 
 
 def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():

@@ -48,7 +48,7 @@ ELECTED = at(1, "LEADER_ELECTED", number=2, before={"isr": [1, 2]},
 
 def picture(
     *partitions, journal=(), brokers=(1, 2), percent=(2, 25), caller=None, directories=None,
-    **changed,
+    isr_min=1, **changed,
 ):  # fmt: skip
     state = {
         "controller_id": 1,
@@ -61,7 +61,7 @@ def picture(
         **changed,
     }
     caller = caller or Caller("b:9", local={1: "running", 2: "running"})
-    return Picture(state, journal, NOW_MS, caller, directories or {})
+    return Picture(state, journal, NOW_MS, caller, directories or {}, isr_min)
 
 
 ALL = (
@@ -300,13 +300,19 @@ def test_what_was_decided_is_told_last_and_the_newest_of_it():
         (
             picture(partition(isr=[1], on_failed_dirs=[2]), controller_id=2, shutting_down=[2],
                     percent=(0, 1), journal=[
-                        at(3, "BROKER_FENCED", broker=2, detail="an old life")]),
+                        at(3, "BROKER_FENCED", broker=2, detail="an old life"),
+                        at(4, "BROKER_EMPTY", broker=2, detail="replicas there: 7")]),
             [
                 "broker 2 is registered, and is the controller",
                 "broker 2 is shutting down: it hands its leaderships over",
                 "broker 2 holds 1 replica and leads 0 of them",
                 ("t-3: offline on broker 2: a log directory of broker 2 is offline; repair the "
                 "disk, then odradek restart 2"),
+                (
+                    "broker 2 came back with empty log directories at 10:04:00 (replicas there: "
+                    "7): its replicas are copied from their leaders again, and records that no "
+                    "other replica had are lost"
+                ),
                 "broker 2 was fenced at 10:03:00: an old life",
             ],
         ),
@@ -344,8 +350,8 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
     def get(url, name, query):
         if url == "http://2":
             return None
-        if name == "broker":
-            return {"log_dirs": []}
+        if name in ("broker", "replicas"):
+            return {"log_dirs": [], "replicas": []}
         if name == "controller":
             reigns = url == "http://1"
             return {"reigns": reigns, **(picture().state if reigns else {})}
@@ -418,6 +424,7 @@ def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
         "journal": {"entries": [], "begins_ms": begins_ms},
         "controller": {**picture().state, "reigns": True},
         "broker": {"log_dirs": []},
+        "replicas": {"replicas": []},
     }
     monkeypatch.setattr(asked, "get_report", lambda _url, name, _query: answers[name])
     told = ["why", "topic", "t-x", "--json", "--dir", str(directory.path)]

@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Announce, AskLogEnds, Proceed, Store
+from odradek.controller.effects import Announce, AskLogEnds, Proceed, Record, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -18,7 +19,13 @@ from odradek.controller.events import (
 from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, holders, remembered
 from odradek.controller.proposals import Accepted, StoredState
 from odradek.model.cluster import Broker
-from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from odradek.model.partition import (
+    NO_LEADER,
+    RECOVERING,
+    Assignment,
+    LeaderAndIsr,
+    TopicPartition,
+)
 
 ONE_LEFT = Memory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
 
@@ -102,6 +109,46 @@ def test_the_choice(ends, sound, isr_min, elected):
     assert chosen == elected
 
 
+LAST_TWO = Memory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
+
+
+@pytest.mark.parametrize(
+    ("isr", "memory", "ends", "emptied", "elected"),
+    [
+        pytest.param((1, 2), None, {1: NO_LOG}, {1}, None, id="another in sync is waited for"),
+        pytest.param((1, 2), None, {1: NO_LOG, 2: LogEnd(5, 80)}, {1}, 2, id="and leads"),
+        pytest.param((1,), LAST_TWO, {1: NO_LOG}, {1}, None, id="who left last is waited for"),
+        pytest.param(
+            (1,), LAST_TWO, {1: NO_LOG, 3: LogEnd(5, 70)}, {1}, None, id="who left before has less"
+        ),
+        pytest.param(
+            (1,), LAST_TWO, {1: NO_LOG, 2: LogEnd(5, 80), 3: LogEnd(5, 70)}, {1}, 2, id="the longer"
+        ),
+        pytest.param(
+            (1,), LAST_TWO, {1: NO_LOG, 3: LogEnd(5, 70)}, {1, 2}, 3, id="the last with anything"
+        ),
+        pytest.param((1,), None, {1: NO_LOG, 3: LogEnd(5, 7)}, {1}, 3, id="nothing is remembered"),
+        pytest.param(
+            (1,), LAST_TWO, {1: LogEnd(5, 9), 2: LogEnd(4, 8)}, {1}, 2, id="a copy that had begun"
+        ),
+        pytest.param((1,), LAST_TWO, {1: NO_LOG}, {1, 2, 3}, 1, id="all have lost everything"),
+    ],
+)
+def test_one_that_came_back_without_a_log_does_not_lead_while_another_has_something(
+    isr, memory, ends, emptied, elected
+):
+    chosen = choose(
+        ends=ends,
+        isr=isr,
+        memory=memory,
+        sound=(),
+        isr_min=1,
+        assigned=(1, 2, 3),
+        emptied=emptied,
+    )
+    assert chosen == elected
+
+
 def test_who_left_one_alone_has_what_that_one_has():
     left = {2: Left(isr_size=1, transaction_id=50), 3: Left(isr_size=2, transaction_id=40)}
     assert holders((1,), Memory(7, 1, left=left)) == {1, 2}
@@ -146,6 +193,7 @@ class Settled:
         self.stored = []
         self.asked = []
         self.announced = []
+        self.decisions = []
         assignment = Assignment(replicas=replicas, adding=adding)
         seen = TopicSeen(name="t", id=UUID(int=7), assignments={0: assignment})
         self.settle(BrokersLoaded(brokers))
@@ -165,13 +213,21 @@ class Settled:
                     effects += self.controller.handle(Stored(tuple(accepted)))[::-1]
                 case AskLogEnds():
                     self.asked.append(effect)
+                case Record(decisions):
+                    self.decisions += decisions
                 case Announce(news):
                     self.announced += news
 
 
-def broker(id_, epoch, *, clean_since=None, noted_id=-1):
-    since = epoch if clean_since is None else clean_since
-    return Broker(id=id_, end_points=(), broker_epoch=epoch, clean_since=since, noted_id=noted_id)
+def broker(id_, epoch, *, clean_since=None, empty_since=-1, noted_id=-1):
+    return Broker(
+        id=id_,
+        end_points=(),
+        broker_epoch=epoch,
+        clean_since=epoch if clean_since is None else clean_since,
+        empty_since=empty_since,
+        noted_id=noted_id,
+    )
 
 
 def leaderless(*, isr, left):
@@ -214,3 +270,41 @@ def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not
     brokers = broker(1, 58, noted_id=noted_id), broker(2, 10, noted_id=11)
     settled = Settled(brokers, StoredState(state, 1, 60), replicas=(1, 2, 3))
     assert settled.stored[-1].leader == leader
+
+
+def test_a_leader_that_comes_back_without_a_log_follows_the_one_that_left_last():
+    state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
+    emptied = broker(1, 100, empty_since=100)
+    settled = Settled((emptied, broker(3, 42)), state, replicas=(1, 2, 3))
+    settled.settle(LogEndsHeard({TOPIC: {1: NO_LOG, 3: LogEnd(5, 70)}}, {"t": 1}))
+    assert settled.stored == [], "broker 2 left later, and is waited for"
+
+    settled.settle(BrokersChanged((emptied, broker(2, 101), broker(3, 42))))
+    ends = {1: NO_LOG, 2: LogEnd(5, 80), 3: LogEnd(5, 70)}
+    settled.settle(LogEndsHeard({TOPIC: ends}, {"t": 1}))
+    (elected,) = settled.stored
+    assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
+    (said,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
+    assert str(said.cause) == "broker 1 came back without a log"
+
+
+@pytest.mark.parametrize(
+    ("empty_since", "known_in"),
+    [(58, 60), (-1, 60)],
+    ids=["it has caught up since", "it never lost any"],
+)
+def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_since, known_in):
+    state = LeaderAndIsr(leader=1, leader_epoch=5, isr=(1, 2), store_version=7)
+    brokers = (broker(1, 61, clean_since=50, empty_since=empty_since), broker(2, 10))
+    settled = Settled(brokers, StoredState(state, 1, known_in), replicas=(1, 2))
+    partition = settled.controller.context.partition(TOPIC)
+    assert settled.controller.context.emptied(partition) == frozenset()
+
+
+def test_the_journal_says_how_many_replicas_a_broker_lost():
+    state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), store_version=7)
+    settled = Settled((broker(2, 10),), StoredState(state, 1, 60), replicas=(1, 2))
+    settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
+    (said,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]
+    assert (said.subject, said.detail) == (1, "replicas there: 1")
+    assert str(said.cause) == "broker 1 came back without a log"

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.obs.exposition import slices
-from odradek.obs.metrics import GAUGES, BrokerMetrics, Histogram, PartitionNumbers
+from odradek.obs.metrics import GAUGES, BrokerMetrics, FollowerNumbers, Histogram, PartitionNumbers
 
 
 def scraped(metrics):
@@ -128,7 +128,10 @@ def test_many_partitions_are_written_in_slices_each_family_once():
 
     def numbers(partition):
         asked.append(partition)
-        return PartitionNumbers("t", partition, 10 * partition, 1, 0, partition, 3, 2, True, False)
+        followers = (FollowerNumbers(2, 7, 1.5),)
+        return PartitionNumbers(
+            "t", partition, 10 * partition, 1, 0, partition, 3, 2, True, False, 90, followers
+        )
 
     metrics.watch_partitions(lambda: range(1_000), numbers)
     writing = slices(metrics)
@@ -144,6 +147,10 @@ def test_many_partitions_are_written_in_slices_each_family_once():
     assert samples["kafka_log_log_size", *labels] == 9990
     assert samples["kafka_cluster_partition_underreplicated", *labels] == 1
     assert samples["kafka_cluster_partition_insyncreplicascount", *labels] == 2
+    assert samples["odradek_partition_highwatermark", *labels] == 90
+    of_follower = (("follower", "2"), *labels)
+    assert samples["odradek_partition_follower_lag", *of_follower] == 7
+    assert samples["odradek_partition_follower_caughtup_age_seconds", *of_follower] == 1.5
     assert sum(name == "kafka_log_log_size" for name, *_ in samples) == 1_000
 
 

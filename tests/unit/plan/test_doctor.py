@@ -228,7 +228,7 @@ def reported(**changed):
             facts(caller=Caller(options=" --dir D", local={2: "crashed"},
                                 ends={2: "/d: No space left on device"})), "crashed",
             "its process has ended by itself: /d: No space left on device",
-            "free space on that disk, or put log.dirs on a larger one, then odradek start 2",
+            "make room there (free space, a larger disk or quota, no limit on the size of files)",
         ),
         (
             facts(**reported(log_dirs=[{**DIRECTORY, "is_offline": True, "since_ms": NOW_MS - 9,
@@ -275,12 +275,17 @@ def reported(**changed):
             "the controller changed 3 times since", "zookeeper.session.timeout.ms",
         ),
         (
+            facts(journal=[{**at(9_000, "BROKER_EMPTY", broker=1), "detail": "replicas there: 2"}]),
+            "emptied", (f"it came back with empty log directories since {CLOCK(NOW_MS - 9_000)} "
+            "(replicas there: 2): all of them are copied"), "the right disk is mounted",
+        ),
+        (
             facts(coordinated=[REBALANCING]), "group-stuck",
             "it waits for m1; it began because m2 left", "odradek why group g",
         ),
         (
             facts(coordinated=[GROUP], groups=[Group("g", "Stable", 5)]), "group-no-commit",
-            "2 members are alive, 5 records wait, and no offset is committed since",
+            "5 records wait for it and no offset is committed since",
             "kafka-consumer-groups --bootstrap-server b:9092 --describe --group g",
         ),
         (

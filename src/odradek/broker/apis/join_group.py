@@ -21,7 +21,7 @@ from typing import Final
 
 from odradek.broker.group_shell import GroupShell, Led, Ticket
 from odradek.broker.session import Session
-from odradek.group.effects import Join, JoinAnswer
+from odradek.group.effects import NOT_PROVIDED, Join, JoinAnswer
 from odradek.group.records import STRING_BYTES_MAX
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
@@ -86,7 +86,7 @@ def _event(
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         knows_member_ids=api_version >= _MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=api_version >= _SKIPS_ASSIGNMENT_SINCE,
-        reason=(request.reason or "not provided")[:_REASON_CHARACTERS_MAX],
+        reason=(request.reason or NOT_PROVIDED)[:_REASON_CHARACTERS_MAX],
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from odradek.broker.group_shell import GroupShell, Ticket
 from odradek.broker.session import Session
-from odradek.group.effects import Leave, LeaveAnswer, Leaving
+from odradek.group.effects import NOT_PROVIDED, Leave, LeaveAnswer, Leaving
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.leave_group import (
@@ -46,7 +46,7 @@ def leave_group(
         Leaving(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
-            reason=(member.reason or "not provided")[:_REASON_CHARACTERS_MAX],
+            reason=(member.reason or NOT_PROVIDED)[:_REASON_CHARACTERS_MAX],
         )
         for member in members
     ]

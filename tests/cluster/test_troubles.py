@@ -1,0 +1,351 @@
+"""Twenty-three troubles of real brokers, each explained by `odradek doctor` and `odradek why`.
+
+What they say is what docs/troubleshooting.md shows: with WRITE_TROUBLESHOOTING=1 in the
+environment the blocks of that page are written anew from what is said.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+from brokers import BrokerProcess
+from peers import Peer, framed
+from tests.hanging import begin, leave_hanging
+from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
+
+from odradek.client import admin_partitions
+from odradek.model.partition import TopicPartition
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+pytest.importorskip("scipy", reason="the extra `plan`")
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+BLOCK = re.compile(r"(## (?P<title>[^\n]+)\n.*?```text\n)(?P<said>.*?)(```\n)", re.DOTALL)
+BIG = TopicPartition("big", 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("troubles")
+
+
+@pytest.fixture(scope="module")
+def home(folder: pathlib.Path) -> Iterator[Home]:
+    made = Home(
+        folder / "D",
+        "auto.leader.rebalance.enable=false",
+        "group.initial.rebalance.delay.ms=0",
+        "log.cleaner.enable=false",
+        "num.partitons=6",
+        "offsets.topic.num.partitions=1",
+        "transaction.partition.verification.enable=false",
+        "transaction.state.log.num.partitions=1",
+    )
+    try:
+        while made.controller != 0:
+            made.next_controller()
+        yield made
+    finally:
+        for peer in made.held:
+            peer.socket.close()
+        odradek("down", *made.where)
+
+
+class Apart(NamedTuple):
+    """Brokers on hosts of their own: each alone in its cluster."""
+
+    wrong_port: BrokerProcess
+    wrong_host: BrokerProcess
+    two_directories: BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def apart(folder: pathlib.Path) -> Iterator[Apart]:
+    dirs = f"{folder}/a,{folder}/b"
+    brokers = Apart(
+        BrokerProcess(folder / "port", {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}),
+        BrokerProcess(folder / "host", {"advertised.listeners": "PLAINTEXT://kafka.invalid:9092"}),
+        BrokerProcess(folder / "dirs", {"log.dirs": dirs}),
+    )
+    try:
+        for broker in brokers[:2]:
+            broker.options["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(BrokerProcess.start, brokers))
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def free_port() -> int:
+    import socket  # noqa: PLC0415
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def reached(broker: BrokerProcess) -> Asked:
+    listeners = broker.options["listeners"].rpartition("/")[2]
+    address = listeners if not listeners.endswith(":0") else f"127.0.0.1:{broker.port}"
+    return Asked("--bootstrap-server", address)
+
+
+# ----------------------------------------------------------------------------------- the troubles
+
+Said = list[str]  # findings, and lines of `why`
+Story = Callable[[Home, Apart], list[Any]]
+
+
+def found(asked: Asked, kind: str, *options: object, about: str = "") -> Finding:
+    """The finding of a kind, as soon as there is one."""
+
+    def look() -> Finding | None:
+        findings = [f for f in asked.findings(kind, *options) if f.subject.startswith(about)]
+        return findings[0] if findings else None
+
+    finding: Finding = wait_for(look)
+    return finding
+
+
+def unknown_option(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "unknown-option")]
+
+
+def disk_nearly_full(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "disk", "--disk-percent", 0)]
+
+
+def too_few_replicas(home: Home, _: Apart) -> list[Any]:
+    home.create("single", "0", min_insync_replicas=2)
+    return [found(home, "replication-factor"), *home.why("topic", "single")]
+
+
+def leader_killed(home: Home, _: Apart) -> list[Any]:
+    home.create("orders", "1:2:0,2:0:1,1:0:2")
+    home.create("payments", "1:2", min_insync_replicas=2)
+    home.create("lonely", "1")
+    home.do("kill", 1)
+    wait_for(lambda: "broker 1 is away since" in home.why("broker", 1)[0])
+    return [found(home, "under-replicated"), *home.why("topic", "orders")]
+
+
+def under_min_isr(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "under-min-isr"), *home.why("topic", "payments")]
+
+
+def offline_partition(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "offline"), *home.why("topic", "lonely")]
+
+
+def skewed_leaders(home: Home, _: Apart) -> list[Any]:
+    home.do("start", 1)
+
+    def settled() -> list[str] | None:
+        why = home.why("topic", "orders")
+        return None if "in sync yet" in str(why) or "out of sync" in str(why) else why
+
+    why = wait_for(settled)
+    said = [found(home, "leader-skew"), *why]
+    home.kafka("leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    return said
+
+
+def follower_paused(home: Home, _: Apart) -> list[Any]:
+    home.do("pause", 2)
+    try:
+        return [found(home, "unreachable"), *home.why("broker", 2)]
+    finally:
+        home.do("resume", 2)
+
+
+def refused_clients(home: Home, _: Apart) -> list[Any]:
+    home.create("small", "0:1", max_message_bytes=1000)
+    with home.peer(0) as peer:
+        header = bytearray(encode_request_header(3, 12, 1, "of-tomorrow"))
+        header[2:4] = struct.pack(">h", 99)
+        peer.send(struct.pack(">i", len(header)) + header)
+        assert peer.is_hung_up()
+    home.write("small", 0, size=5_000)
+    home.write("small", 2, count=10)
+    findings = home.findings("refused")
+    return sorted(findings, key=lambda f: f.why.rpartition(": ")[2])
+
+
+def stuck_group(home: Home, _: Apart) -> list[Any]:
+    peer, member, generation = home.join("slow")
+    home.sync(peer, "slow", member, generation)
+    home.coordinator("slow").send(framed(joining("slow"), 3))
+    return [found(home, "group-stuck", "--patience", 0), *home.why("group", "slow")]
+
+
+def group_without_commits(home: Home, _: Apart) -> list[Any]:
+    peer, member, generation = home.join("lazy")
+    home.sync(peer, "lazy", member, generation)
+    home.write("orders", 1, count=5)
+    place = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    request = OffsetCommitRequest(
+        group_id="lazy",
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        topics=[OffsetCommitRequestTopic(name="orders", partitions=[place])],
+    )
+    told = peer.request(request, OffsetCommitResponse, 5)
+    assert not told.topics[0].partitions[0].error_code
+    return [found(home, "group-no-commit", "--patience", 0)]
+
+
+def hanging_transaction(home: Home, _: Apart) -> list[Any]:
+    home.create("hung", "0:1")
+    leave_hanging(home.bootstrap, "hung")
+    return [found(home, "hanging")]
+
+
+def long_transaction(home: Home, _: Apart) -> list[Any]:
+    home.create("open", "0:1")
+    begin(home.bootstrap, "open")
+    return [found(home, "open-transaction", "--patience", 0)]
+
+
+def cleaner_stopped(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "cleaner", about="broker 0")]
+
+
+def interrupted_plan(home: Home, _: Apart) -> list[Any]:
+    home.create("big", "0:1")
+    home.write("big", 0, size=500_000, count=6)
+    plan = ["plan", "replication-factor", "--topic", "big", "--replication-factor", "3",
+            "--throttle", "1", "--execute", "--bootstrap-server", home.bootstrap]  # fmt: skip
+    running = subprocess.Popen(
+        [sys.executable, "-m", "odradek", *plan],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: home.asked(admin_partitions.list_reassignments))
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    return [found(home, "moving")]
+
+
+def move_without_progress(home: Home, _: Apart) -> list[Any]:
+    return [found(home, "stuck", "--patience", 1)]
+
+
+def throttle_left(home: Home, _: Apart) -> list[Any]:
+    home.asked(lambda cluster: admin_partitions.alter_reassignments(cluster, {BIG: None}))
+    return [found(home, "throttle")]
+
+
+def controller_flapping(home: Home, _: Apart) -> list[Any]:
+    for _ in range(4):
+        home.next_controller()
+    return [found(home, "controller")]
+
+
+def disk_full(home: Home, _: Apart) -> list[Any]:
+    home.create("filling", "2")
+    limit = 4 << 20
+    resource.prlimit(home.status(2)["pid"], resource.RLIMIT_FSIZE, (limit, limit))
+    with contextlib.suppress(OSError):
+        home.write("filling", 2, size=900_000, count=10)
+    wait_for(lambda: home.status(2)["state"] == "crashed")
+    finding = found(home, "crashed")
+    home.do("start", 2)
+    return [finding]
+
+
+def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
+    home.do("stop", 2)
+    (directory,) = home.status(2)["log_dirs"]
+    shutil.rmtree(directory)
+    home.do("start", 2)
+    return [
+        wait_for(lambda: next((f for f in home.findings("emptied") if "all of" in f.why), None)),
+        *(line for line in home.why("broker", 2) if "empty" in line),
+    ]
+
+
+def wrong_port(_: Home, apart: Apart) -> list[Any]:
+    return [found(reached(apart.wrong_port), "advertised")]
+
+
+def wrong_host(_: Home, apart: Apart) -> list[Any]:
+    return [found(reached(apart.wrong_host), "unresolvable")]
+
+
+def directory_removed(_: Home, apart: Apart) -> list[Any]:
+    broker = apart.two_directories
+    with Peer(broker.port) as peer:
+        for topic in ("one", "two", "three", "four"):
+            peer.create_topic(topic)
+    removed = broker.options["log.dirs"].partition(",")[0]
+    shutil.rmtree(removed)
+    return [found(reached(broker), "log-dir")]
+
+
+TROUBLES: dict[str, Story] = {
+    "An unknown option": unknown_option,
+    "A disk that is nearly full": disk_nearly_full,
+    "Fewer replicas than min.insync.replicas": too_few_replicas,
+    "A leader is killed": leader_killed,
+    "Under min.insync.replicas": under_min_isr,
+    "A partition is offline": offline_partition,
+    "Leaders are skewed": skewed_leaders,
+    "A follower is paused": follower_paused,
+    "A client is refused": refused_clients,
+    "A group is stuck": stuck_group,
+    "A group does not commit": group_without_commits,
+    "A transaction hangs": hanging_transaction,
+    "A transaction stays open for long": long_transaction,
+    "The cleaner is stopped": cleaner_stopped,
+    "A plan was interrupted": interrupted_plan,
+    "A reassignment makes no progress": move_without_progress,
+    "A throttle was left": throttle_left,
+    "The controller keeps changing": controller_flapping,
+    "A disk is full": disk_full,
+    "A directory came back empty": directory_came_back_empty,
+    "A wrong advertised port": wrong_port,
+    "A wrong advertised host": wrong_host,
+    "A log directory was removed": directory_removed,
+}  # in this order: some go on from the one before
+
+
+@pytest.mark.parametrize("title", TROUBLES)
+def test_a_trouble_is_explained_as_the_page_says(title, home, apart, folder):
+    said = "\n".join(as_printed(each, folder) for each in TROUBLES[title](home, apart)) + "\n"
+    if os.environ.get("WRITE_TROUBLESHOOTING"):
+        write(title, said)
+    assert shown()[title] == said
+
+
+def shown() -> dict[str, str]:
+    """What the page shows of each trouble."""
+    return {block["title"]: block["said"] for block in BLOCK.finditer(PAGE.read_text())}
+
+
+def write(title: str, said: str) -> None:
+    text = PAGE.read_text()
+    PAGE.write_text(BLOCK.sub(lambda b: b[1] + said + b[4] if b["title"] == title else b[0], text))
+
+
+def test_the_page_has_each_trouble_and_no_other():
+    assert shown().keys() == TROUBLES.keys()

@@ -1,0 +1,234 @@
+"""A cluster to be brought into trouble, and what `odradek doctor` and `odradek why` say of it.
+
+Commands run in this process: a test that asks thirty times does not start Python thirty times.
+"""
+
+import asyncio
+import contextlib
+import io
+import json
+import pathlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from peers import Peer
+
+from odradek.cli.main import run
+from odradek.client.cluster import Cluster
+from odradek.record.records import Record, build_batch
+from odradek.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+WAIT_S = 60.0
+
+
+class Finding(NamedTuple):
+    """One of the doctor's, as it prints it."""
+
+    severity: str
+    kind: str
+    subject: str
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.severity}: {self.kind}: {self.subject}\n    why: {self.why}\n"
+            f"    fix: {self.fix}"
+        )
+
+
+def odradek(*arguments: object, fails: bool = False) -> str:
+    """Run one command; what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(argument) for argument in arguments])
+    assert fails or code == 0, (arguments, code, out.getvalue(), err.getvalue())
+    return out.getvalue()
+
+
+def wait_for(true: Callable[[], Any]) -> Any:
+    """Wait until something is so; what it is."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not (found := true()):
+        assert time.monotonic() < deadline_s, true
+        time.sleep(0.05)
+    return found
+
+
+class Asked:
+    """A cluster by the flags that name it."""
+
+    def __init__(self, *where: str) -> None:
+        self.where = where
+
+    def findings(self, kind: str, *options: object) -> list[Finding]:
+        """What the doctor finds of a kind."""
+        told = json.loads(odradek("doctor", *self.where, "--json", *options, fails=True))
+        return [Finding(**f) for f in told["findings"] if f["kind"] == kind]
+
+    def why(self, *about: object) -> list[str]:
+        """The sentences of `why`, without the decisions at the end."""
+        told = odradek("why", *about, *self.where)
+        return told.partition("\n\n")[0].strip().splitlines()
+
+
+class Home(Asked):
+    """Brokers 0, 1 and 2 of `odradek up`."""
+
+    def __init__(self, path: pathlib.Path, *options: str) -> None:
+        self.path = path
+        super().__init__("--dir", str(path))
+        odradek("up", "--brokers", 3, "--detach", *self.where, "--", *options)
+        self.held: list[Peer] = []  # connections that have to stay
+
+    def status(self, broker: int) -> Any:
+        """What is known of a broker's process."""
+        return json.loads(odradek("status", "--json", *self.where))["brokers"][broker]
+
+    @property
+    def bootstrap(self) -> str:
+        return str(json.loads(odradek("status", "--json", *self.where))["bootstrap"])
+
+    def do(self, verb: str, broker: int) -> None:
+        """`odradek kill 1 --dir D` and the like."""
+        odradek(verb, broker, *self.where)
+
+    def kafka(self, tool: str, *arguments: object) -> str:
+        """One of Kafka's tools."""
+        return odradek(tool, "--bootstrap-server", self.bootstrap, *arguments)
+
+    def peer(self, broker: int) -> Peer:
+        return Peer(int(self.status(broker)["listeners"][0].rpartition(":")[2]))
+
+    def create(self, topic: str, assignment: str, **configs: object) -> None:
+        """A topic with these replicas, as `1:2,2:0`; waits until it is led and in sync."""
+        options = [f"{key.replace('_', '.')}={value}" for key, value in configs.items()]
+        flags = [word for option in options for word in ("--config", option)]
+        self.kafka("topics", "--create", "--topic", topic, "--replica-assignment", assignment,
+                   *flags)  # fmt: skip
+        leader = int(assignment.split(",", maxsplit=1)[0].split(":", maxsplit=1)[0])
+        with self.peer(leader) as peer:
+            peer.wait_until_led(topic, len(assignment.split(",")))
+
+    def write(self, topic: str, broker: int, *, size: int = 10, count: int = 1) -> int:
+        """Write so many batches to partition 0 at its leader; the last error code."""
+        batch = build_batch([Record(None, b"x" * size, time.time_ns() // 1_000_000)])
+        error = 0
+        with self.peer(broker) as peer:
+            for _ in range(count):
+                error = peer.produce(topic, 0, batch, acks=1).error_code
+        return error
+
+    @property
+    def controller(self) -> int:
+        """Who is the controller; -1 while none answers."""
+        told = json.loads(odradek("why", "broker", 0, "--json", *self.where))
+        return told["state"]["controller_id"] if told["state"] else -1
+
+    def next_controller(self) -> None:
+        """Have the brokers elect another controller, or the same again."""
+        epoch = self.epoch
+        odradek("zookeeper-shell", self.path, "delete", "/controller")
+        wait_for(lambda: self.epoch > epoch)
+        wait_for(lambda: self.controller >= 0)
+
+    @property
+    def epoch(self) -> int:
+        return int(odradek("zookeeper-shell", self.path, "get", "/controller_epoch").split()[-1])
+
+    def asked(self, work: Callable[[Cluster], Awaitable[Any]]) -> Any:
+        """Something done by our client."""
+
+        async def ask() -> Any:
+            async with await Cluster.bootstrap(self.bootstrap) as cluster:
+                return await work(cluster)
+
+        return asyncio.run(ask())
+
+    # ------------------------------------------------------------------------------- groups
+
+    def coordinator(self, group: str) -> Peer:
+        """A connection to a group's coordinator, which stays open."""
+
+        def found() -> int | None:
+            with self.peer(0) as peer:
+                request = FindCoordinatorRequest(key=group, key_type=0)
+                told = peer.request(request, FindCoordinatorResponse, 2)
+                return None if told.error_code else told.node_id + 1
+
+        self.held.append(self.peer(wait_for(found) - 1))
+        return self.held[-1]
+
+    def join(self, group: str) -> tuple[Peer, str, int]:
+        """Be a member: the connection, the member id, the generation."""
+        peer = self.coordinator(group)
+        request = joining(group)
+        told = wait_for(lambda: _joined(peer, request))
+        return peer, told.member_id, told.generation_id
+
+    def sync(self, peer: Peer, group: str, member: str, generation: int) -> None:
+        """Take the assignment that a leader makes for itself: nothing that is understood."""
+        part = SyncGroupRequestAssignment(member_id=member, assignment=b"")
+        request = SyncGroupRequest(
+            group_id=group, generation_id=generation, member_id=member, assignments=[part]
+        )
+        assert not peer.request(request, SyncGroupResponse, 2).error_code
+
+
+def joining(group: str) -> JoinGroupRequest:
+    """A new member's first request."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=300_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+    )
+
+
+def _joined(peer: Peer, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    told = peer.request(request, JoinGroupResponse, 3)
+    return None if told.error_code else told
+
+
+# ------------------------------------------------------------------------------------ the page
+
+_CHANGES: Sequence[tuple[str, str]] = (
+    (r"\b\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b", "10:00:00"),
+    (r"\b\d\d:\d\d:\d\d\b", "10:00:00"),
+    (r"127\.0\.0\.1:1\b", "localhost:9999"),
+    (r"127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*", "localhost:9092"),
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
+    (r"in \d+ s\b", "in 200 s"),
+    (r"replicas there: \d+", "replicas there: 40"),
+    (r"coordinator broker \d", "coordinator broker 1"),
+    (r"is registered since 10:00:00", "is registered"),
+    (r"its disk is \d+ % full, [\d.]+ of [\d.]+ GiB", "its disk is 95 % full, 5.0 of 100.0 GiB"),
+    (r"transaction of producer \d+ is", "transaction of producer 1000 is"),
+    (r"[\d.]+ of 3\.\d MiB", "1.0 of 3.0 MiB"),
+    (r"refused it \d+ times", "refused it 10 times"),
+    (r"changed \d+ times since", "changed 4 times since"),
+    (r"^(warning: controller: )\d+", r"\g<1>5"),
+    (r"\((?:broker \d \d+ times(?:, )?)+\)", "(broker 0 2 times, broker 2 3 times)"),
+)
+
+
+def as_printed(text: object, home: pathlib.Path) -> str:
+    """A text with everything that differs from run to run replaced by an example."""
+    said = str(text).replace(f"{home}/D", "data").replace(str(home), "/var/lib/odradek")
+    for pattern, example in _CHANGES:
+        said = re.sub(pattern, example, said, flags=re.MULTILINE)
+    return said
