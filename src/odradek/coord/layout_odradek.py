@@ -66,10 +66,10 @@ def encode_broker(logs: BrokerLogs) -> bytes:
 def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> BrokerLogs:
     """What it has said of its logs; `modified_id` wrote the node."""
     fields = parse(life_path(broker), data)
-    return BrokerLogs(
-        fields.integer("clean_since") or modified_id,
-        fields.integer("empty_since", -1) or modified_id,
-    )
+    empty_since = fields.integer("empty_since", -1) or modified_id
+    if empty_since > modified_id:
+        empty_since = -1  # counted by another store, from which the node was copied
+    return BrokerLogs(fields.integer("clean_since") or modified_id, empty_since)
 
 
 def encode_memory(memory: Memory) -> bytes:

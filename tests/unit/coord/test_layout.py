@@ -9,7 +9,7 @@ import pytest
 
 from odradek.coord import layout, layout_config, layout_odradek, layout_security
 from odradek.coord.layout_config import ConfigEntity, broker_entity, topic_entity
-from odradek.coord.layout_odradek import Noted, NotedLives
+from odradek.coord.layout_odradek import BrokerLogs, Noted, NotedLives
 from odradek.coord.layout_security import ResourcePattern
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.acl import AclOperation, ResourceType
@@ -399,3 +399,18 @@ def test_a_life_that_was_noted_just_now_was_noted_by_the_transaction_that_wrote_
     data = layout_odradek.encode_noted(noted)
     expected = NotedLives(5, {1: Noted(80, 99), 2: Noted(70, 71)})
     assert layout_odradek.decode_noted(data, modified_id=99) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (BrokerLogs(0), BrokerLogs(70)),
+        (BrokerLogs(50), BrokerLogs(50)),
+        (BrokerLogs(50, 0), BrokerLogs(50, 70)),
+        (BrokerLogs(50, 40), BrokerLogs(50, 40)),
+        pytest.param(BrokerLogs(50, 71), BrokerLogs(50), id="copied from another store"),
+    ],
+)
+def test_what_a_broker_says_of_its_logs(written, read):
+    data = layout_odradek.encode_broker(written)
+    assert layout_odradek.decode_broker(1, data, modified_id=70) == read
