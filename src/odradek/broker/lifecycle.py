@@ -140,8 +140,9 @@ class Lifecycle:
         """Make this broker known. Returns its broker epoch.
 
         `clean_epoch` is that of the life after which nothing was lost, if there is one: it stopped
-        cleanly, or goes on. `is_empty`: there is no log in its directories. The note of both is for
-        the controller (`/odradek/lives/N`). `new_directories` are those without `meta.properties`.
+        cleanly, or goes on. `new_directories` are the log directories without `meta.properties`, and
+        `is_empty` says that there is no log in any. The note of both is for the controller
+        (`/odradek/lives/N`).
 
         Raises:
             StartupError: the id is taken by a broker that lives.
@@ -153,7 +154,9 @@ class Lifecycle:
         while True:
             data = layout.encode_broker(broker, timestamp_ms=self._clock.wall_ms())
             try:
-                note, is_known = await self._note(broker.id, clean_epoch, is_empty=is_empty)
+                note, is_known = await self._note(
+                    broker.id, clean_epoch, is_empty=is_empty or bool(new_directories)
+                )
                 if is_known and new_directories:
                     log.warning(
                         "broker %d was registered before, and there is no meta.properties in %s: "

@@ -20,7 +20,7 @@ class CauseKind(Enum):
     BROKER_FAILED = "{brokers} went away"
     BROKER_OUTLIVED = "{brokers} registered anew"
     BROKER_LEAVING = "{brokers} began to shut down"
-    LOGS_LOST = "{brokers} came back without a log"
+    LOGS_LOST = "{brokers} came back with an empty log directory"
     LOG_DIR_FAILED = "a log directory of {brokers} failed"
     LOG_DIR_REPAIRED = "a log directory of {brokers} serves again"
     TOPIC_CREATED = "the topic was created"

@@ -4,11 +4,11 @@ What is written here was read from the coordination store or accepted by it; wha
 merely wants stands in its effects. One context lives as long as one reign.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from odradek.controller.last_isr import Memory
+from odradek.controller.last_isr import NO_LOG, LogEnd, Memory
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
@@ -136,15 +136,22 @@ class ControllerContext:
         """Whether a replica has lost nothing since it was last known to hold everything."""
         return self.brokers[replica].clean_since <= _known_until(partition, replica)
 
-    def emptied(self, partition: Partition) -> frozenset[int]:
-        """The live replicas that lost their logs since they were last known to hold everything."""
-        if not self.remembers:
+    def emptied(self, partition: Partition, ends: Mapping[int, LogEnd]) -> frozenset[int]:
+        """The replicas that lost their log since they were last known to hold everything.
+
+        `ends` are where the logs end of those that were asked. A broker may have lost one log
+        directory of several: an in-sync replica that has a log did not lie there. One that left the
+        ISR before may have begun to copy.
+        """
+        stored = partition.leader_and_isr
+        if stored is None or not self.remembers:
             return frozenset()
         return frozenset(
             replica
             for replica in partition.assignment.replicas
             if replica in self.brokers
             and -1 < _known_until(partition, replica) < self.brokers[replica].empty_since
+            and (replica not in stored.isr or ends.get(replica) == NO_LOG)
         )
 
     def is_being_deleted(self, name: TopicPartition) -> bool:

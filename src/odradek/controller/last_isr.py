@@ -12,9 +12,9 @@ the story; Apache Kafka with ZooKeeper has no cure for it). Here
     elected      is the one of these that reaches furthest, as soon as one was heard who has
                  everything that can have been committed, or so many of those who should have it
                  (`min.insync.replicas`) that not all of them can have lost power at once
-    emptied      is one whose broker came back without a log: it is not heard, and does not lead
-                 while another replica has something. If that are all in the ISR, those who left
-                 last are waited for: what only the ISR had is gone
+    emptied      is one that lost its log with a directory: it is not heard, and does not lead while
+                 another replica may have something. If all in the ISR are, those that left last
+                 are waited for: what only the ISR had is gone
 
 What was committed is on everybody who was in the ISR while it had `min.insync.replicas` members,
 for below that the high watermark does not move. Of the logs of two who were in the last ISRs the
@@ -110,7 +110,7 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     """Find the replica to lead; None while somebody has to be waited for.
 
     `ends` are of those who were heard; `sound` those of the remembered who have lost nothing;
-    `emptied` those whose broker came back without a log.
+    `emptied` those that lost their log with a directory.
     """
     # Who is no replica any more has deleted what he had: nobody need wait for him.
     left = {r: gone for r, gone in memory.left.items() if r in assigned} if memory else {}

@@ -164,7 +164,7 @@ class PartitionMachine:
         if any(r in stored.isr and r not in context.doubtful(partition) for r in live):
             self.propose(partition, Purpose.OFFLINE_ELECTION, cause)
             return
-        emptied = context.emptied(partition)
+        emptied = context.emptied(partition, ends)
         lost = tuple(replica for replica in stored.isr if replica in emptied)
         if lost:
             cause = Cause(CauseKind.LOGS_LOST, lost)

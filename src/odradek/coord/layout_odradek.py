@@ -1,9 +1,9 @@
 """Our own znodes, all below `/odradek`: no broker of another kind reads there.
 
 /odradek/lives/N    since which transaction broker N has lost nothing, and with which one it has
-                    registered without a single log. Written in the same transaction as its
-                    registration: whose broker epoch is another was not registered by a broker
-                    of ours
+                    registered with an empty log directory. Written in the same transaction as
+                    its registration: whose broker epoch is another was not registered by a
+                    broker of ours
 /odradek/isr/T-P    what is remembered of a partition's last ISRs, written in the transaction
                     that writes its state; see `odradek.controller.last_isr`
 /odradek/noted      which lives of brokers the controller knows of, and since when: a state
@@ -28,7 +28,7 @@ class BrokerLogs(NamedTuple):
     """What a broker has said of its logs, by the transactions that wrote it."""
 
     clean_since: int  # it has lost nothing since
-    empty_since: int = -1  # it had none then; -1: it always had some
+    empty_since: int = -1  # a log directory was empty then; -1: none ever was
 
 
 class Noted(NamedTuple):

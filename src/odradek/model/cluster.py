@@ -30,8 +30,8 @@ class Broker:
     broker_epoch: int = -1
     # It has lost nothing since this transaction; -1: nobody knows, it is a broker of another kind.
     clean_since: int = -1
-    # The transaction with which it registered without a single log; -1: it never did, or nobody
-    # knows.
+    # The transaction with which it registered with a log directory that was empty; -1: it never
+    # did, or nobody knows.
     empty_since: int = -1
     # The transaction with which a controller noted this life of it, before deciding by it; -1: none
     # has, or nobody knows.

@@ -21,6 +21,7 @@ from odradek.controller.proposals import Accepted, StoredState
 from odradek.model.cluster import Broker
 from odradek.model.partition import (
     NO_LEADER,
+    RECOVERED,
     RECOVERING,
     Assignment,
     LeaderAndIsr,
@@ -134,7 +135,7 @@ LAST_TWO = Memory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
         pytest.param((1,), LAST_TWO, {1: NO_LOG}, {1, 2, 3}, 1, id="all have lost everything"),
     ],
 )
-def test_one_that_came_back_without_a_log_does_not_lead_while_another_has_something(
+def test_one_that_lost_its_log_does_not_lead_while_another_has_something(
     isr, memory, ends, emptied, elected
 ):
     chosen = choose(
@@ -272,7 +273,7 @@ def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not
     assert settled.stored[-1].leader == leader
 
 
-def test_a_leader_that_comes_back_without_a_log_follows_the_one_that_left_last():
+def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_left_last():
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
     emptied = broker(1, 100, empty_since=100)
     settled = Settled((emptied, broker(3, 42)), state, replicas=(1, 2, 3))
@@ -285,7 +286,7 @@ def test_a_leader_that_comes_back_without_a_log_follows_the_one_that_left_last()
     (elected,) = settled.stored
     assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
-    assert str(said.cause) == "broker 1 came back without a log"
+    assert str(said.cause) == "broker 1 came back with an empty log directory"
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,15 @@ def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_sinc
     brokers = (broker(1, 61, clean_since=50, empty_since=empty_since), broker(2, 10))
     settled = Settled(brokers, StoredState(state, 1, known_in), replicas=(1, 2))
     partition = settled.controller.context.partition(TOPIC)
-    assert settled.controller.context.emptied(partition) == frozenset()
+    assert settled.controller.context.emptied(partition, {1: NO_LOG}) == frozenset()
+
+
+def test_a_log_in_another_directory_than_the_one_that_was_replaced_is_as_good_as_any():
+    state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
+    settled = Settled((broker(1, 100, empty_since=100),), state, replicas=(1, 2, 3))
+    settled.settle(LogEndsHeard({TOPIC: {1: LogEnd(5, 90)}}, {"t": 1}))
+    (elected,) = settled.stored
+    assert (elected.leader, elected.leader_recovery_state) == (1, RECOVERED)
 
 
 def test_the_journal_says_how_many_replicas_a_broker_lost():
@@ -307,4 +316,4 @@ def test_the_journal_says_how_many_replicas_a_broker_lost():
     settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]
     assert (said.subject, said.detail) == (1, "replicas there: 1")
-    assert str(said.cause) == "broker 1 came back without a log"
+    assert str(said.cause) == "broker 1 came back with an empty log directory"
