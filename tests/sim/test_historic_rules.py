@@ -196,7 +196,7 @@ async def alone(scene):
     await begin(leader)
     follower.kill()
     other.kill()
-    await until(lambda: held(leader).leader.isr.committed == {leader.id})
+    await until(lambda: held(leader).leader.isr.committed == (leader.id,))
     append(leader, b"alone")
     read = contents(leader)[: high_watermark(leader)]
     scene.lose_power(leader)

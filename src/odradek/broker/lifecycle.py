@@ -140,7 +140,7 @@ class Lifecycle:
         """Make this broker known. Returns its broker epoch.
 
         `clean_epoch` is that of the life after which nothing was lost, if there is one: it stopped
-        cleanly, or goes on. `new_directories` are the log directories without `meta.properties`, and
+        cleanly, or goes on. `new_directories` had no `meta.properties`, and
         `is_empty` says that there is no log in any. The note of both is for the controller
         (`/odradek/lives/N`).
 
