@@ -14,19 +14,25 @@ session has one too, for the time of the request.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
-from odradek.log.slices import ColdRead, OffsetOutOfRangeError
+from odradek.log.segment import ColdError
+from odradek.log.slices import ColdRead, LateRecords, LogSlice, OffsetOutOfRangeError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
 from odradek.replica.leader import LeaderReplica
 from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from odradek.wire.schema import Buffer
 
 READ_COMMITTED: Final = 1
+# A response has about so much of records in memory; what is beyond it is read as it is sent.
+LATE_BYTES: Final = 1 << 20
+LOAD_BYTES: Final = 64 << 10  # less than this of a partition is not worth it
+LATE_MAX: Final = 64  # of a response: each keeps a file open
 _UNKNOWN: Final = -1
 
 # How a fetcher's name for a partition becomes the partition, or the reason why not.
@@ -142,6 +148,7 @@ class Reading:
         "_drained",
         "_fetcher",
         "_left_bytes",
+        "_loaded_bytes",
         "_may_follow",
         "_may_read",
         "_nearest",
@@ -152,6 +159,7 @@ class Reading:
         "answers",
         "bytes",
         "cold",
+        "late",
         "news",
         "urgent",
     )  # fmt: skip
@@ -186,6 +194,8 @@ class Reading:
         self._read_committed = read_committed
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
         self.bytes = 0
+        self._loaded_bytes = 0
+        self.late: list[LateRecords] = []
         self.urgent = False
         self.news = False  # a follower is owed a high watermark
         self.cold: ColdRead | None = None  # data that has to be brought into memory first
@@ -308,19 +318,26 @@ class Reading:
     def _read_records(
         self, wanted: SessionPartition, log: Log, answer: PartitionData, end: int
     ) -> None:
+        bytes_max = min(wanted.max_bytes, self._left_bytes)
+        is_late = bytes_max > LATE_BYTES or self._loaded_bytes >= LATE_BYTES
         found = log.read(
             wanted.fetch_offset,
-            min(wanted.max_bytes, self._left_bytes),
+            bytes_max,
             end_offset=end,
             minimum_one_message=not self.bytes,
             wait=self._wait,
+            load=not is_late,
         )
         if isinstance(found, ColdRead):
             self.cold = found
             return
         if found is None:
             return
-        answer.records = found.data
+        if not is_late:
+            answer.records = found.data
+            self._loaded_bytes += found.size
+        elif not self._take_late(found, log, answer):
+            return
         if found.segment is not log.active_segment:
             # More stands behind it, which this answer cannot have: nothing to wait for.
             self.urgent = True
@@ -331,6 +348,31 @@ class Reading:
                 AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
                 for t in log.aborted_transactions(wanted.fetch_offset, log.end_offset_of(found))
             ]
+
+    def _take_late(self, found: LogSlice, log: Log, answer: PartitionData) -> bool:
+        """Leave the records in their file until they are sent, if they are many."""
+        if found.size > LOAD_BYTES or self._loaded_bytes >= LATE_BYTES:
+            late = LateRecords(
+                found, lambda error: None if log.gone else self._storage_failed(error)
+            )
+            answer.records = cast("Buffer", late)  # a response asks for its length, no more
+            self.late.append(late)
+            if len(self.late) >= LATE_MAX:
+                self._left_bytes = found.size  # nothing behind it
+            return True
+        try:
+            answer.records = found.segment.read(found.position, found.size, wait=self._wait)
+        except ColdError as cold:
+            self.cold = ColdRead(cold.file, cold.position, cold.length)
+            return False
+        self._loaded_bytes += found.size
+        return True
+
+    def close(self) -> None:
+        """It is not answered with."""
+        for late in self.late:
+            late.close()
+        self.late.clear()
 
     def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
         """Whether the fetcher has to be told although there are no records (KIP-227)."""

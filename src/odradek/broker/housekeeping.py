@@ -5,7 +5,7 @@
     log start offsets           log.flush.start.offset.checkpoint.interval.ms
     high watermarks             replica.high.watermark.checkpoint.interval.ms
     flush.ms                    every second
-    idle connections            every five seconds
+    idle connections            every five seconds, as is the memory that they do not need
     silent producers            producer.id.expiration.check.interval.ms
 
 All of it runs on monotonic time, so that a jump of the wall clock neither skips nor repeats it;
@@ -16,6 +16,7 @@ in slices, between which everybody else on the loop has a turn.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
@@ -60,6 +61,7 @@ class Housekeeping:
         self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire)
         self._every("flush", _FLUSH_MS, self._logs.flush_overdue)
         self._every("idle connections", _IDLE_MS, self._server.drop_idle)
+        self._every("idle memory", _IDLE_MS, partial(self._server.rest, _IDLE_MS))
         for name, interval_ms, work in (
             (
                 "recovery points",

@@ -92,6 +92,7 @@ async def _serve(
             http = await _serve_http(broker)
         if on_ready is not None:
             on_ready(listeners, http.url if http else None)
+        selector.turns.longest_ms = 0.0  # what came before kept no client waiting
         reason: str | None = await over
         log.info("stopping")
     except OdradekError as error:

@@ -107,6 +107,10 @@ class RequestLoop:
         self.note_refusal(connection, reason)
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
+    def broke_off(self, connection: Connection, reason: str) -> None:
+        """Say why a peer gets no whole answer."""
+        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+
     def frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request."""
         header, position = decode_request_header(frame)

@@ -199,7 +199,11 @@ class Broker:
         self._make_data_apis()
         self.requests = self._make_request_loop()
         self.server = Server(
-            world.network, self.requests, limits_of(config), now_ms=clock.monotonic_ms
+            world.network,
+            self.requests,
+            limits_of(config),
+            now_ms=clock.monotonic_ms,
+            soon=self.turns.soon,
         )
         self.cleaner = LogCleaner(
             self.logs,
@@ -915,4 +919,6 @@ def limits_of(config: BrokerConfig) -> ConnectionLimits:
         idle_ms_max=config.connections_max_idle_ms,
         frame_bytes_max=config.socket_request_max_bytes,
         queued_bytes_max=config.queued_max_request_bytes,
+        waiting_bytes_max=config.odradek_connection_responses_max_bytes,
+        memory_bytes_max=config.odradek_connections_memory_max_bytes,
     )

@@ -148,6 +148,8 @@ class BrokerOptions:
     odradek_http_host: str
     odradek_http_port: int
     odradek_http_allowed_hosts: tuple[str, ...]
+    odradek_connection_responses_max_bytes: int
+    odradek_connections_memory_max_bytes: int
     odradek_flush_before_ack: bool
 
 

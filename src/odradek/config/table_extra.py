@@ -77,6 +77,20 @@ OPTIONS: Final = (
             "its own.",
     ),
     Option(
+        "odradek.connection.responses.max.bytes", INT, 1 << 20, rule=at_least(0),
+        scope=CLUSTER_WIDE,
+        doc="How many bytes of responses may wait for one connection, behind one that is not "
+            "ready, before its further requests wait, too. A fetch behind such a response is not "
+            "executed before its turn, and records above 1 MiB are read from the log as the client "
+            "takes them. Counts for connections that are opened from then on.",
+    ),
+    Option(
+        "odradek.connections.memory.max.bytes", LONG, 1 << 30, rule=at_least(1 << 20),
+        scope=CLUSTER_WIDE,
+        doc="How much memory requests and responses of all connections may take together. Above it "
+            "those connections are closed of which nothing was received or taken for longest.",
+    ),
+    Option(
         "odradek.flush.before.ack", BOOLEAN, False,
         doc="Whether records are forced to disk before they are acknowledged: safe when the "
             "power fails on all brokers at once, and slow.",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Reading ahead what the page cache does not have: at least as much at once.
 COLD_READ_BYTES: Final = 1 << 20
+# What is read at once of records that are sent late.
+LATE_PIECE_BYTES: Final = 512 << 10
 
 
 class Appended(NamedTuple):
@@ -66,6 +68,84 @@ class LogSlice:
         self.position = position
         self.size = size
         self.data = data
+
+
+class TruncatedError(OdradekError):
+    """A file is shorter than it was when a slice of it was promised."""
+
+
+class LateRecords:
+    """A slice whose data stands in its file until it is sent.
+
+    The file keeps its descriptor, so the bytes are there even if the segment is deleted. Close it.
+    """
+
+    __slots__ = ("_done", "_failed", "_file", "_is_closed", "_is_loading", "_loaded", "_slice")
+
+    def __init__(self, found: LogSlice, failed: Callable[[StorageError], None]) -> None:
+        """`failed` is called with what the disk refuses.
+
+        Raises:
+            StorageError: the file cannot be opened.
+        """
+        found.file.pin()
+        self._slice = found
+        self._file = found.file
+        self._failed = failed
+        self._done = 0  # bytes read
+        self._is_loading = False
+        self._loaded: Data | StorageError | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """All of its bytes."""
+        return self._slice.size
+
+    def read(self, ready: Callable[[], None]) -> Data | None:
+        """The next piece, an empty one at the end; None: the disk is asked, `ready` follows.
+
+        Raises:
+            StorageError: the disk refuses.
+            TruncatedError: there is less than there was.
+        """
+        length = min(LATE_PIECE_BYTES, self._slice.size - self._done)
+        if self._is_loading or not length:
+            return None if self._is_loading else b""
+        found, self._loaded = self._loaded, None
+        if found is None:
+            found = self._ask(self._slice.position + self._done, length, ready)
+        if isinstance(found, StorageError):
+            self._failed(found)
+            raise found
+        if found is not None:
+            if len(found) < length:
+                raise TruncatedError(f"{self._file.path} was cut while it was being sent")
+            self._done += length
+        return found
+
+    def _ask(
+        self, position: int, length: int, ready: Callable[[], None]
+    ) -> Data | StorageError | None:
+        try:
+            data = self._file.read(position, length)
+        except StorageError as error:
+            return error
+        if data is None:
+            self._is_loading = True
+
+            def loaded(result: Data | StorageError) -> None:
+                self._is_loading, self._loaded = False, result
+                if not self._is_closed:
+                    ready()
+
+            self._file.read_later(position, length, loaded)
+        return data
+
+    def close(self) -> None:
+        """It is sent, or not wanted any more."""
+        assert not self._is_closed
+        self._is_closed = True
+        self._file.unpin()
 
 
 class ColdRead:

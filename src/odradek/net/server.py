@@ -52,6 +52,8 @@ class ConnectionLimits:
     frame_bytes_max: int = 104_857_600
     queued_bytes_max: int = -1  # received and not handled, of all together; -1: no limit
     in_flight_max: int = 64  # of one connection; Java's clients have at most 5
+    waiting_bytes_max: int = 1 << 20  # of one connection's responses, behind one that is awaited
+    memory_bytes_max: int = 1 << 30  # received, or to be sent, of all together
 
 
 class Server:
@@ -64,9 +66,15 @@ class Server:
         limits: ConnectionLimits,
         *,
         now_ms: Callable[[], int],
+        soon: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`soon` calls something when others have had their turn (`Turns.soon`)."""
         self.limits = limits
         self.refused_connections = 0
+        self.dropped_connections = 0  # for the memory that they took
+        self.memory_bytes = 0  # that connections take, as far as it is worth counting
+        self._soon = soon
+        self._sheds = False
         self._queued_bytes = 0
         self._is_crowded = False
         self._network = network
@@ -117,7 +125,10 @@ class Server:
             frame_bytes_max=self.limits.frame_bytes_max,
             in_flight_max=self.limits.in_flight_max,
             now_ms=self._now_ms,
+            soon=self._soon,
             received=self._received if self.limits.queued_bytes_max > 0 else None,
+            holds=self._holds,
+            waiting_bytes_max=self.limits.waiting_bytes_max,
         )
 
     def stop_listening(self) -> None:
@@ -143,6 +154,12 @@ class Server:
         for connection in idle:
             connection.abort()  # what it has not taken until now it will not take
         return len(idle)
+
+    def rest(self, interval_ms: int) -> None:
+        """Have connections that sent nothing for so long give back the memory they do not need."""
+        oldest_ms = self._now_ms() - interval_ms
+        for connection in self._connections:
+            connection.rest(oldest_ms)
 
     # ------------------------------------------- a FrameHandler before the real one
 
@@ -173,6 +190,34 @@ class Server:
         if not self._by_ip[connection.peer_host]:
             del self._by_ip[connection.peer_host]
         self._handler.disconnected(connection)
+
+    def broke_off(self, connection: Connection, reason: str) -> None:
+        """Pass on."""
+        self._handler.broke_off(connection, reason)
+
+    def _holds(self, more_bytes: int) -> None:
+        """A connection takes so much more (or less) memory: drop some if it is too much."""
+        self.memory_bytes += more_bytes
+        if not self._sheds and self.memory_bytes > self.limits.memory_bytes_max:
+            self._sheds = True
+            self._soon(self._shed)
+
+    def _shed(self) -> None:
+        """Drop the connections that have moved nothing for longest, of those that take memory."""
+        self._sheds = False
+        holders = [each for each in self._connections if each.memory_bytes and not each.closing]
+        holders.sort(key=lambda each: max(each.active_ms, each.taken_ms))
+        for connection in holders:
+            if self.memory_bytes <= self.limits.memory_bytes_max:
+                return
+            self.dropped_connections += 1
+            self._handler.broke_off(
+                connection,
+                f"its requests and responses take {connection.memory_bytes} bytes of memory, "
+                f"those of all connections {self.memory_bytes}; "
+                f"odradek.connections.memory.max.bytes={self.limits.memory_bytes_max}",
+            )
+            connection.abort()
 
     def _received(self, more_bytes: int) -> None:
         """So many bytes more (or less) wait to be handled: enough, or no longer too many?"""

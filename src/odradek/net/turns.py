@@ -26,14 +26,23 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         self._loop = loop
         self._now_ms = now_ms
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call it in a turn of the loop in which no other long work is done."""
+        self._waiting.append(work)
+        self._schedule()
 
     async def next(self) -> None:
         """Wait until it is this work's turn: after all else that is ready, and one at a time."""
         turn = self._loop.create_future()
-        self._waiting.append(turn)
-        self._schedule()
+
+        def begin() -> None:
+            if not turn.done():  # else its task was cancelled
+                turn.set_result(None)
+
+        self.soon(begin)
         await turn
 
     async def run(self, steps: Generator[None, None, T]) -> T:
@@ -56,10 +65,7 @@ class Turns:
 
     def _begin(self) -> None:
         self._is_scheduled = False
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # else its task was cancelled
-                turn.set_result(None)
-                break
+        work = self._waiting.popleft()
         if self._waiting:
             self._schedule()
+        work()

@@ -8,6 +8,7 @@ kernel to the log: by the kernel.
 A view is good until the next call of `writable`. Whoever keeps something of a frame copies it.
 """
 
+from mmap import mmap
 from struct import Struct
 from typing import Final
 
@@ -16,6 +17,9 @@ from odradek.model.errors import MalformedRequestError
 LENGTH_BYTES: Final = 4
 _LENGTH: Final = Struct(">i")
 _SMALL_BYTES: Final = 16 * 1024
+# From this size on a buffer is mapped: it takes memory as it is filled, not as it is made, and
+# making it takes no time.
+_MAPPED_BYTES: Final = 1 << 20
 # A buffer that has grown for large frames is given back after this many that were small.
 _SMALL_FRAMES_BEFORE_SHRINKING: Final = 64
 
@@ -23,15 +27,20 @@ _SMALL_FRAMES_BEFORE_SHRINKING: Final = 64
 class FrameBuffer:
     """Cuts a stream of bytes into frames, refusing those above a limit."""
 
-    __slots__ = ("_buffer", "_end", "_small_frames", "_start", "_view", "frame_bytes_max")
+    __slots__ = (
+        "_buffer", "_end", "_small_frames", "_start", "_touched", "_view", "frame_bytes_max",
+        "is_large",
+    )  # fmt: skip
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max  # raised once the peer is known
-        self._buffer = bytearray(_SMALL_BYTES)
+        self._buffer: bytearray | mmap = bytearray(_SMALL_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0  # of what is not yet consumed
         self._end = 0  # of what the socket has written
         self._small_frames = 0
+        self.is_large = False  # it takes more memory than at the start
+        self._touched = 0  # bytes from the begin on that were ever written
 
     def __len__(self) -> int:
         """Bytes received and not yet consumed."""
@@ -40,6 +49,7 @@ class FrameBuffer:
     def writable(self) -> memoryview:
         """Room for the socket to write into, at least one byte."""
         if self._start == self._end:
+            self._touched = max(self._touched, self._end)
             self._start = self._end = 0
             if (
                 len(self._buffer) > _SMALL_BYTES
@@ -77,6 +87,28 @@ class FrameBuffer:
         self._small_frames = self._small_frames + 1 if length < _SMALL_BYTES // 2 else 0
         return self._view[body:end]
 
+    def put_back(self, frame: memoryview) -> None:
+        """The last frame is the next one once more."""
+        self._start -= len(frame) + LENGTH_BYTES
+
+    def give_away(self) -> None:
+        """Leave the memory to whoever has the last frame, and go on in another.
+
+        What stands behind the frame is copied: call it when that is little.
+        """
+        self._replace(max(_SMALL_BYTES, 2 * (self._end - self._start)))
+
+    def rest(self) -> None:
+        """Nothing is coming just now: keep no more memory than what is there needs."""
+        if self._start == self._end and len(self._buffer) > _SMALL_BYTES:
+            self._replace(_SMALL_BYTES)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory this takes."""
+        size = len(self._buffer)
+        return size if size < _MAPPED_BYTES else max(self._touched, self._end)
+
     def _make_room(self) -> None:
         """Move what is left to the front, into twice the room if it needs it.
 
@@ -86,16 +118,28 @@ class FrameBuffer:
         left = self._end - self._start
         size = len(self._buffer)
         if left > size // 2:
-            self._replace(size * 2)
+            self._replace(self._more_room(size))
             return
         # In place: fresh memory would cost more than the copy, page by page.
         self._view[:left] = self._view[self._start : self._end]
         self._start, self._end = 0, left
 
+    def _more_room(self, size: int) -> int:
+        """Twice as much; for a frame that is larger than that and has begun well, all of it.
+
+        A mapped buffer costs nothing where nothing is written, and what is not made again and
+        again need not be copied again and again.
+        """
+        if size < _MAPPED_BYTES:
+            return size * 2
+        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        return max(size * 2, min(length, self.frame_bytes_max) + LENGTH_BYTES)
+
     def _replace(self, size: int) -> None:
         kept = self._view[self._start : self._end]
-        self._buffer = bytearray(size)
+        self._buffer = bytearray(size) if size < _MAPPED_BYTES else mmap(-1, size)
+        self.is_large = size > _SMALL_BYTES
         self._view = memoryview(self._buffer)
         self._view[: len(kept)] = kept
         self._start, self._end = 0, len(kept)
-        self._small_frames = 0
+        self._small_frames = self._touched = 0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from odradek.model.errors import MalformedRequestError
+from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.net.connection import Connection
 from odradek.net.server import ConnectionLimits, Server
 
@@ -21,6 +21,9 @@ class FakeTransport(asyncio.Transport):
 
     def write(self, data):
         self.written.append(bytes(data))
+
+    def get_write_buffer_size(self):
+        return 0
 
     def pause_reading(self):
         self.reading = False
@@ -69,13 +72,14 @@ def frame(text):
 
 class Peer:
     def __init__(self, *, in_flight_max=5, frame_bytes_max=1 << 20):
-        self.handler, self.transport = Handler(), FakeTransport()
+        self.handler, self.transport, self.soon = Handler(), FakeTransport(), []
         self.connection = Connection(
             self.handler,
             listener="PLAINTEXT",
             frame_bytes_max=frame_bytes_max,
             in_flight_max=in_flight_max,
             now_ms=lambda: 0,
+            soon=self.soon.append,
         )
         self.connection.connection_made(self.transport)
 
@@ -230,7 +234,7 @@ class Crowd:
         self.handler = Handler()
         self.server = Server(
             None, self.handler, ConnectionLimits(queued_bytes_max=queued_bytes_max),
-            now_ms=lambda: 0,
+            now_ms=lambda: 0, soon=[].append,
         )  # fmt: skip
         self.peers = [self.join() for _ in range(peers)]
 
@@ -279,3 +283,290 @@ def test_requests_that_a_muted_peer_has_sent_count_until_they_are_handled():
 
     assert first.received == "a" * 110
     assert second.transport.reading
+
+
+# ------------------------------------------------------------------- a peer that asks too much
+
+
+class Slow(FakeTransport):
+    """A transport to a peer that takes nothing before it is asked to: `take`."""
+
+    def __init__(self, connection):
+        super().__init__()
+        self.connection, self.waiting = connection, bytearray()
+
+    def write(self, data):
+        self.waiting += data
+        if len(self.waiting) > 65_536:
+            self.connection.pause_writing()
+
+    def get_write_buffer_size(self):
+        return len(self.waiting)
+
+    def take(self):
+        self.written.append(bytes(self.waiting))
+        self.waiting.clear()
+        self.connection.resume_writing()
+
+
+class Pieces:
+    """A part of a response that is read in pieces; the `awaited` ones are not there at once."""
+
+    def __init__(self, *pieces, awaited=(), missing=()):
+        self.pieces, self.awaited, self.missing = list(pieces), set(awaited), missing
+        self.size, self.number, self.closed = sum(map(len, pieces)), 0, 0
+        self.ready = None
+
+    def __len__(self):
+        return self.size
+
+    def read(self, ready):
+        if self.number in self.missing:
+            raise OdradekError("it was cut")
+        if self.number in self.awaited:
+            self.ready = ready
+            return None
+        if self.number == len(self.pieces):
+            return b""
+        self.number += 1
+        return self.pieces[self.number - 1]
+
+    def arrive(self):
+        self.awaited.clear()
+        self.ready()
+
+    def close(self):
+        self.closed += 1
+
+
+class Slowly(Peer):
+    """A peer that takes when it is asked to, and is answered with parts that are read late."""
+
+    def __init__(self, *late, **options):
+        super().__init__(**options)
+        self.late = iter(late)
+        self.connection.connection_lost(None)
+        handler = self.handler
+
+        class Answers(Handler):
+            def frame(self, connection, frame):
+                handler.frames.append(bytes(frame).decode())
+                connection.respond([b"<", next(answers), b">"])
+
+            def broke_off(self, connection, reason):
+                handler.refusals.append(reason)
+
+        answers = self.late
+        self.connection = Connection(
+            Answers(), listener="PLAINTEXT", frame_bytes_max=1 << 20, in_flight_max=5,
+            now_ms=lambda: 0, soon=self.soon.append,
+        )  # fmt: skip
+        self.transport = Slow(self.connection)
+        self.connection.connection_made(self.transport)
+
+
+def test_what_is_late_is_read_as_the_peer_takes_it_and_its_next_request_waits():
+    first, second = Pieces(b"a" * 70_000, b"b" * 70_000, b"c"), Pieces(b"d")
+    peer = Slowly(first, second)
+    peer.send("1", "2")
+    assert (first.number, peer.handler.frames) == (1, ["1"])
+    assert not peer.transport.reading
+
+    peer.transport.take()
+    assert (first.number, peer.handler.frames) == (2, ["1"])
+
+    peer.transport.take()
+    assert (first.closed, second.closed) == (1, 1)
+    assert peer.handler.frames == ["1", "2"]
+    peer.transport.take()
+    assert peer.received == "<" + "a" * 70_000 + "b" * 70_000 + "c><d>"
+    assert peer.transport.reading
+
+
+def test_what_is_late_and_not_there_yet_is_waited_for():
+    part = Pieces(b"a", b"b", awaited=[1])
+    peer = Slowly(part)
+    peer.send("1")
+    peer.transport.take()
+    assert peer.received == "<a"
+
+    part.arrive()
+    peer.transport.take()
+    assert peer.received == "<ab>"
+
+
+def test_a_response_that_cannot_be_read_to_its_end_ends_the_connection():
+    part, behind = Pieces(b"a", b"b", missing=[1]), Pieces()
+    peer = Slowly(part, behind)
+    peer.send("1", "2")
+
+    assert peer.handler.refusals == ["it was cut"]
+    assert peer.transport.closed
+    assert part.closed == 1
+
+
+def test_what_was_not_sent_to_a_peer_that_went_is_closed():
+    part = Pieces(b"a" * 70_000, b"b")
+    peer = Slowly(part)
+    peer.send("1")
+    peer.connection.connection_lost(ConnectionResetError())
+
+    assert part.closed == 1
+
+
+def test_a_peer_that_takes_everything_lets_others_have_their_turn():
+    pieces = [bytes(60_000)] * 100
+    part = Pieces(*pieces)
+    peer = Slowly(part)
+    peer.transport = FakeTransport()
+    peer.connection.connection_made(peer.transport)
+    peer.send("1")
+    turns = 0
+    while peer.soon:
+        assert part.number < 100
+        turns += 1
+        peer.soon.pop(0)()
+
+    assert turns == 5
+    assert len(peer.received) == 6_000_002
+
+
+def test_a_peer_that_is_gone_is_served_no_more():
+    peer = Slowly(Pieces(b"a"), Pieces(b"b"), Pieces(b"c"))
+    write = peer.transport.write
+
+    def fail(data):
+        write(data)
+        peer.transport.closed = True  # as a transport does whose socket says EPIPE
+
+    peer.transport.write = fail
+    peer.send("1", "2", "3")
+
+    assert peer.handler.frames == ["1"]
+    assert next(peer.late).closed == 0, "it was not asked for"
+
+
+def test_a_long_backlog_is_handled_in_slices():
+    peer = Peer()
+    clock = iter(range(0, 1000, 3))
+    peer.connection._now_ms = lambda: next(clock)
+    peer.send_bytes(b"".join(map(frame, "abcdefg")))
+    assert peer.handler.frames == ["a", "b", "c"]
+    assert not peer.transport.reading
+
+    peer.soon.pop(0)()
+    assert peer.handler.frames == ["a", "b", "c", "d", "e", "f"]
+    peer.soon.pop(0)()
+    assert peer.received == "abcdefg"
+    assert peer.transport.reading
+
+
+def test_large_responses_behind_one_that_is_awaited_stop_the_requests():
+    peer = Peer(in_flight_max=100)
+    large = "x" * 400_000
+    peer.send("later1", large, large, large, "behind")
+    assert peer.handler.frames == ["later1", large, large, large]
+    assert not peer.transport.reading
+
+    peer.handler.places["later1"].fill([b"1"])
+    assert peer.handler.frames[-1] == "behind"
+    assert peer.transport.reading
+
+
+class PutsBack(Handler):
+    """Handles `first` frames only when all before them are answered."""
+
+    def frame(self, connection, frame):
+        if bytes(frame).startswith(b"first") and connection.in_flight:
+            connection.put_back(frame)
+        else:
+            super().frame(connection, frame)
+
+
+def test_a_request_that_is_put_back_is_handled_when_those_before_it_are_answered():
+    peer = Peer()
+    peer.connection._handler = peer.handler = PutsBack()
+    peer.send("later1", "later2", "first", "behind")
+    assert peer.handler.frames == ["later1", "later2"]
+
+    peer.handler.places["later1"].fill([b"1"])
+    assert peer.handler.frames == ["later1", "later2"]
+    peer.handler.places["later2"].fill([b"2"])
+    assert peer.received == "12firstbehind"
+    assert peer.transport.reading
+
+
+def test_the_frame_of_a_request_that_holds_stays_where_it_is():
+    kept = []
+
+    class Holds(Handler):
+        def frame(self, connection, frame):
+            if not kept:
+                kept.append(frame)
+                connection.hold()
+            else:
+                super().frame(connection, frame)
+
+    peer = Peer()
+    peer.connection._handler = peer.handler = Holds()
+    peer.send("held", "behind")
+    assert not peer.transport.reading, "nothing is read into its place"
+    assert bytes(kept[0]) == b"held"
+
+    peer.connection.let_go()
+    assert peer.received == "behind"
+
+
+# ------------------------------------------------------------------ memory of all connections
+
+
+class Shared:
+    """Peers of one server whose connections may take so much memory."""
+
+    def __init__(self, memory_bytes_max):
+        self.handler, self.soon, self.ms = Handler(), [], 0
+        self.handler.broke_off = lambda connection, reason: self.handler.refusals.append(reason)
+        self.server = Server(
+            None, self.handler, ConnectionLimits(memory_bytes_max=memory_bytes_max),
+            now_ms=lambda: self.ms, soon=self.soon.append,
+        )  # fmt: skip
+
+    def half_sent(self, size):
+        peer = Peer.__new__(Peer)
+        peer.handler, peer.transport = self.handler, FakeTransport()
+        peer.connection = self.server.make_connection("PLAINTEXT")
+        peer.connection.connection_made(peer.transport)
+        self.ms += 1
+        peer.send_bytes(frame("a" * size)[:-2])
+        return peer
+
+
+def test_above_the_limit_of_all_those_connections_go_that_have_stood_still_longest():
+    all_of_them = Shared(4 << 20)
+    idle = all_of_them.half_sent(10)
+    first, second, third = (all_of_them.half_sent(1_000_000) for _ in range(3))
+    assert all_of_them.soon == []
+    all_of_them.ms += 1
+    first.send_bytes(b"a")
+    fourth, fifth = (all_of_them.half_sent(1_000_000) for _ in range(2))
+    for work in all_of_them.soon:
+        work()
+
+    gone = [each.transport.closed for each in (idle, first, second, third, fourth, fifth)]
+    assert gone == [False, False, True, False, False, False]
+    assert all_of_them.server.memory_bytes <= 4 << 20
+    assert all_of_them.server.dropped_connections == 1
+    assert "odradek.connections.memory.max.bytes=4194304" in all_of_them.handler.refusals[0]
+
+
+def test_memory_that_is_not_needed_any_more_is_given_back_and_counted_so():
+    all_of_them = Shared(100 << 20)
+    peer = all_of_them.half_sent(3_000_000)
+    assert all_of_them.server.memory_bytes >= 3_000_000
+    peer.send_bytes(b"aa")
+    all_of_them.ms += 5_001
+    all_of_them.server.rest(5_000)
+    assert all_of_them.server.memory_bytes == 0
+
+    peer.send("and so on")
+    assert peer.received.endswith("and so on")

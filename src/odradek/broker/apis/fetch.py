@@ -10,6 +10,8 @@ Behaviour:
       aborted transactions; followers up to the end of the log.
     * A follower's fetch acknowledges everything before its offset. Only who may act for the
       cluster may call himself a follower (CVE-2018-1288).
+    * Records beyond the first MiB are read from the log when the fetcher takes them. A fetch
+      behind others of its connection is executed when these are answered.
     * Incremental sessions: see `odradek.replica.fetch_session`. An incremental response names
       only partitions with records or news; a full one names all.
 
@@ -91,6 +93,9 @@ class FetchApi:
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> None:
         """Answer now, or take a place in the line and wait."""
+        if connection.in_flight:
+            connection.put_back(frame)  # its answer would wait in memory for theirs
+            return
         decode = decoder(FetchRequest, header.api_version)
         request, _ = decode(frame, position, DATA_ELEMENTS_MAX)
         follower_id = follower_of(request)
@@ -333,6 +338,7 @@ class FetchCall(Waiting):
         """The first look."""
         reading = self._read()
         if reading.cold is not None or not self._is_enough(reading):
+            reading.close()
             self._wait(reading)
         else:
             self.connection.respond(self._answer(reading))
@@ -341,10 +347,12 @@ class FetchCall(Waiting):
     def look_again(self) -> None:
         """Something is ready."""
         reading = self._read()
+        if reading.cold is None and self._is_enough(reading):
+            self._finish(reading)
+            return
+        reading.close()
         if reading.cold is not None:
             self._warm(reading.cold)
-        elif self._is_enough(reading):
-            self._finish(reading)
         else:
             self._sleep(reading)
 

@@ -849,3 +849,58 @@ def test_a_read_that_fails_is_a_storage_error_and_takes_the_directory_along(cold
         assert told(answer) == {T0: ErrorCode.KAFKA_STORAGE_ERROR, T1: [b"a"]}
 
     play(story)
+
+
+# --------------------------------------------------------------------- more than a peer is given
+
+
+async def many_megabytes(live):
+    """A topic with 3 MB in each of two partitions; what a fetch of everything is to answer."""
+    await live.topic("t", 2, max_message_bytes=str(2 << 20))
+    wanted = {}
+    for index in (0, 1):
+        batches = [bytes([65 + index]) * 1_000_000, b"b" * 1_000_000, b"c" * 1_000_000]
+        for value in batches:
+            live.append(value, index=index)
+        wanted["t", index] = batches
+    return wanted
+
+
+def test_what_is_read_late_is_all_there():
+    async def story(live):
+        wanted = await many_megabytes(live)
+        request = fetch({T0: asked(0, max_bytes=50 << 20), T1: asked(0, max_bytes=50 << 20)})
+        response = await live.peer().ask(request, BY_NAME)
+
+        assert told(response) == wanted
+
+    play(story)
+
+
+def test_records_that_are_not_in_memory_when_their_turn_comes_are_waited_for():
+    async def story(live):
+        wanted = await many_megabytes(live)
+        request = fetch({T0: asked(0, max_bytes=50 << 20), T1: asked(0, max_bytes=50 << 20)})
+        live.disk.cold_share = 0.5
+        response = await live.peer().ask(request, BY_NAME)
+        live.disk.cold_share = 0.0
+
+        assert told(response)[T0] == wanted[T0]
+
+    play(story)
+
+
+def test_a_fetch_behind_one_that_waits_is_executed_when_that_is_answered():
+    async def story(live):
+        await live.topic("t", 2)
+        live.append(b"a", index=1)
+        peer = live.peer()
+        first = peer.send(fetch({T0: 0}, max_wait_ms=1_000), BY_NAME)
+        second = peer.send(fetch({T1: 0}), BY_NAME)
+        live.append(b"b", index=1)
+        await first
+
+        assert told(await second) == {T1: [b"a", b"b"]}, "as it is now, not as it was"
+        assert live.broker.purgatory.size == 0
+
+    play(story)

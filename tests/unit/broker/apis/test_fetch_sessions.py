@@ -469,6 +469,7 @@ def test_a_second_fetch_in_a_session_answers_the_first_with_what_there_was():
         fetcher = Fetcher(live)
         await fetcher.ask({T0: 0, T1: 0})
         first = fetcher.send({T0: 1}, max_wait_ms=NEVER_MS)
+        fetcher.peer = live.peer()  # it has given up on its connection
         second = fetcher.send({T0: 0}, max_wait_ms=NEVER_MS)
 
         assert told(first.result()) == {}

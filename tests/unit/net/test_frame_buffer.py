@@ -1,0 +1,80 @@
+"""Frames of all sizes come out as they went in, whatever memory they were in meanwhile."""
+
+import random
+
+import pytest
+
+from odradek.wire.frame import FrameBuffer
+
+MIB = 1 << 20
+
+
+def framed(data):
+    return len(data).to_bytes(4, "big") + data
+
+
+def frames_of(buffer, stream, pieces):
+    """Feed a stream in pieces of random sizes; every frame that came out, copied."""
+    found = []
+    position = 0
+    while position < len(stream):
+        room = buffer.writable()
+        size = min(len(room), next(pieces), len(stream) - position)
+        room[:size] = stream[position : position + size]
+        buffer.wrote(size)
+        position += size
+        while (frame := buffer.next_frame()) is not None:
+            found.append(bytes(frame))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_large_and_small_frames_in_pieces(seed):
+    draw = random.Random(seed)
+    sizes = [draw.choice((0, 10, 20_000, 700_000, MIB, 3 * MIB, 9 * MIB)) for _ in range(8)]
+    sent = [draw.randbytes(size) for size in sizes]
+    pieces = iter(lambda: draw.choice((1, 1_000, 60_000, MIB, 4 * MIB)), None)
+    buffer = FrameBuffer(frame_bytes_max=10 * MIB)
+
+    assert frames_of(buffer, b"".join(map(framed, sent)), pieces) == sent
+    buffer.rest()
+    assert buffer.memory_bytes == 16_384
+
+
+def test_memory_is_counted_as_it_is_filled_and_not_as_it_is_promised():
+    buffer = FrameBuffer(frame_bytes_max=100 * MIB)
+    frames_of(buffer, framed(bytes(90 * MIB))[: 2 * MIB], iter(lambda: MIB, None))
+
+    assert len(buffer) == 2 * MIB
+    assert buffer.memory_bytes <= 4 * MIB
+
+
+def test_a_frame_that_was_put_back_comes_again():
+    buffer = FrameBuffer(frame_bytes_max=100)
+    sent = framed(b"first") + framed(b"x")
+    buffer.writable()[: len(sent)] = sent
+    buffer.wrote(len(sent))
+    frame = buffer.next_frame()
+    assert bytes(frame) == b"first"
+    buffer.put_back(frame)
+
+    assert bytes(buffer.next_frame()) == b"first"
+    assert bytes(buffer.next_frame()) == b"x"
+
+
+def test_a_frame_whose_memory_was_given_away_is_not_written_over():
+    buffer = FrameBuffer(frame_bytes_max=3 * MIB)
+    (large, behind) = framed(b"a" * 2 * MIB), framed(b"behind")
+    unread = large + behind[:6]
+    while unread:
+        room = buffer.writable()
+        size = min(len(room), len(unread))
+        room[:size] = unread[:size]
+        buffer.wrote(size)
+        unread = unread[size:]
+    kept = buffer.next_frame()
+    buffer.give_away()
+    more = frames_of(buffer, behind[6:] + framed(b"b" * 2 * MIB), iter(lambda: MIB, None))
+
+    assert more == [b"behind", b"b" * 2 * MIB]
+    assert bytes(kept) == b"a" * 2 * MIB
