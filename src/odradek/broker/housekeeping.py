@@ -16,7 +16,6 @@ in slices, between which everybody else on the loop has a turn.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 
 from odradek.broker.tasks import Tasks
 from odradek.config.broker import BrokerConfig
@@ -60,8 +59,7 @@ class Housekeeping:
         self._every("retention", retention_ms, self._retain, min(retention_ms, _RETENTION_FIRST_MS))
         self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire)
         self._every("flush", _FLUSH_MS, self._logs.flush_overdue)
-        self._every("idle connections", _IDLE_MS, self._server.drop_idle)
-        self._every("idle memory", _IDLE_MS, partial(self._server.rest, _IDLE_MS))
+        self._every("idle connections", _IDLE_MS, self._mind_connections)
         for name, interval_ms, work in (
             (
                 "recovery points",
@@ -117,6 +115,10 @@ class Housekeeping:
                 self.failures += 1
                 log.exception("%s failed; tried again in %d ms", name, interval_ms)
             wait_ms = interval_ms
+
+    def _mind_connections(self) -> None:
+        self._server.drop_idle()
+        self._server.rest(_IDLE_MS)
 
     async def _retain(self) -> None:
         await in_slices(self._logs.applying_retention(), self._clock)
