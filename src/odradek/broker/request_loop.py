@@ -4,6 +4,9 @@ Two kinds of routes. Produce and Fetch take the frame as it is (`RawRoute`), for
 stays where the socket put it and their responses are chunks. All other requests are decoded
 whole, handled and encoded here; a handler is a plain function, or a coroutine where it has to
 wait for the store or the controller. Responses keep the order of the requests (`net/connection`).
+A large request takes turns with everything else (`net/turns`): it is decoded and its answer encoded
+in slices, and where its elements have nothing to do with each other it is handled in parts
+(`parts`). Nothing behind it on its connection is handled before it has acted.
 
 Every request, whatever its kind, passes the same gates: the API is served on this listener, in
 this version; the peer has a session; its throttle time mutes the channel. What cannot be
@@ -12,26 +15,38 @@ understood ends the connection, with one log line and a counter.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
 from odradek.broker.apis.api_versions import unsupported
 from odradek.broker.apis.metadata import Encoded
 from odradek.broker.incidents import Incidents
+from odradek.broker.parts import Parts, join, parts_of, split
 from odradek.broker.quotas import Quotas
 from odradek.broker.session import Authorizer, Session
 from odradek.broker.tasks import Tasks
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.connection import Connection, Place
+from odradek.net.turns import Turns
 from odradek.obs.metrics import RequestMetrics
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
-from odradek.wire.codec import CLIENT_ELEMENTS_MAX, ELEMENTS_MAX, decoder, encoder
+from odradek.wire.codec import (
+    CLIENT_ELEMENTS_MAX,
+    ELEMENTS_MAX,
+    decoder,
+    encoder,
+    sliced_decoder,
+    sliced_encoder,
+)
 from odradek.wire.header import RequestHeader, decode_request_header, encode_response_header
 from odradek.wire.messages.api_versions import ApiVersionsResponse
 from odradek.wire.schema import Message
 
 log = logging.getLogger(__name__)
 LENGTH_BYTES = 4
+# A request above this size is decoded and handled in slices.
+LARGE_BYTES = 16 << 10
+KEPT_BYTES = 1 << 20  # above this the frame's memory is kept rather than copied
 
 
 class Request(NamedTuple):
@@ -40,6 +55,7 @@ class Request(NamedTuple):
     header: RequestHeader
     session: Session
     body: Any
+    is_part: bool = False  # of one that is handled in parts: the answer is joined with others
 
 
 class Route(NamedTuple):
@@ -65,6 +81,7 @@ class RequestLoop:
         quotas: Quotas,
         metrics: RequestMetrics,
         tasks: Tasks,
+        turns: Turns,
         security_protocols: Mapping[str, str],
         inter_broker_listener: str,
         now_ms: Callable[[], int],
@@ -80,6 +97,7 @@ class RequestLoop:
         self._quotas = quotas
         self._metrics = metrics
         self._tasks = tasks
+        self._turns = turns
         self._security_protocols = security_protocols
         self._inter_broker_listener = inter_broker_listener
         self._now_ms = now_ms
@@ -174,12 +192,14 @@ class RequestLoop:
         position: int,
         frame: memoryview,
     ) -> None:
+        if len(frame) > LARGE_BYTES:
+            self._begin_large(connection, header, position, frame)
+            return
         # A copy: what waits, or is kept, must not look into the connection's buffer.
         own = memoryview(bytes(frame))
         message_class = request_class(header.api_key)
         decode = decoder(message_class, header.api_version)
-        inter_broker = APIS[header.api_key].inter_broker
-        body, _ = decode(own, position, ELEMENTS_MAX if inter_broker else CLIENT_ELEMENTS_MAX)
+        body, _ = decode(own, position, _elements_max(header.api_key))
         request = Request(header, connection.session, body)
         started_ms = connection.active_ms
         try:
@@ -214,9 +234,106 @@ class RequestLoop:
             return
         place.fill([chunk])
 
+    # ---------------------------------------------------------------- large requests
+
+    def _begin_large(
+        self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
+    ) -> None:
+        """Handle it in slices; what its connection sends behind it waits until it has acted."""
+        place, started_ms = connection.later(), connection.active_ms
+        connection.hold()
+        if len(frame) > KEPT_BYTES:
+            connection.keep_frame()
+            own = frame.toreadonly()
+        else:
+            own = memoryview(bytes(frame))
+        self._tasks.start(
+            self._large(connection, place, header, position, own, started_ms),
+            APIS[header.api_key].name,
+        )
+
+    async def _large(
+        self,
+        connection: Connection,
+        place: Place,
+        header: RequestHeader,
+        position: int,
+        own: memoryview,
+        started_ms: int,
+    ) -> None:
+        route = self._routes[header.api_key]
+        request = Request(header, connection.session, None)
+        held = True
+        try:
+            decode = sliced_decoder(request_class(header.api_key), header.api_version)
+            body: Any
+            body, _ = await self._turns.run(decode(own, position, _elements_max(header.api_key)))
+            request = request._replace(body=body)
+            parts = parts_of(header.api_key, header.api_version)
+            if parts is not None and getattr(body, parts.asked[0]):
+                message: Message | Encoded | None = await self._in_parts(
+                    connection, route, request, parts
+                )
+            else:
+                answer = route.handle(request)
+                held = False
+                connection.let_go()
+                message = await answer if inspect.isawaitable(answer) else answer
+            if message is None:  # the peer is gone
+                return
+            # What was made of the request goes in a turn of its own: it may be much.
+            del body
+            request = request._replace(body=None)
+            await self._turns.next()
+            message = self._counted(connection, request, message, started_ms)
+            encoded = await self._turns.run(_encoding(message, header.api_version))
+        except MalformedRequestError as error:
+            connection.refuse(str(error))
+            return
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, place, request, error)
+            return
+        finally:
+            if held:
+                connection.let_go()
+        place.fill([_frame_of(header, encoded)])
+
+    async def _in_parts(
+        self, connection: Connection, route: Route, request: Request, parts: Parts
+    ) -> Message | None:
+        """The answer to all parts, None if nobody waits for it any more."""
+        whole: Message | None = None
+        for part in split(request.body, parts.asked):
+            await self._turns.next()
+            if connection.closing:
+                return None
+            found = route.handle(request._replace(body=part, is_part=True))
+            answer = await found if inspect.isawaitable(found) else found
+            assert not isinstance(answer, Encoded), "a part is joined before it is encoded"
+            if whole is None:
+                whole = answer
+            else:
+                join(whole, answer, parts.answered)
+        return whole
+
+    # ------------------------------------------------------------------------ answers
+
     def _encoded(
         self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
     ) -> bytes:
+        header = request.header
+        message = self._counted(connection, request, message, started_ms)
+        body = (
+            message.body
+            if isinstance(message, Encoded)
+            else encoder(type(message), header.api_version)(message)
+        )
+        return _frame_of(header, body)
+
+    def _counted(
+        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
+    ) -> Message | Encoded:
+        """Count an answer; it says how long the peer has to wait before its next request."""
         header = request.header
         throttle_ms = self._quotas.requested(request.session, header.api_key)
         if throttle_ms:
@@ -226,14 +343,7 @@ class RequestLoop:
         self._metrics.answered(header.api_key, header.api_version, took_ms)
         if took_ms >= self._slow_ms:
             self._say_slow(connection, header, took_ms)
-        body = (
-            message.body
-            if isinstance(message, Encoded)
-            else encoder(type(message), header.api_version)(message)
-        )
-        return _framed(
-            encode_response_header(header.api_key, header.api_version, header.correlation_id), body
-        )
+        return message
 
     def throttle(self, connection: Connection, throttle_ms: int) -> None:
         """Let a peer wait that has had too much (KIP-219: answer first, then be deaf)."""
@@ -301,6 +411,21 @@ class RequestLoop:
 def _can_say_error(message: Message, api_version: int) -> bool:
     fields = message.SCHEMA.fields
     return any(field.name == "error_code" and api_version in field.versions for field in fields)
+
+
+def _elements_max(api_key: int) -> int:
+    return ELEMENTS_MAX if APIS[api_key].inter_broker else CLIENT_ELEMENTS_MAX
+
+
+def _encoding(message: Message | Encoded, api_version: int) -> Generator[None, None, bytes]:
+    if isinstance(message, Encoded):
+        return message.body
+    return (yield from sliced_encoder(type(message), api_version)(message))
+
+
+def _frame_of(header: RequestHeader, body: bytes) -> bytes:
+    response = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    return _framed(response, body)
 
 
 def _framed(header: bytes, body: bytes) -> bytes:

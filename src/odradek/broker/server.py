@@ -560,6 +560,7 @@ class Broker:
             quotas=NoQuotas(),
             metrics=self.metrics.requests,
             tasks=self.tasks,
+            turns=self.turns,
             security_protocols={
                 point.listener: point.security_protocol for point in config.listeners
             },

@@ -5,6 +5,8 @@
     encode = encoder(FetchResponse, 12)
     body = encode(response)
 
+    made = yield from sliced_decoder(FetchRequest, 12)(view, position)     # may be interrupted
+
 The functions are written and compiled at their first use and kept on the class. What they
 do is in `odradek.wire.decoder_source` and `odradek.wire.encoder_source`.
 
@@ -18,6 +20,7 @@ counts one, a number an eighth.
     DATA_ELEMENTS_MAX      the partitions of a Produce or Fetch
 """
 
+from collections.abc import Generator
 from typing import Final, Protocol, TypeVar
 
 from odradek.wire.decoder_source import DecoderSource
@@ -59,6 +62,22 @@ class Encoder(Protocol[M_contra]):
         """
 
 
+class SlicedDecoder(Protocol[M_co]):
+    """Reads the same, and yields every few hundred elements, so that others may run meanwhile."""
+
+    def __call__(
+        self, view: memoryview, position: int, elements_max: int = ELEMENTS_MAX, /
+    ) -> Generator[None, None, tuple[M_co, int]]:
+        """Decode; raises as `Decoder` does."""
+
+
+class SlicedEncoder(Protocol[M_contra]):
+    """Writes the same, and yields every few hundred elements."""
+
+    def __call__(self, message: M_contra, /) -> Generator[None, None, bytes]:
+        """Encode; raises as `Encoder` does."""
+
+
 def decoder(message: type[M], version: int) -> Decoder[M]:
     """The decoder of a message class in one version, compiled at its first use."""
     schema = message.SCHEMA
@@ -78,4 +97,26 @@ def encoder(message: type[M], version: int) -> Encoder[M]:
         assert version in schema.versions, f"{schema.name} v{version}: not in {schema.versions}"
         made = EncoderSource(message, version).compile()
         schema.encoders[version] = made
+    return made
+
+
+def sliced_decoder(message: type[M], version: int) -> SlicedDecoder[M]:
+    """The decoder of a message that may be large, as a generator."""
+    schema = message.SCHEMA
+    made = schema.sliced_decoders.get(version)
+    if made is None:
+        assert version in schema.versions, f"{schema.name} v{version}: not in {schema.versions}"
+        made = DecoderSource(message, version, yields=True).compile(ELEMENTS_MAX)
+        schema.sliced_decoders[version] = made
+    return made
+
+
+def sliced_encoder(message: type[M], version: int) -> SlicedEncoder[M]:
+    """The encoder of a message that may be large, as a generator."""
+    schema = message.SCHEMA
+    made = schema.sliced_encoders.get(version)
+    if made is None:
+        assert version in schema.versions, f"{schema.name} v{version}: not in {schema.versions}"
+        made = EncoderSource(message, version, yields=True).compile()
+        schema.sliced_encoders[version] = made
     return made

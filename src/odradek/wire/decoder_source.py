@@ -24,13 +24,16 @@ from typing import Any
 
 from odradek.wire import primitives
 from odradek.wire.schema import Field, MessageType
-from odradek.wire.source import FIXED, Source, absent, bytes_min, present, tagged
+from odradek.wire.source import FIXED, Source, absent, bytes_min, present, tagged, yield_line
 
 
 class DecoderSource:
     """One decoder being written. `_run` holds the fixed-size fields not yet written."""
 
-    def __init__(self, message: MessageType, version: int) -> None:
+    def __init__(self, message: MessageType, version: int, *, yields: bool = False) -> None:
+        """`yields`: a generator that yields every few hundred elements, and returns the same."""
+        self._yields = yields
+        self._depth = 0  # of arrays around what is being written
         self._source = Source(
             message.SCHEMA, version, "def decode(view, p, budget=elements_default):"
         )
@@ -58,6 +61,8 @@ class DecoderSource:
         source = self._source
         source.constants["elements_default"] = elements_default
         source.line("end = len(view)")
+        if self._yields:
+            source.line("yield")
         with source.block("try:"):
             self._part("m", self._message)
             self._flush()
@@ -203,13 +208,18 @@ class DecoderSource:
             return
         items, item = source.local("items"), source.local("e")
         source.line(f"{target} = {items} = []")
-        with source.block(f"for _ in range({count}):"):
+        number = source.local("i") if self._yields else "_"
+        with source.block(f"for {number} in range({count}):"):
+            if self._yields:
+                source.line(yield_line(number, self._depth))
+            self._depth += 1
             if isinstance(part, MessageType):
                 self._part(item, part)
             else:
                 self._primitive(item, str(part))
             self._flush()
             source.line(f"{items}.append({item})")
+            self._depth -= 1
 
     def _primitive(self, item: str, kind: str) -> None:
         if kind in FIXED:

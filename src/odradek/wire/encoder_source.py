@@ -21,13 +21,16 @@ from typing import Any
 
 from odradek.wire import primitives
 from odradek.wire.schema import Field, MessageType
-from odradek.wire.source import FIXED, Source, absent, present, tagged
+from odradek.wire.source import FIXED, Source, absent, present, tagged, yield_line
 
 
 class EncoderSource:
     """One encoder being written. `_run` holds the fixed-size fields not yet written."""
 
-    def __init__(self, message: MessageType, version: int) -> None:
+    def __init__(self, message: MessageType, version: int, *, yields: bool = False) -> None:
+        """`yields`: a generator that yields every few hundred elements, and returns the same."""
+        self._yields = yields
+        self._depth = 0  # of arrays around what is being written
         self._source = Source(message.SCHEMA, version, "def encode(m):")
         self._version = version
         self._flexible = self._source.flexible
@@ -51,11 +54,14 @@ class EncoderSource:
         with source.block("try:"):
             source.line("out = []")
             source.line("put = out.append")
+            if self._yields:
+                source.line("done = []")
+                source.line("yield")
             self._part("m", self._message)
             self._flush()
         with source.block("except stumbles as error:"):
             source.line("raise refused_value(field_at(error.__traceback__), error) from error")
-        source.line("return b''.join(out)")
+        source.line(f"return b''.join({'done + out' if self._yields else 'out'})")
         return source.compiled("encode", "encoder")
 
     # ------------------------------------------------------------------------------ parts
@@ -203,8 +209,15 @@ class EncoderSource:
         if field.part in primitives.LIST_CODES:
             self._numbers(items, primitives.LIST_CODES[field.part])
             return
-        item = source.local("e")
-        with source.block(f"for {item} in {items}:"):
+        item, number = source.local("e"), source.local("i")
+        loop = f"{number}, {item} in enumerate({items})" if self._yields else f"{item} in {items}"
+        with source.block(f"for {loop}:"):
+            if self._yields:
+                # What is written is joined on the way: a million pieces take long at once.
+                source.line(
+                    yield_line(number, self._depth, "done.append(b''.join(out)); out.clear()")
+                )
+            self._depth += 1
             if isinstance(field.part, MessageType):
                 self._part(item, field.part)
             elif field.part in FIXED:
@@ -212,6 +225,7 @@ class EncoderSource:
             else:
                 self._bytes(item, str(field.part), nullable=False)
             self._flush()
+            self._depth -= 1
 
     def _numbers(self, items: str, code: str) -> None:
         source = self._source

@@ -109,7 +109,10 @@ class Field:
 class Schema:
     """What a message class declares, and the code made of it so far."""
 
-    __slots__ = ("api_key", "decoders", "encoders", "fields", "flexible", "name", "versions")
+    __slots__ = (
+        "api_key", "decoders", "encoders", "fields", "flexible", "name", "sliced_decoders",
+        "sliced_encoders", "versions",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -125,6 +128,8 @@ class Schema:
         self.api_key = api_key
         self.decoders: dict[int, Callable[..., Any]] = {}
         self.encoders: dict[int, Callable[..., Any]] = {}
+        self.sliced_decoders: dict[int, Callable[..., Any]] = {}
+        self.sliced_encoders: dict[int, Callable[..., Any]] = {}
 
 
 @dataclass_transform(kw_only_default=True)

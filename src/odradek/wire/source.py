@@ -90,6 +90,18 @@ class Source:
         return self._line_fields[traceback.tb_lineno - 1]
 
 
+def yield_line(number: str, depth: int, before: str = "pass") -> str:
+    """In a loop over an array: yield where enough was done since the last time.
+
+    Outer arrays yield more often, for an element of theirs may hold as many as an inner one has
+    between two yields: 4 by 8 by 32 elements at most.
+    """
+    return f"if {number} & {_YIELD_MASKS[min(depth, 2)]} == 0 and {number}: {before}; yield"
+
+
+_YIELD_MASKS = (3, 7, 31)
+
+
 def present(fields: tuple[Field, ...], version: int) -> list[Field]:
     """The fields in the body of this version, in order."""
     return [f for f in fields if version in f.versions and f.tag is None]

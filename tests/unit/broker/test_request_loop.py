@@ -10,11 +10,21 @@ from tests.unit.broker.live import fetch, play, produce, produced
 from odradek.broker.request_loop import Route
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import encoder
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
-from odradek.wire.messages.metadata import MetadataRequest
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 
 T0 = ("t", 0)
 
@@ -241,5 +251,123 @@ def test_what_was_answered_is_counted_by_api_and_version():
         assert apis[ApiKey.CREATE_TOPICS].versions == {7: 1}
         assert (topic.messages_in, topic.produces, topic.fetches) == (4, 4, 1)
         assert topic.bytes_in == topic.bytes_out == live.log().size_bytes
+
+    play(story)
+
+
+# ------------------------------------------------------------------------- large requests
+
+
+def many(count):
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=f"topic-{n}") for n in range(count)],
+        allow_auto_topic_creation=False,
+    )
+
+
+def names(response):
+    return [topic.name for topic in response.topics]
+
+
+def test_a_large_request_is_answered_as_a_small_one_in_parts():
+    async def story(live):
+        await live.topic("topic-7")
+        asked = many(5_000)
+        parts = []
+        whole = live.broker.metadata_api.handle
+
+        def handle(session, request, api_version, *, is_part):
+            parts.append((len(request.topics), is_part))
+            return whole(session, request, api_version, is_part=is_part)
+
+        live.broker.metadata_api.handle = handle
+        response = await live.peer().ask(asked, 12)
+
+        assert names(response) == names(asked)
+        errors = {topic.error_code for topic in response.topics if topic.name != "topic-7"}
+        assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert len(response.topics[7].partitions) == 1
+        assert parts == [(100, True)] * 50
+
+    play(story)
+
+
+def test_while_a_large_request_is_handled_others_are_answered_and_its_own_peer_waits():
+    async def story(live):
+        await live.topic("t")
+        large, other = live.peer(), live.peer()
+        answer = large.send(many(5_000), 12)
+        behind = large.send(produce(live.batch(b"a")), 9)
+        served = 0
+        while not answer.done():
+            await other.ask(ApiVersionsRequest(), 0)
+            assert live.log().leo == 0 or answer.done(), "it must not be overtaken"
+            served += 1
+            await asyncio.sleep(0)
+
+        assert served > 50
+        assert produced(await behind) == {T0: 0}
+
+    play(story)
+
+
+def test_a_large_request_that_is_damaged_ends_the_connection():
+    async def story(live):
+        peer = live.peer()
+        body = encoder(MetadataRequest, 12)(many(5_000))
+        peer.send_frame(encode_request_header(ApiKey.METADATA, 12, 1, "x") + body[:-20])
+        await asyncio.sleep(1)
+
+        assert peer.closed
+        assert live.broker.metrics.requests.malformed == 1
+
+    play(story)
+
+
+def test_a_large_request_of_a_peer_that_goes_is_given_up():
+    async def story(live):
+        parts = 0
+
+        def handle(request):
+            nonlocal parts
+            parts += 1
+            if parts == 10:
+                peer.hang_up()
+            return MetadataResponse()
+
+        replace(live, ApiKey.METADATA, handle)
+        peer = live.peer()
+        answer = peer.send(many(5_000), 12)
+        await asyncio.sleep(1)
+
+        assert answer.cancelled()
+        assert 10 <= parts < 20
+
+    play(story)
+
+
+def test_what_a_large_request_leaves_with_a_handler_stays_as_it_is():
+    async def story(live):
+        kept = []
+
+        def handle(request):
+            kept.extend(request.body.assignments)
+            return SyncGroupResponse()
+
+        replace(live, ApiKey.SYNC_GROUP, handle)
+        peer = live.peer()
+        values = [bytes([65 + n]) * 1_500_000 for n in range(2)]
+        await peer.ask(
+            SyncGroupRequest(
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=str(n), assignment=value)
+                    for n, value in enumerate(values)
+                ]
+            ),
+            5,
+        )
+        await peer.ask(many(300_000 // 10), 12)
+
+        assert [bytes(each.assignment) for each in kept] == values
 
     play(story)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from odradek.model.errors import MalformedRequestError
-from odradek.wire.codec import decoder, encoder
+from odradek.wire.codec import decoder, encoder, sliced_decoder, sliced_encoder
 from odradek.wire.primitives import UnencodableError, UnsupportedFieldError
 from odradek.wire.schema import (
     Buffer,
@@ -53,12 +53,29 @@ class Example(Message, versions="0-3", flexible="2+"):
     is_new: bool = bool_("2+", ignorable=True, tag=1)
 
 
+def whole(steps):
+    """What a generator returns, whenever it yields."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 def encoded(version: int, **fields: object) -> bytes:
-    return encoder(Example, version)(Example(**fields))  # type: ignore[arg-type]
+    data = encoder(Example, version)(Example(**fields))  # type: ignore[arg-type]
+    assert whole(sliced_encoder(Example, version)(Example(**fields))) == data
+    return data
 
 
 def decoded(data: bytes, version: int, *budget: int) -> Example:
-    message, _ = decoder(Example, version)(memoryview(data), 0, *budget)
+    try:
+        message, end = decoder(Example, version)(memoryview(data), 0, *budget)
+    except MalformedRequestError as error:
+        with pytest.raises(MalformedRequestError, match="^" + re.escape(str(error)) + "$"):
+            whole(sliced_decoder(Example, version)(memoryview(data), 0, *budget))
+        raise
+    assert whole(sliced_decoder(Example, version)(memoryview(data), 0, *budget)) == (message, end)
     return message
 
 
@@ -293,3 +310,46 @@ def test_many_elements_are_refused_before_they_are_made():
 
     with pytest.raises(MalformedRequestError, match="items: 16777214 elements; the request has"):
         decoded(data, 3)
+
+
+# ------------------------------------------------------------------------------ slices
+
+
+class Box(Message):
+    """A part with parts."""
+
+    items: list[Item] = array(Item)
+
+
+class Boxes(Message, versions="0-1", flexible="1+"):
+    """A message that may be large."""
+
+    boxes: list[Box] = array(Box)
+    words: list[str] = string_array()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("boxes", "items", "words"), [(1, 900, 5), (900, 1, 5), (30, 40, 700)])
+def test_a_large_message_is_made_and_read_in_many_steps_and_is_the_same(
+    version, boxes, items, words
+):
+    message = Boxes(
+        boxes=[
+            Box(items=[Item(number=n * i, name=f"{n}/{i}") for i in range(items)])
+            for n in range(boxes)
+        ],
+        words=[f"word {n}" for n in range(words)],
+    )
+    writing = sliced_encoder(Boxes, version)(message)
+    steps = 0
+    while True:
+        try:
+            next(writing)
+        except StopIteration as end:
+            data = end.value
+            break
+        steps += 1
+    assert data == encoder(Boxes, version)(message)
+    assert steps > 20
+    assert sum(1 for _ in sliced_decoder(Boxes, version)(memoryview(data), 0)) == steps
+    assert whole(sliced_decoder(Boxes, version)(memoryview(data), 0)) == (message, len(data))

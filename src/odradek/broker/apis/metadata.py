@@ -101,20 +101,32 @@ class MetadataApi:
         self._answers_bytes = 0
 
     def handle(
-        self, session: Session, request: MetadataRequest, api_version: int
+        self,
+        session: Session,
+        request: MetadataRequest,
+        api_version: int,
+        *,
+        is_part: bool = False,
     ) -> Encoded | Message | Awaitable[Encoded | Message]:
-        """Answer at once, from what was encoded before or anew; a large answer takes turns."""
+        """Answer at once, from what was encoded before or anew; a large answer takes turns.
+
+        `is_part`: of a larger question, whose answer is not kept.
+        """
         if not self._cache.brokers:
-            return self._when_announced(session, request, api_version)
+            return self._when_announced(session, request, api_version, is_part=is_part)
+        if is_part:
+            return self._fresh(session, request, api_version)
         return self._answer(session, request, api_version)
 
     async def _when_announced(
-        self, session: Session, request: MetadataRequest, api_version: int
+        self, session: Session, request: MetadataRequest, api_version: int, *, is_part: bool
     ) -> Encoded | Message:
         if not await self._cache.wait_for(
             lambda: bool(self._cache.brokers), self._announced_within_ms
         ):  # this answer has no place for an error: the connection is closed
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
+        if is_part:
+            return self._fresh(session, request, api_version)
         answer = self._answer(session, request, api_version)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -132,7 +144,12 @@ class MetadataApi:
             return known
         if asks_for_all(request, api_version) and self._cache.partition_count > SLICE:
             return self._in_slices(session, request, api_version, key)
-        response = metadata(
+        return self._keep(key, self._fresh(session, request, api_version), api_version)
+
+    def _fresh(
+        self, session: Session, request: MetadataRequest, api_version: int
+    ) -> MetadataResponse:
+        return metadata(
             self._cache,
             session,
             request,
@@ -140,7 +157,6 @@ class MetadataApi:
             cluster_id=self._cluster_id(),
             maker=self._maker,
         )
-        return self._keep(key, response, api_version)
 
     async def _in_slices(
         self, session: Session, request: MetadataRequest, api_version: int, key: _Key

@@ -144,7 +144,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             )
         ),
         ApiKey.METADATA: Route(
-            lambda r: broker.metadata_api.handle(r.session, r.body, r.header.api_version)
+            lambda r: broker.metadata_api.handle(
+                r.session, r.body, r.header.api_version, is_part=r.is_part
+            )
         ),
         ApiKey.DESCRIBE_CLUSTER: Route(
             lambda r: describe_cluster(cache, r.session, r.body, cluster_id=broker.cluster_id)

@@ -1,0 +1,128 @@
+"""Requests that name many things, handled a part at a time.
+
+    for part in split(request, spec):        # the same request with some of its elements
+        join(response, handle(part), spec)   # the same response as for the whole request
+
+For APIs that treat each element by itself. So a handler needs no code for a large request, and
+the loop is free between two parts. Requests that fit into one part never come here.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from odradek.wire.api_keys import ApiKey
+
+# Elements of a part: a few milliseconds where each takes 20 us.
+PART: Final = 100
+
+
+class Parts(NamedTuple):
+    """The way to the innermost elements: array, array of its elements ... in both messages."""
+
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+
+
+_TOPICS: Final = Parts(("topics", "partitions"), ("topics", "partitions"))
+PARTS: Final[Mapping[ApiKey, Parts]] = {
+    ApiKey.METADATA: Parts(("topics",), ("topics",)),
+    ApiKey.OFFSET_COMMIT: _TOPICS,
+    ApiKey.TXN_OFFSET_COMMIT: _TOPICS,
+    ApiKey.OFFSET_DELETE: _TOPICS,
+    ApiKey.OFFSET_FETCH: Parts(
+        ("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _TOPICS,
+    ApiKey.DELETE_RECORDS: _TOPICS,
+    ApiKey.FIND_COORDINATOR: Parts(("coordinator_keys",), ("coordinators",)),
+    ApiKey.DESCRIBE_GROUPS: Parts(("groups",), ("groups",)),
+    ApiKey.DELETE_GROUPS: Parts(("groups_names",), ("results",)),
+    ApiKey.DELETE_TOPICS: Parts(("topics",), ("responses",)),
+    ApiKey.DESCRIBE_CONFIGS: Parts(("resources",), ("results",)),
+    ApiKey.ALTER_CONFIGS: Parts(("resources",), ("responses",)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Parts(("resources",), ("responses",)),
+    ApiKey.DESCRIBE_PRODUCERS: Parts(("topics", "partition_indexes"), ("topics", "partitions")),
+    ApiKey.DESCRIBE_TRANSACTIONS: Parts(("transactional_ids",), ("transaction_states",)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Parts(("transactions",), ("results_by_transaction",)),
+    ApiKey.CREATE_ACLS: Parts(("creations",), ("results",)),
+    ApiKey.DELETE_ACLS: Parts(("filters",), ("filter_results",)),
+}
+# Up to a version the arrays of these stand elsewhere, or there are none.
+_BEFORE: Final[Mapping[ApiKey, tuple[int, Parts | None]]] = {
+    ApiKey.OFFSET_FETCH: (7, Parts(("topics", "partition_indexes"), ("topics", "partitions"))),
+    ApiKey.FIND_COORDINATOR: (3, None),
+    ApiKey.DELETE_TOPICS: (5, Parts(("topic_names",), ("responses",))),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        3,
+        Parts(
+            ("v3_and_below_topics", "partitions"),
+            ("results_by_topic_v3_and_below", "results_by_partition"),
+        ),
+    ),
+}
+
+
+def parts_of(api_key: int, api_version: int) -> Parts | None:
+    """How a request of this API is split; None: it is handled whole."""
+    key = ApiKey(api_key)
+    last, before = _BEFORE.get(key, (-1, None))
+    return before if api_version <= last else PARTS.get(key)
+
+
+def split(request: Any, way: tuple[str, ...]) -> Iterator[Any]:
+    """Requests that together name what this one names, in its order."""
+    name, *rest = way
+    some: list[Any] = []
+    weight = 0
+    for element in getattr(request, name) or ():
+        its_weight = _weight(element, tuple(rest))
+        if its_weight > PART:
+            if some:
+                yield _with(request, name, some)
+                some, weight = [], 0
+            for piece in split(element, tuple(rest)):
+                yield _with(request, name, [piece])
+            continue
+        some.append(element)
+        weight += its_weight
+        if weight >= PART:
+            yield _with(request, name, some)
+            some, weight = [], 0
+    if some or not getattr(request, name):
+        yield _with(request, name, some) if some else request
+
+
+def join(response: Any, part: Any, way: tuple[str, ...]) -> None:
+    """Add the answer to a part to the answer to those before it."""
+    name, *rest = way
+    there, more = getattr(response, name), getattr(part, name)
+    if there and more and rest and _alike(there[-1], more[0], rest[0]):
+        join(there[-1], more[0], tuple(rest))
+        more = more[1:]
+    there += more
+
+
+def _weight(element: Any, way: tuple[str, ...]) -> int:
+    """How many of the innermost elements, at least one."""
+    if not way:
+        return 1
+    below = getattr(element, way[0]) or ()
+    if len(way) == 1:
+        return max(1, len(below))
+    return max(1, sum(_weight(each, way[1:]) for each in below))
+
+
+def _with(message: Any, name: str, elements: list[Any]) -> Any:
+    made = copy.copy(message)
+    setattr(made, name, elements)
+    return made
+
+
+def _alike(one: Any, other: Any, but: str) -> bool:
+    """Whether two elements speak of the same: they differ in that field only."""
+    return all(
+        getattr(one, field.name) == getattr(other, field.name)
+        for field in type(one).SCHEMA.fields
+        if field.name != but
+    )
