@@ -268,9 +268,10 @@ def disk_full(home: Home, _: Apart) -> list[Any]:
     with contextlib.suppress(OSError):
         home.write("filling", 2, size=900_000, count=10)
     wait_for(lambda: home.status(2)["state"] == "crashed")
-    finding = found(home, "crashed")
+    status = odradek("status", *home.where).splitlines()
+    said = [found(home, "crashed"), *(line for line in status if "ended by itself" in line)]
     home.do("start", 2)
-    return [finding]
+    return said
 
 
 def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:

@@ -52,7 +52,7 @@ def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str])
     )
     entries = newest(found, min(LIMIT if limit is None else limit, ENTRIES_MAX))
     head = {"broker_id": broker_id, "begins_ms": journal.begins_ms}
-    return _in_pieces(head, "entries", map(as_json, entries))
+    return in_pieces(head, "entries", map(as_json, entries))
 
 
 def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]) -> Response:
@@ -75,7 +75,7 @@ def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]
         },
         "imbalance": {str(id_): _imbalance(due) for id_, due in _balance(context).items()},
     }
-    return _in_pieces({**head, **_topic(machine, query)}, "partitions", _partitions(context, query))
+    return in_pieces({**head, **_topic(machine, query)}, "partitions", _partitions(context, query))
 
 
 def _topic(machine: Controller, query: Mapping[str, str]) -> Mapping[str, Any]:
@@ -142,16 +142,20 @@ def _imbalance(due: LeaderImbalance) -> Mapping[str, Any]:
     return {"should_lead": due.preferred_count, "led_by_others": len(due.led_by_others)}
 
 
-def _in_pieces(head: Mapping[str, Any], name: str, items: Iterator[Mapping[str, Any]]) -> Response:
-    return Response(200, "application/json", _pieces(head, name, items))
+def in_pieces(
+    head: Mapping[str, Any], name: str, items: Iterator[Mapping[str, Any]], *, at_once: int = SLICE
+) -> Response:
+    """An object of these fields and, as `name`, the list of the items, so many made in one turn."""
+    return Response(200, "application/json", _pieces(head, name, items, at_once))
 
 
 def _pieces(
-    head: Mapping[str, Any], name: str, items: Iterator[Mapping[str, Any]]
+    head: Mapping[str, Any], name: str, items: Iterator[Mapping[str, Any]], at_once: int
 ) -> Iterator[bytes]:
     comma = ""
-    yield (json.dumps(head)[:-1] + f", {json.dumps(name)}: [").encode()
-    while chunk := list(islice(items, SLICE)):
+    opened = json.dumps(head)[:-1] + (", " if head else "")
+    yield (opened + f"{json.dumps(name)}: [").encode()
+    while chunk := list(islice(items, at_once)):
         yield (comma + ", ".join(map(json.dumps, chunk))).encode()
         comma = ", "
     yield b"]}\n"

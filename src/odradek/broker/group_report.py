@@ -1,6 +1,6 @@
 """What a group's coordinator reports of it: members, who is awaited, why it rebalanced last."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -11,14 +11,13 @@ from odradek.model.errors import ErrorCode
 
 GROUPS_MAX: Final = 1_000
 MEMBERS_MAX: Final = 1_000
-OFFSETS_MAX: Final = 10_000
 
 
-def groups_report(shell: GroupShell) -> Sequence[Mapping[str, Any]]:
-    """The groups that are coordinated here, in short."""
+def groups_report(shell: GroupShell) -> Iterator[Mapping[str, Any]]:
+    """The groups that are coordinated here, in short, one by one: they may go meanwhile."""
     now_ms = shell.now().monotonic_ms
-    groups = (group for led in shell.topic.serving for group in led.mind.groups.values())
-    return [_summary(group, now_ms) for group in islice(groups, GROUPS_MAX)]
+    groups = [group for led in shell.topic.serving for group in led.mind.groups.values()]
+    return (_summary(group, now_ms) for group in groups[:GROUPS_MAX])
 
 
 def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
@@ -31,7 +30,6 @@ def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
         return {"group": group_id, "is_here": True, "exists": False}
     now_ms = shell.now().monotonic_ms
     members = islice(group.members.values(), MEMBERS_MAX)
-    offsets = islice(group.offsets.committed.items(), OFFSETS_MAX)
     return {
         "is_here": True,
         "exists": True,
@@ -40,15 +38,6 @@ def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
         "protocol": group.protocol,
         "leader": group.leader,
         "members": [_member(group, member, now_ms) for member in members],
-        "offsets": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "offset": committed.offset,
-                "at_ms": committed.commit_timestamp_ms,
-            }
-            for (topic, partition), committed in offsets
-        ],
     }
 
 

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.controller_view import control_routes
+from odradek.broker.controller_view import control_routes, in_pieces
 from odradek.broker.group_report import group_report, groups_report
 from odradek.broker.http import Response, Route, json_response
 from odradek.broker.partition import Partition
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.broker.server import Broker
 
 PARTITIONS_MAX: Final = 1_000
+_GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
 
 
 def report_routes(broker: "Broker") -> Mapping[str, Route]:
@@ -34,7 +35,7 @@ def report_routes(broker: "Broker") -> Mapping[str, Route]:
     return {
         **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
         "broker": lambda _query: json_response(_broker(broker)),
-        "replicas": lambda query: json_response(_replicas(broker, query)),
+        "replicas": lambda query: _replicas(broker, query),
         "groups": lambda query: _groups(broker, query),
     }
 
@@ -101,26 +102,28 @@ def _cleaner(broker: "Broker") -> Mapping[str, Any]:
 # --------------------------------------------------------------------------------- replicas
 
 
-def _replicas(broker: "Broker", query: Mapping[str, str]) -> Mapping[str, Any]:
+def _replicas(broker: "Broker", query: Mapping[str, str]) -> Response:
     topic, number = query.get("topic"), query.get("partition")
     now_ms = broker.groups.now().monotonic_ms
+    settings = broker.settings
     held = (
         partition
-        for partition in broker.replicas
+        for partition in list(broker.replicas)
         if topic in (None, partition.topic_partition.topic)
         and number in (None, str(partition.topic_partition.partition))
     )
-    return {
+    head = {
         "broker_id": broker.config.broker_id,
         "lag_ms_max": broker.config.replica_lag_time_max_ms,
-        "replicas": [
-            {
-                **_replica(partition, now_ms),
-                "isr_min": broker.settings.topic(partition.topic_partition.topic).isr_min,
-            }
-            for partition in islice(held, PARTITIONS_MAX)
-        ],
     }
+    replicas = (
+        {
+            **_replica(partition, now_ms),
+            "isr_min": settings.topic(partition.topic_partition.topic).isr_min,
+        }
+        for partition in islice(held, PARTITIONS_MAX)
+    )
+    return in_pieces(head, "replicas", replicas)
 
 
 def _replica(partition: Partition, now_ms: int) -> Mapping[str, Any]:
@@ -168,5 +171,5 @@ def _groups(broker: "Broker", query: Mapping[str, str]) -> Response:
     group_id = query.get("group")
     shell = broker.groups
     if group_id is None:
-        return json_response({"groups": groups_report(shell)})
+        return in_pieces({}, "groups", groups_report(shell), at_once=_GROUPS_AT_ONCE)
     return json_response(group_report(shell, group_id))

@@ -30,6 +30,8 @@ LOG_BYTES_MAX: Final = 8 << 20  # of a log's end: what is older is history
 NEVER_MS: Final = 1 << 62
 NOT_OURS: Final = "it does not offer reports: it is no broker of Odradek, or an older one"
 
+NO_HTTP: Final = "odradek.http.port is -1: ask with --bootstrap-server instead of --dir"
+
 Query = Mapping[str, str]
 Entry = Mapping[str, Any]
 
@@ -70,8 +72,11 @@ def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
     )
     begins_ms = dict.fromkeys(records, NEVER_MS)
     for id_, record in records.items():
-        if record.http is None or states.get(id_) != "running":
+        if states.get(id_) != "running":
             asked.silent[id_] = f"it is {states.get(id_, 'not here')}"
+            continue
+        if record.http is None:
+            asked.silent[id_] = NO_HTTP
             continue
         found = {name: get_report(record.http, name, query) for name, query in wanted.items()}
         _enter(asked, id_, {name: answer for name, answer in found.items() if answer is not None})

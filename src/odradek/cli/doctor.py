@@ -171,9 +171,14 @@ def _print(facts: Facts, findings: list[Finding]) -> None:
     topics = {partition.topic for partition in partitions}
     count = len(findings)
     what = "Nothing is wrong" if not count else f"{count} finding{'s' * (count > 1)}"
-    print(
-        f"{what}: {len(facts.picture.racks)} brokers, {len(topics)} topics, "
-        f"{len(partitions)} partitions."
+    counted = ", ".join(
+        f"{n} {name}{'' if n == 1 else 's'}"
+        for n, name in (
+            (len(facts.picture.racks), "broker"),
+            (len(topics), "topic"),
+            (len(partitions), "partition"),
+        )
     )
+    print(f"{what}: {counted}.")
     for kind, why in sorted(facts.unknown.items()):
         click.echo(f"not looked into: {kind}: {why}", err=True)

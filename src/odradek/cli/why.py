@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from odradek.cli.asked import Asked, Query, ask_cluster, ask_directory
+from odradek.cli.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
 from odradek.cli.connect import properties_of, with_cluster
 from odradek.cli.local import DEFAULT_DIR
 from odradek.cli.why_group import explain_group
@@ -115,6 +115,7 @@ def _picture(asked: Asked) -> Picture:
         asked.caller,
         {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
         isr_min[0] if isr_min else 1,
+        sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS),
     )
 
 

@@ -30,6 +30,7 @@ class Picture:
     caller: Caller = field(default_factory=Caller)
     directories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     isr_min: int = 1  # min.insync.replicas of the topic, as a leader of it says
+    foreign: Sequence[int] = ()  # brokers that serve and report nothing: not ours
 
     def clock(self, at_ms: int) -> str:
         """When something was, as shortly as it can be said."""
@@ -406,6 +407,14 @@ def _history(picture: Picture, decided: Sequence[Entry]) -> Iterator[str]:
 
 def no_controller(picture: Picture) -> str:
     """What to do where no broker says that it is the controller."""
+    if picture.foreign:
+        return (
+            f"the controller reports no decisions: it runs on a broker that is not Odradek's "
+            f"({brokers(picture.foreign)}); what Kafka's protocol tells is in "
+            + picture.caller.kafka("odradek doctor", "").rstrip()
+            + " and "
+            + picture.caller.kafka("kafka-topics", "--describe")
+        )
     away = [id_ for id_, state in sorted(picture.caller.local.items()) if state != "running"]
     what = picture.caller.bring_all_back(away) if away else "see that one broker runs"
     return f"no controller answers, so the state of the cluster is not known; {what}"

@@ -228,6 +228,14 @@ CRASHED = Caller("b:9", " --dir D", {2: "crashed"}, {2: "/data: No space left on
             ],
         ),
         (
+            Picture(None, [], NOW_MS, Caller("b:9"), foreign=[1, 2]),
+            [
+                ("the controller reports no decisions: it runs on a broker that is not Odradek's "
+                "(brokers 1 and 2); what Kafka's protocol tells is in odradek doctor "
+                "--bootstrap-server b:9 and kafka-topics --bootstrap-server b:9 --describe")
+            ],
+        ),
+        (
             Picture(None, [], NOW_MS, Caller(local={1: "stopped", 2: "paused", 3: "running"})),
             [("no controller answers, so the state of the cluster is not known; odradek start 1; "
              "odradek resume 2")],

@@ -29,7 +29,7 @@ def group(*members, **changed):
         "coordinator_partition": "__consumer_offsets-7", "protocol": "range", "leader": "a",
         "members": list(members), "rebalance_reason": "member b joined",
         "rebalance_ms": NOW_MS - 6_000, "awaited": [], "awaited_for_ms": None,
-        "last_commit_ms": None, "offsets": [], **changed,
+        "last_commit_ms": None, **changed,
     }  # fmt: skip
 
 

@@ -1,0 +1,43 @@
+"""What is made of brokers that do not answer, or are not ours."""
+
+import asyncio
+
+from odradek.cli.asked import NOT_OURS, ask_cluster
+from odradek.model.errors import ApiError, ErrorCode
+
+
+class Foreign:
+    """A connection to a broker that does not offer reports."""
+
+    versions = {}  # noqa: RUF012 - never changed
+
+
+class FakeCluster:
+    def __init__(self, **brokers):
+        self.brokers = brokers
+
+    async def refresh(self):
+        pass
+
+    async def nodes(self):
+        return {int(name[1:]): None for name in self.brokers}
+
+    async def broker(self, id_):
+        found = self.brokers[f"b{id_}"]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def test_brokers_that_report_nothing_are_named_with_the_reason():
+    cluster = FakeCluster(
+        b1=Foreign(), b2=ConnectionError("h:1: Connection refused"),
+        b3=ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "gone"), b4=TimeoutError(),
+    )  # fmt: skip
+    asked = asyncio.run(ask_cluster(cluster, "h:1", {"controller": {}, "journal": {}}))
+
+    assert asked.silent == {
+        1: NOT_OURS, 2: "h:1: Connection refused", 3: "BROKER_NOT_AVAILABLE: gone",
+        4: "no answer within 5 s",
+    }  # fmt: skip
+    assert (asked.state, asked.journal, asked.caller.bootstrap) == (None, [], "h:1")
