@@ -282,9 +282,14 @@ class CoordinatorTopic(Generic[M]):
         return [self._led[index] for index in sorted(self._led) if not self._led[index].is_loading]
 
     @property
+    def loading(self) -> list[CoordinatorLog[M]]:
+        """Those that are not, in that order."""
+        return [self._led[index] for index in sorted(self._led) if self._led[index].is_loading]
+
+    @property
     def is_loading(self) -> bool:
         """Whether some do not know everything yet."""
-        return any(led.is_loading for led in self._led.values())
+        return bool(self.loading)
 
     # ----------------------------------------------------------------------- leadership
 

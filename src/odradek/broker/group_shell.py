@@ -103,6 +103,7 @@ class GroupShell:
         self._events: deque[tuple[Led, Event]] = deque()
         self._telling = False
         self._timers: dict[Led, tuple[int, asyncio.TimerHandle]] = {}
+        self._gone: dict[Led, frozenset[str]] = {}  # topics deleted while a log is loaded
         topic.loaded = self._loaded
         topic.unloaded = self._unloaded
 
@@ -228,8 +229,13 @@ class GroupShell:
             await in_slices(self._erasing(led, led.mind.expiring(wall_ms)), self._world.clock)
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Forget positions in topics that are gone."""
+        """Forget offsets in topics that are gone; where the log is being loaded, after that.
+
+        The next topic of that name would be read from the offset of the former one.
+        """
         gone = frozenset(topics)
+        for led in self.topic.loading:
+            self._gone[led] = self._gone.get(led, frozenset()) | gone
         for led in self.topic.serving:
             await in_slices(self._erasing(led, led.mind.topics_deleted(gone)), self._world.clock)
 
@@ -269,11 +275,15 @@ class GroupShell:
 
     def _loaded(self, led: Led) -> None:
         self.tell(led, Loaded())
+        gone = self._gone.pop(led, None)
+        for effects in led.mind.topics_deleted(gone) if gone else ():
+            self.perform(led, effects)
 
     def _unloaded(self, led: Led) -> None:
         armed = self._timers.pop(led, None)
         if armed is not None:
             armed[1].cancel()
+        self._gone.pop(led, None)
         self.tell(led, Unloaded())
 
 

@@ -1,12 +1,14 @@
 """The group coordinator in a whole broker: what waits, what times out, what a new reign finds."""
 
 import asyncio
+import errno
 
 from tests.unit.broker.live import play, soon
 
 from odradek.group.machine import Committer
 from odradek.group.records import Committed
 from odradek.model.errors import ErrorCode
+from odradek.sim.disk import Fault
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest
@@ -194,6 +196,25 @@ def test_positions_of_a_deleted_topic_are_forgotten():
 
         assert await fetched(peer) == {}
         assert list(led(live).mind.groups) == []
+
+    play(story)
+
+
+def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten():
+    async def story(live):
+        peer = await coordinated(live)
+        await peer.ask(commit(5))
+        partition = led(live).partition
+        live.disk.faults.append(Fault("read", str(partition.topic_partition), errno.EMFILE))
+        leader, partition.leader = partition.leader, None
+        live.broker.replicas.role_changed(partition)
+        partition.leader = leader
+        live.broker.replicas.role_changed(partition)
+        await live.broker.groups.topics_deleted(["t"])
+        assert live.broker.groups.topic.is_loading
+        await live.until(lambda: not live.broker.groups.topic.is_loading)
+
+        assert await fetched(peer) == {}
 
     play(story)
 
