@@ -115,12 +115,14 @@ Said = list[str]  # findings, and lines of `why`
 Story = Callable[[Home, Apart], list[Any]]
 
 
-def found(asked: Asked, kind: str, *options: object, about: str = "") -> Finding:
-    """The finding of a kind, as soon as there is one."""
+def found(asked: Asked, kind: str, *options: object, about: str = "", said: str = "") -> Finding:
+    """The finding of a kind, as soon as there is one: metadata take a moment to travel."""
 
     def look() -> Finding | None:
-        findings = [f for f in asked.findings(kind, *options) if f.subject.startswith(about)]
-        return findings[0] if findings else None
+        for finding in asked.findings(kind, *options):
+            if finding.subject.startswith(about) and said in finding.why:
+                return finding
+        return None
 
     finding: Finding = wait_for(look)
     return finding
@@ -145,7 +147,10 @@ def leader_killed(home: Home, _: Apart) -> list[Any]:
     home.create("lonely", "1")
     home.do("kill", 1)
     wait_for(lambda: "broker 1 is away since" in home.why("broker", 1)[0])
-    return [found(home, "under-replicated"), *home.why("topic", "orders")]
+    return [
+        found(home, "under-replicated", about="orders-0, orders-1 and orders-2"),
+        *home.why("topic", "orders"),
+    ]
 
 
 def under_min_isr(home: Home, _: Apart) -> list[Any]:
@@ -164,7 +169,7 @@ def skewed_leaders(home: Home, _: Apart) -> list[Any]:
         return None if "in sync yet" in str(why) or "out of sync" in str(why) else why
 
     why = wait_for(settled)
-    said = [found(home, "leader-skew"), *why]
+    said = [found(home, "leader-skew", said="3 of 4 of broker 1"), *why]
     home.kafka("leader-election", "--election-type", "preferred", "--all-topic-partitions")
     return said
 
@@ -280,7 +285,7 @@ def directory_came_back_empty(home: Home, _: Apart) -> list[Any]:
     shutil.rmtree(directory)
     home.do("start", 2)
     return [
-        wait_for(lambda: next((f for f in home.findings("emptied") if "all of" in f.why), None)),
+        found(home, "emptied", said="all of them are copied"),
         *(line for line in home.why("broker", 2) if "empty" in line),
     ]
 

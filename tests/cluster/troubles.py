@@ -213,6 +213,7 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*", "localhost:9092"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"in \d+ s\b", "in 200 s"),
+    (r"(?<=127\.0\.0\.1  )(?:now|\d+ s ago)\s+none", "now           none"),
     # Which file met the failure first is not the same each time.
     (r"/var/lib/odradek/a/[^:\s]+: No such", "/var/lib/odradek/a: No such"),
     (r"filling-0/[^:\s]+: File", "filling-0/00000000000000000000.log: File"),
@@ -221,7 +222,7 @@ _CHANGES: Sequence[tuple[str, str]] = (
     (r"is registered since 10:00:00", "is registered"),
     (r"its disk is \d+ % full, [\d.]+ of [\d.]+ GiB", "its disk is 95 % full, 5.0 of 100.0 GiB"),
     (r"transaction of producer \d+ is", "transaction of producer 1000 is"),
-    (r"[\d.]+ of 3\.\d MiB", "1.0 of 3.0 MiB"),
+    (r"[\d.]+ of 2\.9 MiB", "1.0 of 2.9 MiB"),
     (r"refused it \d+ times", "refused it 10 times"),
     (r"changed \d+ times since", "changed 4 times since"),
     (r"^(warning: controller: )\d+", r"\g<1>5"),

@@ -37,11 +37,12 @@ def explain_group(asked: Asked, name: str, now_ms: int) -> list[str]:
     if any(group["is_here"] for group in reports.values()):
         return [f"group {name} does not exist: it has no members and no committed offsets"]
     reasons = sorted({group["why"] for group in reports.values()})
+    where = asked.caller.options or f" --bootstrap-server {asked.caller.bootstrap}"
     return [
         (
             f"no broker coordinates group {name} ({', '.join(reasons) or 'none answers'}): its "
             "partition of __consumer_offsets has no leader, or is being loaded, or no group was "
-            "ever used; odradek why topic __consumer_offsets says more"
+            f"ever used; odradek why topic __consumer_offsets{where} says more"
         )
     ]
 
