@@ -1,8 +1,11 @@
 """Plans made and carried out on a real cluster of ours, and what the doctor says of it."""
 
 import asyncio
+import contextlib
 import json
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -59,17 +62,17 @@ def replicas(bootstrap, topic):
     return asked(bootstrap, work)
 
 
-def lopsided(bootstrap, topic, count=6):
+def lopsided(bootstrap, topic, count=6, *, batches=1, records=50):
     """A topic of which broker 2 has nothing, with something in it."""
     assignment = ",".join(["0:1"] * count)
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", topic,
             "--replica-assignment", assignment)  # fmt: skip
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     del host
-    batch = bytes(build_batch([Record(None, b"x" * 500, now_ms()) for _ in range(50)]))
+    batch = bytes(build_batch([Record(None, b"x" * 500, now_ms()) for _ in range(records)]))
     with Peer(int(port)) as peer:
         deadline_s = time.monotonic() + 30
-        for partition in range(count):
+        for partition in [p for p in range(count) for _ in range(batches)]:
             while peer.produce(topic, partition, batch).error_code:
                 assert time.monotonic() < deadline_s
                 time.sleep(0.05)
@@ -93,6 +96,82 @@ def test_a_rebalance_is_planned_and_carried_out_and_leaves_no_throttle(bootstrap
     assert again.stdout == "Nothing has to be done.\n"
     told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
     assert [f for f in told["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
+
+
+def throttles(bootstrap):
+    """The options of brokers and topics that throttle replication."""
+    told = odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
+                   "brokers").stdout  # fmt: skip
+    told += odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
+                    "topics").stdout  # fmt: skip
+    return "replication.throttled" in told
+
+
+def until(holds):
+    deadline_s = time.monotonic() + 90
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)  # there is nothing to wait on from outside
+
+
+def moving(bootstrap):
+    return odradek("reassign-partitions", "--bootstrap-server", bootstrap, "--list").stdout
+
+
+@contextlib.contextmanager
+def executing(bootstrap, topic, log):
+    """A throttled plan under way that does not come to its end by itself."""
+    # More than one fetch takes: the first one is never throttled.
+    lopsided(bootstrap, topic, 2, batches=6, records=1000)
+    with log.open("wb") as stderr:
+        command = [sys.executable, "-m", "odradek", "plan", "replication-factor", "--topic", topic,
+                   "--replication-factor", "3", "--bootstrap-server", bootstrap, "--execute",
+                   "--throttle", "1", "--batch", "1"]  # fmt: skip
+        process = subprocess.Popen(command, stdout=stderr, stderr=stderr)
+    try:
+        until(lambda: f"under way: {topic}-" in log.read_text())
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_ctrl_c_waits_under_the_throttle_for_what_is_moving_and_begins_no_more(bootstrap, tmp_path):
+    log = tmp_path / "log"
+    with executing(bootstrap, "halted", log) as process:
+        process.send_signal(signal.SIGINT)
+        until(lambda: "no further batch begins" in log.read_text())
+        said = log.read_text()
+        begun = r"0 of 2 partitions are as planned; still moving: halted-\d; the throttle of 1 B/s"
+        assert re.search(begun + " stays until they are done", said)
+        assert throttles(bootstrap)
+        assert "go on:         odradek plan replication-factor --topic halted" in said
+
+        for broker in "120":  # the leader last, for only then it can end
+            odradek("configs", "--bootstrap-server", bootstrap, "--alter", "--broker", broker,
+                    "--add-config", "leader.replication.throttled.rate=1000000,"
+                    "follower.replication.throttled.rate=1000000")  # fmt: skip
+        assert process.wait(90) == 130
+    assert "1 of 2 partitions are as planned, the rest is as it was" in log.read_text()
+    assert not throttles(bootstrap)
+    assert sorted(map(len, replicas(bootstrap, "halted").values())) == [2, 3]
+
+
+def test_ctrl_c_twice_leaves_the_throttle_and_says_how_to_take_the_move_back(bootstrap, tmp_path):
+    log = tmp_path / "log"
+    with executing(bootstrap, "left-alone", log) as process:
+        process.send_signal(signal.SIGINT)
+        until(lambda: "Ctrl-C again" in log.read_text())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert "what is moving goes on; the throttle of 1 B/s stays set" in log.read_text()
+    assert throttles(bootstrap)
+    assert "left-alone-" in moving(bootstrap)
+
+    (back,) = re.findall(r"take it back:  odradek (.*--cancel)\n", log.read_text())
+    assert "1 reassignments cancelled" in odradek(*shlex.split(back)).stdout
+    assert not throttles(bootstrap)
+    assert moving(bootstrap) == "No partition reassignments found.\n"
 
 
 def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):

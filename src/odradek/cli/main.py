@@ -104,7 +104,9 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in TOOLS and arguments[0] not in COMMANDS:
         return run_tool(arguments[0], arguments[1:])
     try:
-        code = odradek.main(list(arguments), prog_name="odradek", standalone_mode=False)
+        code = odradek.main(
+            list(arguments), prog_name="odradek", standalone_mode=False, obj=list(arguments)
+        )
     except click.ClickException as error:
         error.show()
         return 1

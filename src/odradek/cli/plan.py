@@ -11,6 +11,8 @@ import pathlib
 import random
 import re
 import resource
+import shlex
+import signal
 import sys
 import time
 from collections import Counter
@@ -54,6 +56,8 @@ _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s)?", re.IGNORECA
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
                  "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _INFLOW_S: Final = 3.0
+_INTERRUPTED: Final = 130
+_NAMED: Final = 5  # partitions, where there may be many
 # On so many partitions elections are measured: enough to see what one adds, few enough for any
 # cluster.
 _ELECTED: Final = 50
@@ -364,9 +368,9 @@ def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_js
 @click.option("--by", type=click.Choice(["replicas", "bytes"]), default="replicas",
               show_default=True, help="What every broker gets its share of.")  # fmt: skip
 @movement_options
-def rebalance(by: str, servers: str, command_config: str | None, **given: Any) -> None:
+def rebalance(by: str, servers: str, command_config: str | None, **given: Any) -> int:
     """Give every broker its share, moving as little as possible."""
-    _move(
+    return _move(
         servers,
         command_config,
         given,
@@ -377,9 +381,9 @@ def rebalance(by: str, servers: str, command_config: str | None, **given: Any) -
 @plan.command
 @click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0))
 @movement_options
-def drain(brokers: Sequence[int], servers: str, command_config: str | None, **given: Any) -> None:
+def drain(brokers: Sequence[int], servers: str, command_config: str | None, **given: Any) -> int:
     """Take everything from some BROKERS."""
-    _move(servers, command_config, given, lambda picture: movement.drain(picture, brokers))
+    return _move(servers, command_config, given, lambda picture: movement.drain(picture, brokers))
 
 
 @plan.command("replication-factor")
@@ -392,7 +396,7 @@ def replication_factor(
     servers: str,
     command_config: str | None,
     **given: Any,
-) -> None:
+) -> int:
     """Give the partitions of a topic more replicas, or fewer."""
 
     def make(picture: ClusterPicture) -> Plan:
@@ -401,7 +405,7 @@ def replication_factor(
             raise PlanError(f"there is no topic {', '.join(missing)}")
         return movement.change_replication_factor(picture, topics, factor)
 
-    _move(servers, command_config, given, make)
+    return _move(servers, command_config, given, make)
 
 
 def _move(
@@ -409,7 +413,7 @@ def _move(
     command_config: str | None,
     given: Mapping[str, Any],
     make: Callable[[ClusterPicture], Plan],
-) -> None:
+) -> int:
     throttle = given["throttle"]
     if throttle is not None and throttle < 1:
         raise PlanError(f"--throttle {throttle:g}: it has to be 1 byte a second or more")
@@ -433,19 +437,98 @@ def _move(
         if not given["executes"]:
             return 0
         if made.changed:
-            await execute(
-                cluster,
-                made,
-                throttle=None if throttle is None else int(throttle),
-                batch=given["batch"],
-                tell=_tell,
-            )
+            execution = _Execution(cluster, made, throttle, given["batch"])
+            code = await execution.run()
+            if code:
+                return code
         # What a run that was killed has left on topics and brokers that this one did not touch.
         await clear_throttles(cluster, sorted(picture.racks), await throttled_topics(cluster))
         print(f"{len(made.changed)} partitions are as planned; throttles cleared", file=sys.stderr)
         return 0
 
-    with_cluster(servers, properties_of(command_config), work)
+    return with_cluster(servers, properties_of(command_config), work)
+
+
+class _Execution:
+    """A plan being carried out, which Ctrl-C stops in two steps.
+
+    The first begins no further batch, and waits under the throttle for the one under way. The
+    second leaves at once; the copies go on under the throttle, which stays.
+    """
+
+    def __init__(self, cluster: Cluster, made: Plan, throttle: float | None, batch: int) -> None:
+        self._cluster = cluster
+        self._made = made
+        self._throttle = None if throttle is None else int(throttle)
+        self._batch = batch
+        self._stops = False
+        self._progress = Progress(0, len(made.changed), 0, 0, ())
+        # What asks for this plan again: the words without what says what to do with it.
+        self._words = shlex.join(
+            ["odradek", *(w for w in click.get_current_context().obj or [] if w != "--execute")]
+        )
+
+    async def run(self) -> int:
+        """Carry it out. Returns 0, or 130 where it was interrupted."""
+        work = asyncio.ensure_future(
+            execute(
+                self._cluster,
+                self._made,
+                throttle=self._throttle,
+                batch=self._batch,
+                tell=self._tell,
+                goes_on=lambda: not self._stops,
+            )
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupted, work)
+        try:
+            done = await work
+        except asyncio.CancelledError:
+            self._say("left; what is moving goes on" + self._throttle_text("stays set"))
+            return _INTERRUPTED
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+        if done == len(self._made.changed):
+            return 0
+        self._say(
+            f"interrupted: {done} of {len(self._made.changed)} partitions are as planned, the rest "
+            "is as it was, and nothing moves any more" + self._throttle_text("is cleared")
+        )
+        self._say(f"  go on:         {self._words} --execute")
+        return _INTERRUPTED
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
+        _tell(progress)
+
+    def _interrupted(self, work: asyncio.Future[int]) -> None:
+        if self._stops:
+            work.cancel()
+            return
+        self._stops = True
+        progress = self._progress
+        moving = [str(partition) for partition in progress.under_way]
+        some = ", ".join(moving[:_NAMED]) or "the batch that has just begun"
+        more = f" and {len(moving) - _NAMED} more" if len(moving) > _NAMED else ""
+        stays = self._throttle_text("stays until they are done")
+        self._say(
+            f"\ninterrupted: {progress.done} of {progress.total} partitions are as planned; "
+            f"still moving: {some}{more}{stays}"
+        )
+        self._say("no further batch begins; waiting for this one (Ctrl-C again: leave at once)")
+        self._say(f"  take it back:  {self._words} --cancel")
+        self._say(f"  go on:         {self._words} --execute")
+
+    def _throttle_text(self, becomes: str) -> str:
+        if self._throttle is None:
+            return ""
+        return f"; the throttle of {bytes_text(self._throttle)}/s {becomes}"
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
 
 async def _inflow(cluster: Cluster, before: ClusterPicture) -> dict[TopicPartition, float]:

@@ -1,15 +1,16 @@
-"""Carries out a plan: in batches, under a throttle, with progress told; throttles always go.
+"""Carries out a plan: in batches, under a throttle, with progress reported.
 
     for each batch
         throttle the brokers and replicas concerned
         AlterPartitionReassignments
         wait until none of the batch is under way any more
-    clear every throttle, whatever happened
+    clear every throttle, unless something of the batch is still under way
     elect preferred leaders of what was changed
 
-What a killed run left behind: reassignments go on by themselves, and throttles stay. The next run
-waits for the former (`settle`), plans on what then stands, and clears the latter at its end;
-`cancel` takes everything back that is under way.
+What an interrupted or killed run leaves behind: reassignments go on by themselves, and throttles
+stay, for without them the copies would take all of the network. The next run waits for the former
+(`settle`), plans on what then stands, and clears the latter at its end; `cancel` takes everything
+back that is under way.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from odradek.client import admin, admin_partitions
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
-from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES
+from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES, throttled_topics
 from odradek.plan.movement import Plan
 
 _LEADER_RATE, _FOLLOWER_RATE, _ = BROKER_THROTTLES
@@ -46,25 +47,36 @@ Tell = Callable[[Progress], None]
 
 
 async def execute(
-    cluster: Cluster, plan: Plan, *, throttle: int | None, batch: int, tell: Tell
-) -> None:
-    """Carry out a plan.
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    throttle: int | None,
+    batch: int,
+    tell: Tell,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> int:
+    """Carry out a plan. Returns how many partitions are as planned.
+
+    Before each batch after the first `goes_on` is asked; if it says no, the rest stays as it is.
+    Where this is cancelled or the cluster is lost, the batch under way keeps its throttles.
 
     Raises:
-        ExecutionError: a broker refused; what was begun goes on, and throttles are gone.
+        ExecutionError: a broker refused; the rest of the batch is done, and throttles are gone.
         ConnectionError: the cluster is not there any more.
     """
     changed = sorted(plan.changed, key=lambda p: (plan.sizes.get(p, 0), p))
     run = _Run(cluster, plan, len(changed), tell)
+    done = 0
     try:
-        for start in range(0, len(changed), batch):
-            await run.do(changed[start : start + batch], throttle)
+        while done < len(changed) and (not done or goes_on()):
+            await run.do(changed[done : done + batch], throttle)
+            done = min(done + batch, len(changed))
     finally:
-        # Also when it is interrupted: a throttle that is left holds up followers for ever.
-        if throttle is not None:
+        if throttle is not None and not run.is_under_way:
             brokers = {b for p in changed for b in (*plan.before[p], *plan.after[p])}
             await asyncio.shield(clear_throttles(cluster, brokers, {p.topic for p in changed}))
-    await _elect(cluster, changed)
+    await _elect(cluster, changed[:done])
+    return done
 
 
 class _Run:
@@ -77,18 +89,21 @@ class _Run:
         self._tell = tell
         self._done = 0
         self._copied = 0
+        self.is_under_way = False
 
     async def do(self, partitions: Sequence[TopicPartition], throttle: int | None) -> None:
         """One batch, from its throttles to its end."""
         plan = self._plan
         if throttle is not None:
             await _set_throttles(self._cluster, plan, partitions, throttle)
+        self.is_under_way = True  # from here on: the answer may be lost
         outcomes = await admin_partitions.alter_reassignments(
             self._cluster, {partition: plan.after[partition] for partition in partitions}
         )
         refused = {p: error for p, error in outcomes.items() if error is not None}
         begun = [partition for partition in partitions if partition not in refused]
         await self._wait(begun)
+        self.is_under_way = False
         if refused:
             first, error = min(refused.items())
             raise ExecutionError(
@@ -155,7 +170,8 @@ async def cancel(cluster: Cluster, brokers: Iterable[int]) -> list[TopicPartitio
     """
     under_way = await admin_partitions.list_reassignments(cluster)
     outcomes = await admin_partitions.alter_reassignments(cluster, dict.fromkeys(under_way))
-    await clear_throttles(cluster, brokers, {partition.topic for partition in under_way})
+    topics = {partition.topic for partition in under_way} | set(await throttled_topics(cluster))
+    await clear_throttles(cluster, brokers, topics)
     failed = {p: error for p, error in outcomes.items() if error is not None}
     if failed:
         first, error = min(failed.items())
