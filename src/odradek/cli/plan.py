@@ -29,6 +29,7 @@ from odradek.cli.plan_tables import (
     loads_table,
     print_table,
     reassignment,
+    replicas_table,
 )
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError
@@ -173,6 +174,7 @@ def partitions(
     tp, tc = bytes_text(throughput.producer), bytes_text(throughput.consumer)
     print(f"One partition takes {tp}/s (Tp) and gives {tc}/s (Tc); wanted are "
           f"{bytes_text(target)}/s.")  # fmt: skip
+    print(_conditions(given, measured=elections is not None or None in _rates(given)))
     print(f"  for producers  target / Tp = {needed.for_producers}")
     print(f"  for consumers  target / Tc = {needed.for_consumers}")
     print(f"Partitions: {needed.partitions}, the larger of the two.")
@@ -187,6 +189,12 @@ def partitions(
         f"What they cost, with {factor} replicas on {brokers} brokers (ulimit -n is {limit} here):"
     )
     print_table(*cost_rows(costs))
+    print(
+        f"Consumers: with {needed.partitions} partitions a group has work for at most "
+        f"{needed.partitions} members, each of which reads {tc}/s of each partition it has; one "
+        "member alone buffers up to max.partition.fetch.bytes (1 MiB) for each partition, and "
+        "fetch.max.bytes (50 MiB) for each broker."
+    )
     print(
         f"Elections: {rules.election_ms:.2g} ms for each partition that the dead broker led, "
         + ("modelled" if elections is None else
@@ -207,11 +215,29 @@ def partitions(
         )  # fmt: skip
 
 
+def _rates(given: Mapping[str, Any]) -> tuple[Any, Any]:
+    return given["producer_rate"], given["consumer_rate"]
+
+
+def _conditions(given: Mapping[str, Any], *, measured: bool) -> str:
+    """Under which conditions the two throughputs hold."""
+    if not measured:
+        return "  (as given; they hold for the record size, acks and client they come from)"
+    own = [name for name, rate in zip(("Tp", "Tc"), _rates(given), strict=True) if rate is not None]
+    but = f"; {' and '.join(own)} as given" if own else ""
+    return (
+        f"  (measured with odradek's own client in Python: one producer, then one consumer, on one "
+        f"connection each; records of {given['record_bytes']} bytes in batches of "
+        f"{given['batch_bytes']}, not compressed, acks=all, five requests under way, "
+        f"{given['seconds']:g} s{but}; another client has others)"
+    )
+
+
 def _figures(
     servers: str | None, command_config: str | None, given: Mapping[str, Any]
 ) -> tuple[Throughput, int, Elections | None]:
     """What one partition takes and gives, how many brokers there are, and what elections take."""
-    rates = given["producer_rate"], given["consumer_rate"]
+    rates = _rates(given)
     if all(rate is not None for rate in rates):
         if min(rates) <= 0:
             raise PlanError("--producer-rate and --consumer-rate have to be above 0")
@@ -305,9 +331,29 @@ def _numbers(text: str | None) -> list[int]:
 @click.option("--start", type=click.IntRange(min=0), help="Where the walk starts; else drawn.")
 @click.option("--shift", type=click.IntRange(min=0), help="How far followers are; else drawn.")
 @click.option("--ignore-racks", is_flag=True)
-@cluster_options
-def assignment(servers: str, command_config: str | None, *, as_json: bool, **given: Any) -> None:
+@click.option("--brokers", "listed", metavar="N|ID,ID,...",
+              help="Without a cluster: so many brokers, 0 to N-1, or these.")  # fmt: skip
+@click.option("--racks", metavar="A,A,B,...",
+              help="Without a cluster: their racks, one after the other.")  # fmt: skip
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Those of a cluster.")
+@click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's.")
+@click.option("--json", "as_json", is_flag=True, help="One object, for machines.")
+def assignment(
+    servers: str | None,
+    command_config: str | None,
+    listed: str | None,
+    racks: str | None,
+    *,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Where a new topic's replicas would go, why, and what a loss would leave."""
+    if servers is None:
+        picture = ClusterPicture(imagined(listed, racks), {}, {})
+        _show_assignment(picture, given, as_json=as_json)
+        return
+    if listed is not None or racks is not None:
+        raise PlanError("--bootstrap-server names a cluster; --brokers and --racks do without one")
 
     async def work(cluster: Cluster) -> int:
         picture = await picture_of(cluster, sizes=False, topics=[])
@@ -315,6 +361,32 @@ def assignment(servers: str, command_config: str | None, *, as_json: bool, **giv
         return 0
 
     with_cluster(servers, properties_of(command_config), work)
+
+
+def imagined(listed: str | None, racks: str | None) -> dict[int, str | None]:
+    """Brokers that need not exist, each with its rack or None.
+
+    Raises:
+        PlanError: neither is given, or they are no brokers, or not as many racks as brokers.
+    """
+    names: list[str | None] = [rack.strip() for rack in racks.split(",")] if racks else []
+    if listed is None and not names:
+        raise PlanError(
+            "give --brokers (5, or ids as 1,2,7) or --racks (A,A,B,B), or --bootstrap-server of a "
+            "cluster"
+        )
+    text = str(len(names)) if listed is None else listed
+    try:
+        ids = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise PlanError(f"--brokers {text}: a number as 5, or ids as 1,2,7") from None
+    if "," not in text:
+        ids = list(range(ids[0]))
+    if not ids or min(ids) < 0 or len(set(ids)) < len(ids):
+        raise PlanError(f"--brokers {text}: at least one, each id once and none below 0")
+    if names and len(names) != len(ids):
+        raise PlanError(f"--racks has {len(names)} racks for {len(ids)} brokers")
+    return dict(zip(ids, names or [None] * len(ids), strict=True))
 
 
 def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_json: bool) -> None:
@@ -345,12 +417,18 @@ def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_js
             }
         )
         return
+    print(
+        f"start index {start.index}, replica shift {start.shift}, n = {len(racks)} brokers: "
+        "leader (p + start) % n, follower j (leader + 1 + (shift + j) % (n - 1)) % n;"
+    )
+    print("these are places in the walk, and the shift grows by 1 with every n-th partition.")
+    print()
     for number, replicas in sorted(proposal.assignment.items()):
         print(f"{given['topic']}-{number}: {','.join(map(str, replicas))}")
         for reason in proposal.reasons[number]:
             print(f"    {reason}")
     print()
-    loads_table(alone, placed, placed)
+    replicas_table(racks, proposal.assignment)
     print()
     print("What each loss leaves:")
     print_table(
@@ -470,8 +548,13 @@ class _Execution:
 
     async def run(self) -> int:
         """Carry it out. Returns 0, or 130 where it was interrupted."""
-        work = asyncio.ensure_future(
-            execute(
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupted, task)
+        try:
+            done = await execute(
                 self._cluster,
                 self._made,
                 throttle=self._throttle,
@@ -479,13 +562,8 @@ class _Execution:
                 tell=self._tell,
                 goes_on=lambda: not self._stops,
             )
-        )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupted, work)
-        try:
-            done = await work
         except asyncio.CancelledError:
+            task.uncancel()
             self._say("left; what is moving goes on" + self._throttle_text("stays set"))
             return _INTERRUPTED
         finally:
@@ -504,9 +582,9 @@ class _Execution:
         self._progress = progress
         _tell(progress)
 
-    def _interrupted(self, work: asyncio.Future[int]) -> None:
+    def _interrupted(self, task: asyncio.Task[int]) -> None:
         if self._stops:
-            work.cancel()
+            task.cancel()
             return
         self._stops = True
         progress = self._progress

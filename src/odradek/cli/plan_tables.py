@@ -1,7 +1,7 @@
 """How plans are shown: tables, sizes, times, and Kafka's reassignment JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from odradek.model.partition import TopicPartition
 from odradek.placement.sizing import Cost
@@ -74,14 +74,37 @@ def loads_table(
     print_table(head, rows)
 
 
+_LISTED: Final = 12  # partitions, where there may be many
+
+
+def replicas_table(
+    racks: Mapping[int, str | None], assignment: Mapping[int, Sequence[int]]
+) -> None:
+    """What each broker leads and follows of one topic."""
+    rows = []
+    for broker in sorted(racks):
+        leads = [p for p, replicas in sorted(assignment.items()) if replicas[0] == broker]
+        follows = [p for p, replicas in sorted(assignment.items()) if broker in replicas[1:]]
+        rows.append((broker, racks[broker] or "-", len(leads), len(leads) + len(follows),
+                     _some(leads), _some(follows)))  # fmt: skip
+    print_table(["broker", "rack", "leaders", "replicas", "leads", "follows"], rows)
+
+
+def _some(partitions: Sequence[int]) -> str:
+    more = ",..." if len(partitions) > _LISTED else ""
+    return ",".join(map(str, partitions[:_LISTED])) + more or "-"
+
+
 def cost_rows(costs: Mapping[int, Cost]) -> tuple[list[str], list[tuple[object, ...]]]:
     """What each number of partitions costs, as a table."""
-    head = ["partitions", "buffers of a producer", "replicas a broker", "descriptors a broker",
+    head = ["partitions", "a producer buffers", "a consumer of all buffers",
+            "replicas a broker", "descriptors a broker",
             "memory a broker", "election when one dies"]  # fmt: skip
     return head, [
         (
             count,
             f"{cost.producer_buffer_bytes / (1 << 20):.2f} MiB",
+            f"{cost.consumer_buffer_bytes / (1 << 20):.0f} MiB",
             cost.replicas_a_broker,
             cost.descriptors_a_broker,
             bytes_text(cost.memory_a_broker_bytes),

@@ -12,6 +12,8 @@ the faster side needs alone: a lower bound, with which the slower side stays bel
 What the count costs:
 
     buffers       each producer may fill a batch for each partition: batch.size x partitions
+    fetches       each consumer may be answered max.partition.fetch.bytes for each partition that
+                  it reads, and fetch.max.bytes by each broker; one that reads all is the worst case
     descriptors   a segment's log and its two indexes, for each replica on a broker
     memory        what a broker holds for each replica
     election      when a broker dies, its partitions get other leaders, one after the other
@@ -49,6 +51,8 @@ class CostRules(NamedTuple):
     """What one replica, or one election, costs on a cluster."""
 
     batch_bytes: int = BATCH_BYTES
+    partition_fetch_bytes: int = 1 << 20  # max.partition.fetch.bytes
+    fetch_bytes: int = 50 << 20  # fetch.max.bytes
     replica_bytes: int = 13_000  # memory of a broker for one idle replica
     election_ms: float = 2.0  # for each partition that a dead broker led
     segments: int = 2  # of each replica
@@ -58,6 +62,7 @@ class Cost(NamedTuple):
     """What a number of partitions costs."""
 
     producer_buffer_bytes: int
+    consumer_buffer_bytes: int
     replicas_a_broker: int
     descriptors_a_broker: int
     memory_a_broker_bytes: int
@@ -81,6 +86,7 @@ def cost_of(partitions: int, *, replication_factor: int, brokers: int, rules: Co
     led = ceil(partitions / brokers)
     return Cost(
         rules.batch_bytes * partitions,
+        min(rules.partition_fetch_bytes * partitions, rules.fetch_bytes * min(brokers, partitions)),
         replicas,
         replicas * rules.segments * FILES_A_SEGMENT,
         replicas * rules.replica_bytes,

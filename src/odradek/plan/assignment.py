@@ -68,7 +68,9 @@ def _reasons(
     )
     rounds = sum(1 for p in range(start.first_partition, partition + 1) if p > 0 and p % count == 0)
     shift = start.shift + rounds
-    leap = shift * (len(set(racks.values())) or 1) if racks else shift
+    groups = len(set(racks.values()))
+    leap = shift * groups if racks else shift
+    leap_text = f"{shift} x {groups} racks" if racks else str(shift)
     taken = {racks[replicas[0]]} if racks else set()
     held = [replicas[0]]
     step = 0
@@ -78,7 +80,11 @@ def _reasons(
             why = "holds one already" if other in held else f"rack {racks.get(other)} has one"
             passed.append(f"{other} ({why})")
             step += 1
-        place_text = f"{broker} follows: step {step} from the leader, shift {leap}"
+        index = follower_index(first, leap, step, count)
+        place_text = (
+            f"{broker} follows: place ({first} + 1 + ({leap_text} + {step}) % ({count} - 1)) % "
+            f"{count} = {index}"
+        )
         step += 1
         if racks:
             place_text += f"; rack {racks[broker]}" + ("" if racks[broker] in taken else " is new")

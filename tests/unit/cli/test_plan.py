@@ -5,7 +5,7 @@ import json
 import pytest
 
 from odradek.cli.main import run
-from odradek.cli.plan import to_bytes
+from odradek.cli.plan import imagined, to_bytes
 from odradek.cli.plan_tables import bytes_text, duration_text
 from odradek.plan.duration import Duration
 
@@ -29,7 +29,41 @@ def test_both_formulas_are_printed_with_the_reason(capsys):
     assert "Partitions: 10, the larger of the two." in said
     assert "The formula target / max(Tp, Tc) gives 4. It is a lower bound" in said
     assert "the slower side reaches 40.0 MB/s" in said
-    assert "156.25 MiB" in said
+    assert "156.25 MiB" in said  # batch.size x 10,000
+    assert "1500 MiB" in said  # fetch.max.bytes x 30 brokers
+    assert "they hold for the record size, acks and client they come from" in said
+    assert "a group has work for at most 10 members, each of which reads 25.0 MB/s" in said
+
+
+def test_an_assignment_is_planned_without_a_cluster_and_explained_number_by_number(capsys):
+    arguments = ["--partitions", "10", "--start", "0", "--shift", "0", "--topic", "t"]
+    assert run(["plan", "assignment", "--brokers", "5", *arguments]) == 0
+    said = capsys.readouterr().out
+
+    assert "leader (p + start) % n, follower j (leader + 1 + (shift + j) % (n - 1)) % n" in said
+    assert "t-0: 0,1,2\n" in said
+    assert (
+        "t-5: 0,2,3\n    0 leads: place 0 of [0, 1, 2, 3, 4], for (5 + start 0) % 5 = 0\n" in said
+    )
+    assert "    2 follows: place (0 + 1 + (1 + 0) % (5 - 1)) % 5 = 2\n" in said
+    table = [line.split() for line in said.splitlines()]
+    assert ["broker", "rack", "leaders", "replicas", "leads", "follows"] in table
+    assert ["0", "-", "2", "6", "0,5", "3,4,7,8"] in table
+
+
+def test_brokers_that_do_not_exist_have_the_ids_and_racks_they_are_given():
+    assert imagined("3", None) == {0: None, 1: None, 2: None}
+    assert imagined("4,9", "A,B") == {4: "A", 9: "B"}
+    assert imagined(None, "A,A,A,B,B,B") == dict(enumerate("AAABBB"))
+
+
+def test_racks_are_served_without_a_cluster(capsys):
+    arguments = ["--partitions", "6", "--replication-factor", "2", "--start", "0", "--shift", "0"]
+    assert run(["plan", "assignment", "--racks", "A,A,A,B,B,B", *arguments]) == 0
+    said = capsys.readouterr().out
+
+    assert "new-topic-0: 0,3\n" in said
+    assert "(0 + 1 + (0 x 2 racks + 0) % (6 - 1)) % 6 = 1; rack B is new" in said
 
 
 def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
@@ -55,6 +89,14 @@ def test_the_keys_of_a_file_are_spread(tmp_path, capsys):
         (["partitions", *FIGURES, "--candidates", "6,x"], "no list of numbers as 6,12,24"),
         (["partitions", *FIGURES, "--candidates", "0"], "begin with 1"),
         (["partitions", *FIGURES, "--keys-topic", "t"], "--keys-topic needs --bootstrap-server"),
+        (["assignment", "--partitions", "1"], "give --brokers (5, or ids as 1,2,7)"),
+        (["assignment", "--partitions", "1", "--brokers", "x"], "a number as 5, or ids as 1,2,7"),
+        (["assignment", "--partitions", "1", "--brokers", "0"], "at least one, each id once"),
+        (["assignment", "--partitions", "1", "--brokers", "2,2"], "each id once"),
+        (["assignment", "--partitions", "1", "--brokers", "3", "--racks", "A"], "1 racks for 3"),
+        (["assignment", "--partitions", "1", "--brokers", "2"], "Replication factor: 3 larger"),
+        (["assignment", "--partitions", "1", "--brokers", "2", "--bootstrap-server", "h:1"],
+         "--brokers and --racks do without one"),
         (["rebalance"], "Missing option '--bootstrap-server'"),
         (["rebalance", "--bootstrap-server", "127.0.0.1:1", "--throttle", "0"],
          "it has to be 1 byte a second or more"),

@@ -16,7 +16,8 @@ def test_a_partition_is_explained_replica_by_replica():
     first = found.reasons[0]
     assert found.assignment[0] == (0, 1, 2)
     assert first[0] == "0 leads: place 0 of [0, 1, 2, 3, 4, 5], for (0 + start 0) % 6 = 0"
-    assert first[1].startswith("1 follows: step 0 from the leader, shift 0; rack b is new")
+    told = "1 follows: place (0 + 1 + (0 x 3 racks + 0) % (6 - 1)) % 6 = 1; rack b is new"
+    assert first[1] == told
     assert len(first) == 3
 
 
