@@ -1,13 +1,15 @@
-/* The compiled kernel of Odradek's Arrow client: records to columns, columns to records.
+/* Odradek's compiled kernel: records to columns, columns to records, and a check of records.
  *
  *     decode(body, batches, wanted)                          record bytes to column buffers
  *     encode(batches, timestamps, key, value, headers)       column buffers to record bytes
  *     murmur2(offsets, data)                                 Kafka's hash of each key
+ *     check(body, start, count, base, earliest, latest, ...) what a leader checks of records
  *
- * It computes what odradek/client/arrow_numpy.py computes, from the same arguments, and property
- * tests hold the two to each other. It knows nothing of batch headers, checksums, codecs or
- * Arrow: buffers come in, bytes objects go out. The stable ABI of Python 3.11, so one build
- * serves every later Python. The interpreter is let go while records are walked and copied.
+ * The first three compute what odradek/client/arrow_numpy.py computes, the last one what
+ * odradek/record/check.py computes, from the same arguments, and property tests hold them to each
+ * other. It knows nothing of batch headers, checksums, codecs or Arrow: buffers come in, bytes
+ * objects go out. The stable ABI of Python 3.11, so one build serves every later Python. The
+ * interpreter is released while records are walked and copied.
  *
  * Everything that is decoded may come from a peer: every length is held against what is left
  * before it is believed, and damage is a ValueError with the number of the batch.
@@ -761,7 +763,232 @@ murmur2(PyObject *module, PyObject *args)
     return result;
 }
 
+/* ------------------------------------------------------------------------------ checking */
+
+/* What is wrong with a record, in the order in which it is seen; odradek/record/check.py has the
+ * same texts. */
+enum Damage { SOUND, BAD_LENGTH, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS };
+
+static const char *const damaged_part[] = {
+    "", "length", "timestamp", "offset delta", "key length", "value length", "headers",
+};
+
+#define REJECTED_MAX 1000
+/* Below this many bytes the interpreter is not released: taking it again may cost more. */
+#define RELEASE_BYTES_MIN 65536
+
+typedef struct {
+    int64_t base_timestamp, earliest, latest;
+    int needs_key;
+} Rules;
+
+typedef struct {
+    int64_t max_timestamp, rejected;
+    int64_t index[REJECTED_MAX], timestamp[REJECTED_MAX]; /* of the first ones rejected */
+    uint8_t keyless[REJECTED_MAX];
+    int64_t record; /* the damaged one */
+    enum Damage damage;
+    int64_t bytes_left;
+} Verdict;
+
+/* As read_varint, and NULL too if the number has more than `bits`. */
+static inline const uint8_t *
+read_strict(const uint8_t *p, const uint8_t *end, int bits, int64_t *value)
+{
+    if (p < end && *p < 0x80) { /* nearly always */
+        *value = (int64_t)(*p >> 1) ^ -(int64_t)(*p & 1);
+        return p + 1;
+    }
+    if (end - p >= 2 && p[1] < 0x80) {
+        uint64_t two = (uint64_t)(p[0] & 0x7F) | (uint64_t)p[1] << 7;
+        *value = (int64_t)(two >> 1) ^ -(int64_t)(two & 1);
+        return p + 2;
+    }
+    uint64_t raw = 0;
+    for (int shift = 0; shift < bits; shift += 7) {
+        if (p >= end)
+            return NULL;
+        uint8_t byte = *p++;
+        if (bits - shift < 7 && (byte & 0x7F) >> (bits - shift))
+            return NULL;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Past a length of at least `least` and as many bytes; NULL if they are not there. */
+static inline const uint8_t *
+skip_bytes(const uint8_t *p, const uint8_t *end, int64_t least, int64_t *length)
+{
+    p = read_strict(p, end, 32, length);
+    if (p == NULL || *length < least || *length > end - p)
+        return NULL;
+    return *length > 0 ? p + *length : p;
+}
+
+static const uint8_t *
+skip_headers(const uint8_t *p, const uint8_t *end)
+{
+    int64_t count, length;
+    p = read_strict(p, end, 32, &count);
+    if (p == NULL || count < 0 || count > (end - p) / 2)
+        return NULL;
+    for (; count && p != NULL; count--) {
+        p = skip_bytes(p, end, 0, &length);
+        if (p != NULL)
+            p = skip_bytes(p, end, -1, &length);
+    }
+    return p;
+}
+
+static inline enum Damage
+check_record(const uint8_t *p, const uint8_t *end, int64_t index, const Rules *rules,
+             Verdict *verdict)
+{
+    int64_t delta, timestamp, offset_delta, key, value;
+    p = read_strict(p + 1, end, 64, &delta);
+    if (p == NULL || __builtin_add_overflow(rules->base_timestamp, delta, &timestamp))
+        return BAD_TIMESTAMP;
+    p = read_strict(p, end, 32, &offset_delta);
+    if (p == NULL || offset_delta != index)
+        return BAD_OFFSET;
+    p = skip_bytes(p, end, -1, &key);
+    if (p == NULL)
+        return BAD_KEY;
+    p = skip_bytes(p, end, -1, &value);
+    if (p == NULL)
+        return BAD_VALUE;
+    p = skip_headers(p, end);
+    if (p != end)
+        return BAD_HEADERS;
+    int keyless = key < 0 && rules->needs_key;
+    if (keyless || ((timestamp < rules->earliest || timestamp > rules->latest) &&
+                    timestamp != -1)) {
+        if (verdict->rejected < REJECTED_MAX) {
+            verdict->index[verdict->rejected] = index;
+            verdict->timestamp[verdict->rejected] = timestamp;
+            verdict->keyless[verdict->rejected] = (uint8_t)keyless;
+        }
+        verdict->rejected++;
+    }
+    if (timestamp > verdict->max_timestamp)
+        verdict->max_timestamp = timestamp;
+    return SOUND;
+}
+
+static void
+check_records(const uint8_t *p, const uint8_t *end, int64_t count, const Rules *rules,
+              Verdict *verdict)
+{
+    verdict->max_timestamp = -1;
+    verdict->rejected = 0;
+    verdict->damage = SOUND;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t length;
+        const uint8_t *next = read_strict(p, end, 32, &length);
+        enum Damage damage = BAD_LENGTH;
+        if (next != NULL && length >= RECORD_BYTES_MIN - 1 && length <= end - next)
+            damage = check_record(next, next + length, i, rules, verdict);
+        if (damage != SOUND) {
+            verdict->record = i;
+            verdict->damage = damage;
+            return;
+        }
+        p = next + length;
+    }
+    verdict->bytes_left = end - p;
+}
+
+static PyObject *
+rejected_list(const Verdict *verdict)
+{
+    Py_ssize_t count = verdict->rejected < REJECTED_MAX ? (Py_ssize_t)verdict->rejected
+                                                        : REJECTED_MAX;
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject *entry = verdict->keyless[i]
+            ? Py_BuildValue("(LO)", (long long)verdict->index[i], Py_None)
+            : Py_BuildValue("(LL)", (long long)verdict->index[i],
+                            (long long)verdict->timestamp[i]);
+        if (entry == NULL || PyList_SetItem(list, i, entry) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *
+verdict_tuple(const Verdict *verdict, int64_t count)
+{
+    if (verdict->damage != SOUND)
+        return PyErr_Format(PyExc_ValueError, "record %lld of %lld: its %s is damaged",
+                            (long long)verdict->record, (long long)count,
+                            damaged_part[verdict->damage]);
+    if (verdict->bytes_left)
+        return PyErr_Format(PyExc_ValueError, "%lld bytes after the last of %lld records",
+                            (long long)verdict->bytes_left, (long long)count);
+    PyObject *rejected = rejected_list(verdict);
+    if (rejected == NULL)
+        return NULL;
+    return Py_BuildValue("(LLN)", (long long)verdict->max_timestamp,
+                         (long long)verdict->rejected, rejected);
+}
+
+PyDoc_STRVAR(check_doc,
+"check(body, start, count, base_timestamp, earliest, latest, needs_key)\n--\n\n"
+"Check that `body` has exactly `count` well-formed records from `start` on, with offset deltas\n"
+"0, 1, 2, ... Returns (largest timestamp or -1, number of rejected records, [(index,\n"
+"timestamp), ...] of the first 1000 rejected). A record is rejected if its timestamp is not -1\n"
+"and not within [earliest, latest], or, timestamp None, if it has no key and needs one.\n\n"
+"Raises ValueError: anything else; which record it is, and what of it.");
+
+static PyObject *
+check(PyObject *module, PyObject *const *args, Py_ssize_t argument_count)
+{
+    (void)module;
+    if (argument_count != 7) {
+        PyErr_SetString(PyExc_TypeError, "check: 7 arguments");
+        return NULL;
+    }
+    int64_t start = PyLong_AsLongLong(args[1]), count = PyLong_AsLongLong(args[2]);
+    Rules rules = {
+        PyLong_AsLongLong(args[3]), PyLong_AsLongLong(args[4]), PyLong_AsLongLong(args[5]),
+        PyObject_IsTrue(args[6]),
+    };
+    Py_buffer body;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &body, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    Verdict *verdict = NULL;
+    if (start < 0 || start > body.len)
+        PyErr_SetString(PyExc_ValueError, "start is not within the body");
+    else if (count < 0 || count > (body.len - start) / RECORD_BYTES_MIN)
+        PyErr_Format(PyExc_ValueError, "%lld records in %lld bytes", (long long)count,
+                     (long long)(body.len - start));
+    else if ((verdict = malloc(sizeof(Verdict))) == NULL)
+        PyErr_NoMemory();
+    else {
+        const uint8_t *from = (const uint8_t *)body.buf + start,
+                      *end = (const uint8_t *)body.buf + body.len;
+        if (end - from < RELEASE_BYTES_MIN)
+            check_records(from, end, count, &rules, verdict);
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            check_records(from, end, count, &rules, verdict);
+            Py_END_ALLOW_THREADS
+        }
+        result = verdict_tuple(verdict, count);
+    }
+    free(verdict);
+    PyBuffer_Release(&body);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL, check_doc},
     {"decode", decode, METH_VARARGS, decode_doc},
     {"encode", encode, METH_VARARGS, encode_doc},
     {"murmur2", murmur2, METH_VARARGS, murmur2_doc},
@@ -772,7 +999,7 @@ static PyModuleDef_Slot slots[] = {{0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "odradek_fast",
-    "The compiled kernel of Odradek's Arrow client.", 0, methods, slots, NULL, NULL, NULL,
+    "Odradek's compiled kernel.", 0, methods, slots, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC

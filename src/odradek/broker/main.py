@@ -20,11 +20,13 @@ from odradek.broker.generated_id import with_broker_id
 from odradek.broker.loop_meter import MeteredSelector
 from odradek.broker.server import Broker
 from odradek.broker.stores import store_of
+from odradek.broker.worker import ThreadWorker
 from odradek.broker.world import RealClock, World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.log.disk import RealDisk
 from odradek.model.errors import OdradekError, StartupError
 from odradek.net.server import RealNetwork
+from odradek.record.check import fastest_check, plain_check
 
 if TYPE_CHECKING:
     from odradek.broker.http import HttpServer
@@ -88,6 +90,12 @@ async def _serve(
         await broker.start()
         listeners = [point.connection_string for point in broker.end_points]
         log.info("broker %d serves %s", config.broker_id, ", ".join(listeners))
+        if config.log_validate_records == "full" and fastest_check() is plain_check:
+            log.info(
+                "records of producers are checked in Python: a produce request of 16 KiB takes "
+                "three times the processor time; install odradek-fast (the folder fast/), or "
+                "set log.validate.records=batch if you trust your producers"
+            )
         if config.odradek_http_port >= 0:
             http = await _serve_http(broker)
         if on_ready is not None:
@@ -152,6 +160,7 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
             receive_bytes=_if_set(config, "socket.receive.buffer.bytes"),
         ),
         make_cleaner=CleanerProcess,
+        worker=ThreadWorker(loop),
     )
 
 

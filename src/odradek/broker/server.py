@@ -76,6 +76,7 @@ from odradek.broker.topic_maker import ByController, InternalTopics, TopicMaker
 from odradek.broker.txn_markers import TransactionMarkers
 from odradek.broker.txn_shell import TransactionMind, TransactionShell
 from odradek.broker.txn_verification import TransactionVerification
+from odradek.broker.worker import LoopWorker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block
@@ -428,6 +429,7 @@ class Broker:
             quotas=quotas,
             metrics=self.metrics,
             throttle=self._throttle,
+            worker=world.worker or LoopWorker(world.loop),
         )
         self.produce.refused = self._note_refusal
         self._hand_over = HandOver(

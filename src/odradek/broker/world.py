@@ -19,6 +19,7 @@ from odradek.net.server import Network
 
 if TYPE_CHECKING:
     from odradek.broker.cleaner_shell import Cleaner
+    from odradek.broker.worker import Worker
 
 
 class WorldNetwork(Network, Connector, Protocol):
@@ -49,3 +50,5 @@ class World:
     network: WorldNetwork
     # Who cleans logs elsewhere; None: they are cleaned on the loop.
     make_cleaner: "Callable[[], Cleaner] | None" = None
+    # Where records are decompressed that are too many for the loop; None: on the loop.
+    worker: "Worker | None" = None

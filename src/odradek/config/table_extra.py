@@ -102,8 +102,9 @@ OPTIONS: Final = (
             "one of Odradek's; the controller's value counts.",
     ),
     Option(
-        "log.validate.records", STRING, "batch", rule=one_of("batch", "full"),
-        doc="What a leader checks of what producers send: each batch with its checksum, and "
-            "records where it has to read them (`batch`), or every record (`full`).",
+        "log.validate.records", STRING, "full", rule=one_of("batch", "full"),
+        doc="What a leader checks of what producers send: every record, decompressed, as Apache "
+            "Kafka does (`full`), or each batch with its checksum, and its records where that is "
+            "needed or costs nothing (`batch`).",
     ),
 )

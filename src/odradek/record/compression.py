@@ -20,7 +20,7 @@ below zero and says when a frame ends early; raw snappy stands only in cramjam (
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -36,6 +36,8 @@ from odradek.record.batch import Bytes
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _PIECE_BYTES: Final = 256 * 1024
+# What a stream of its own, or a block of snappy's, counts at least: a million empty ones take time.
+_STREAM_BYTES_MIN: Final = 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -43,6 +45,13 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 # The best that the format can do: a copy of 64 bytes is written in 3.
 _SNAPPY_RATIO_MAX: Final = 22
 
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+# These few can become 2 MiB: a block of 128 KiB is written in 4 bytes.
+_ZSTD_STEP_BYTES: Final = 64
+_ZSTD_LIKELY_RATIO: Final = 16
+# Contexts that are not in use: as many as there are threads, and 20 to 50 us to make.
+_idle_zstd: Final[list[zstandard.ZstdDecompressor]] = []
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW: Final = 31  # 15 for the largest window, 16 for gzip's header and trailer
 
 # The best that the format can do: each byte of a length stands for 255.
@@ -98,6 +107,10 @@ class DecompressionError(ApiError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
+class DecompressedTooLargeError(DecompressionError):
+    """The records are more bytes than the caller wants."""
+
+
 def compress(codec: Codec, data: Bytes, levels: Levels = DEFAULT_LEVELS) -> bytes:
     """All records of a batch, compressed."""
     match codec:
@@ -124,16 +137,75 @@ def decompress(codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX)
     Raises:
         DecompressionError: damaged, or more than `bytes_max` bytes, or an unknown codec.
     """
+    return b"".join(_pieces(codec, data, bytes_max))
+
+
+def decompress_gently(
+    codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes | bytearray:
+    """The same, for a thread: what is large is never copied at one stretch with the GIL held.
+
+    Raises:
+        DecompressionError: as `decompress`.
+    """
+    pieces = _pieces(codec, data, bytes_max)
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    if second is None:
+        return first
+    out = bytearray(first)
+    out += second
+    for piece in pieces:
+        out += piece
+    return out
+
+
+def _pieces(codec: int, data: Bytes, bytes_max: int) -> Iterator[bytes]:
     if codec == Codec.NONE:
-        return bytes(data)
+        return iter((bytes(data),))
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
-        raise DecompressionError(f"codec {codec} is none of 0-4")
+        raise DecompressionError(f"codec {codec} is not one of 0-4")
     return decompressor(data, bytes_max)
 
 
+# The best that each format can do. zstd: a block of 128 KiB that repeats one byte is written in 4.
+_RATIO_MAX: Final = {
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: _SNAPPY_RATIO_MAX,
+    Codec.LZ4: _LZ4_RATIO_MAX,
+    Codec.ZSTD: 1 << 15,
+}
+
+
+def decompressed_bytes_at_most(codec: int, size_bytes: int) -> int:
+    """How many bytes so many compressed ones can stand for."""
+    return size_bytes * _RATIO_MAX[Codec(codec)]
+
+
+def begins_like(codec: int, data: memoryview) -> bool:
+    """Whether what stands for compressed records begins as that codec's does."""
+    head = bytes(data[: len(_XERIAL_MAGIC)])
+    match codec:
+        case Codec.GZIP:
+            return head.startswith(_GZIP_MAGIC)
+        case Codec.SNAPPY:
+            return head == _XERIAL_MAGIC or _is_snappy_block(data)
+        case Codec.LZ4:
+            return head.startswith(_LZ4_MAGIC)
+        case _:
+            return head.startswith(_ZSTD_MAGIC)
+
+
+def _is_snappy_block(data: memoryview) -> bool:
+    try:
+        return 0 < cramjam.snappy.decompress_raw_len(data) <= len(data) * _SNAPPY_RATIO_MAX
+    except cramjam.DecompressionError:
+        return False
+
+
 def _too_much(codec: Codec, bytes_max: int) -> DecompressionError:
-    return DecompressionError(
+    return DecompressedTooLargeError(
         f"{codec.name.lower()}: the records are more than {bytes_max} bytes when decompressed"
     )
 
@@ -141,24 +213,26 @@ def _too_much(codec: Codec, bytes_max: int) -> DecompressionError:
 # ------------------------------------------------------------------------------------ gzip
 
 
-def _decompress_gzip(data: Bytes, bytes_max: int) -> bytes:
-    pieces = []
+def _decompress_gzip(data: Bytes, bytes_max: int) -> Iterator[bytes]:
     room = bytes_max
     rest: Bytes = data
     while rest:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            piece = member.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise DecompressionError(f"gzip: {error}") from None
-        if len(piece) > room:
-            raise _too_much(Codec.GZIP, bytes_max)
-        if not member.eof:
-            raise DecompressionError("gzip: the stream ends early")
-        pieces.append(piece)
-        room -= len(piece)
+        made = 0
+        while not member.eof:
+            try:
+                piece = member.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise DecompressionError(f"gzip: {error}") from None
+            made += len(piece)
+            if made > room:
+                raise _too_much(Codec.GZIP, bytes_max)
+            rest = member.unconsumed_tail
+            if not piece and not rest and not member.eof:
+                raise DecompressionError("gzip: the stream ends early")
+            yield piece
+        room -= max(made, _STREAM_BYTES_MIN)
         rest = member.unused_data
-    return b"".join(pieces)
 
 
 # ---------------------------------------------------------------------------------- snappy
@@ -174,11 +248,11 @@ def _compress_snappy(data: Bytes) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: Bytes, bytes_max: int) -> bytes:
+def _decompress_snappy(data: Bytes, bytes_max: int) -> Iterator[bytes]:
     with memoryview(data) as view:
         if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-            return _decompress_snappy_block(view, bytes_max, bytes_max)
-        pieces = []
+            yield _decompress_snappy_block(view, bytes_max, bytes_max)
+            return
         room = bytes_max
         position = len(_XERIAL_HEADER)
         while position < len(view):
@@ -192,10 +266,9 @@ def _decompress_snappy(data: Bytes, bytes_max: int) -> bytes:
                     f"snappy: block of {length} bytes, {max(0, len(view) - position)} are left"
                 )
             piece = _decompress_snappy_block(view[position : position + length], room, bytes_max)
-            pieces.append(piece)
-            room -= len(piece)
+            yield piece
+            room -= max(len(piece), _STREAM_BYTES_MIN)
             position += length
-        return b"".join(pieces)
 
 
 def _decompress_snappy_block(block: memoryview, room: int, bytes_max: int) -> bytes:
@@ -213,7 +286,7 @@ def _decompress_snappy_block(block: memoryview, room: int, bytes_max: int) -> by
 # ------------------------------------------------------------------------------------- lz4
 
 
-def _decompress_lz4(data: Bytes, bytes_max: int) -> bytes:
+def _decompress_lz4(data: Bytes, bytes_max: int) -> Iterator[bytes]:
     with memoryview(data) as view:
         if bytes(view[:4]) != _LZ4_MAGIC or len(view) < _LZ4_CONTENT_SIZE_AT + 1:
             raise DecompressionError("lz4: not a frame")
@@ -224,44 +297,92 @@ def _decompress_lz4(data: Bytes, bytes_max: int) -> bytes:
             if claimed > min(bytes_max, len(view) * _LZ4_RATIO_MAX):
                 raise _too_much(Codec.LZ4, bytes_max)
         try:
-            if len(view) * _LZ4_RATIO_MAX <= bytes_max:
-                whole: bytes = lz4.frame.decompress(view)
-                return whole
-            return _decompress_lz4_piecewise(view, bytes_max)
+            if len(view) * _LZ4_RATIO_MAX <= min(bytes_max, _PIECE_BYTES):
+                yield lz4.frame.decompress(view)
+            else:
+                yield from _decompress_lz4_piecewise(view, bytes_max)
         except (RuntimeError, EOFError) as error:
             raise DecompressionError(f"lz4: {error}") from None
 
 
-def _decompress_lz4_piecewise(view: memoryview, bytes_max: int) -> bytes:
+def _decompress_lz4_piecewise(view: memoryview, bytes_max: int) -> Iterator[bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
-    pieces = [frame.decompress(view, max_length=_PIECE_BYTES)]
-    room = bytes_max - len(pieces[0])
+    rest: Bytes = view
+    room = bytes_max
     while not frame.eof:
-        piece = frame.decompress(b"", max_length=_PIECE_BYTES)
-        if not piece:
+        piece = frame.decompress(rest, max_length=_PIECE_BYTES)
+        rest = b""
+        if not piece and not frame.eof:
             raise DecompressionError("lz4: the frame ends early")
         room -= len(piece)
         if room < 0:
             raise _too_much(Codec.LZ4, bytes_max)
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield piece
 
 
 # ------------------------------------------------------------------------------------ zstd
 
 
-def _decompress_zstd(data: Bytes, bytes_max: int) -> bytes:
+def _decompress_zstd(data: Bytes, bytes_max: int) -> Iterator[bytes]:
     try:
         if zstandard.frame_content_size(data) > bytes_max:
             raise _too_much(Codec.ZSTD, bytes_max)
-        # In one piece, for only so does the library say that a frame ends early. The room it
-        # asks for is `bytes_max`, but of that it touches no more than it fills.
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=bytes_max)
+        whole = _decompress_zstd_frame(data, bytes_max)
+        if whole is not None:
+            yield whole
+        else:
+            yield from _decompress_zstd_frames(data, bytes_max)
     except zstandard.ZstdError as error:
-        raise DecompressionError(f"zstd: {error} (at most {bytes_max} bytes)") from None
+        raise DecompressionError(f"zstd: {error}") from None
 
 
-_DECOMPRESSORS: Final[dict[int, Callable[[Bytes, int], bytes]]] = {
+def _decompress_zstd_frame(data: Bytes, bytes_max: int) -> bytes | None:
+    """The only frame; None if something follows it."""
+    # The library asks for all the room at once, which is slow for megabytes.
+    likely = len(data) * _ZSTD_LIKELY_RATIO + _STREAM_BYTES_MIN
+    decompressor = _idle_zstd.pop() if _idle_zstd else zstandard.ZstdDecompressor()
+    for room in (likely, bytes_max) if likely < bytes_max else (bytes_max,):
+        try:
+            # In one piece, for only so does the library say that a frame ends early.
+            whole = decompressor.decompress(data, max_output_size=room, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            if "unused data" in str(error):
+                return None
+            if "did not decompress full frame" not in str(error):
+                raise
+        else:
+            _idle_zstd.append(decompressor)
+            return whole
+    raise DecompressedTooLargeError(
+        f"zstd: the frame ends early, or is more than {bytes_max} bytes"
+    )
+
+
+def _decompress_zstd_frames(data: Bytes, bytes_max: int) -> Iterator[bytes]:
+    room = bytes_max
+    position = 0
+    decompressor = zstandard.ZstdDecompressor()
+    with memoryview(data) as view:
+        while position < len(view):
+            frame = decompressor.decompressobj()
+            made = 0
+            while not frame.eof:
+                step = view[position : position + _ZSTD_STEP_BYTES]
+                if not step:
+                    raise DecompressionError("zstd: the frame ends early")
+                piece = frame.decompress(step)
+                made += len(piece)
+                if made > room:
+                    raise _too_much(Codec.ZSTD, bytes_max)
+                position += len(step)
+                yield piece
+            position -= len(frame.unused_data)
+            room -= max(made, _STREAM_BYTES_MIN)
+            if room < 0:
+                raise _too_much(Codec.ZSTD, bytes_max)
+
+
+_DECOMPRESSORS: Final[dict[int, Callable[[Bytes, int], Iterator[bytes]]]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

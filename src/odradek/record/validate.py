@@ -8,16 +8,23 @@ A leader looks at every produced batch:
     count = last offset delta + 1 > 0; no marker; a         INVALID_RECORD
         producer id with a sequence, a transaction with
         a producer id
+    an epoch of at least -1                                 INVALID_PRODUCER_EPOCH
     a codec that we know, zstd only from Produce v7 on      UNSUPPORTED_COMPRESSION_TYPE
     not LogAppendTime (that is the broker's to set)         INVALID_TIMESTAMP
+    records that are not there: a count that the bytes      INVALID_RECORD
+        cannot hold, a body that is not the codec's
+    every record (`odradek.record.check`), decompressed     INVALID_RECORD, INVALID_TIMESTAMP
 
-It looks at the records inside only where the topic's rules depend on them: a compacted topic
-(every record needs a key: the cleaner relies on it), limits on timestamps, or
-`log.validate.records=full`. Apache Kafka always looks. What is trusted otherwise is that the
-records are well-formed, as many as the header says, in order, and that the header's max
-timestamp is theirs: a producer that signs nonsense can make its own topic unreadable, as it
-can by writing nonsense into the values. The reason is the price: a batch of 1,000 records of
-100 bytes takes 5 us to check by its header, 4 of them the checksum, and 800 us to walk.
+The last line is `log.validate.records=full`, the default. With `batch` the records are looked at
+where the topic's rules depend on them (a compacted topic, whose every record needs a key; limits
+on timestamps; another codec), and where it costs next to nothing: uncompressed ones by the compiled
+check. What is trusted otherwise is that the records are well-formed, as many as the header says,
+and that the header's max timestamp is theirs. tests/oracle/record/answers.txt has Apache Kafka's
+answer to each damage that we know.
+
+Small work is done at once. What may take longer than the event loop may wait, a batch that
+decompresses to megabytes or an old codec replaced by a new one, is handed back unfinished
+(`ValidatedBatch.cost_ns`), for `look_inside` to be called in a thread.
 
 What a leader sets: the codec and its level where `compression.type` demands another one than
 the producer's, timestamp type and max timestamp where the topic's is LogAppendTime, the max
@@ -43,28 +50,48 @@ from odradek.record.batch import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAX_TIMESTAMP_AT,
-    NO_TIMESTAMP,
+    NO_PRODUCER_EPOCH,
     OVERHEAD_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Bytes,
     CorruptBatchError,
     TimestampType,
     iter_batches,
     whole_batches_end,
 )
+from odradek.record.check import (
+    RECORD_BYTES_MIN,
+    REJECTED_MAX,
+    Check,
+    Rejected,
+    fastest_check,
+    plain_check,
+)
 from odradek.record.compression import (
     DECOMPRESSED_BYTES_MAX,
     DEFAULT_LEVELS,
     Codec,
+    DecompressedTooLargeError,
     Levels,
+    begins_like,
     compress,
+    decompress_gently,
+    decompressed_bytes_at_most,
 )
 from odradek.record.crc32c import crc32c
-from odradek.record.records import InvalidRecordError, assemble, iter_spans, records_bytes
+from odradek.record.records import InvalidRecordError, assemble
 
 NO_LIMIT_MS: Final = (1 << 63) - 1
-# More of them would say nothing new and make a response of megabytes.
-RECORD_ERRORS_MAX: Final = 1000
+RECORD_ERRORS_MAX: Final = REJECTED_MAX
+UNLIMITED_NS: Final = 1 << 62
+UNFINISHED: Final = -1
+# Estimates: what a codec takes for a byte that it makes, what the slowest takes for one that it
+# compresses, what a check takes for a record.
+_DECOMPRESS_NS: Final = {Codec.GZIP: 4, Codec.SNAPPY: 1, Codec.LZ4: 1, Codec.ZSTD: 1}
+_COMPRESS_NS: Final = 50
+_CHECK_NS: Final = 10
+_PLAIN_CHECK_NS: Final = 800
 PRODUCE_VERSION_WITH_ZSTD: Final = 7
 
 _NOT_FROM_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
@@ -99,29 +126,49 @@ class ValidationRules:
     compacted: bool = False
     codec: Codec | None = None  # None: the producer's
     levels: Levels = DEFAULT_LEVELS
-    full: bool = False
+    full: bool = True
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
-    walks_records: bool = field(init=False)
+    check: Check = field(default_factory=fastest_check)
+    check_ns: int = field(init=False)
+    limits_timestamps: bool = field(init=False)
+    checks: bool = field(init=False)  # the records, where they are not compressed
+    decompresses: bool = field(init=False)  # and checks them then
     rewrites: bool = field(init=False)
 
     def __post_init__(self) -> None:
         create_time = self.timestamp_type is TimestampType.CREATE_TIME
         limited = min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < NO_LIMIT_MS
-        self.walks_records = self.full or self.compacted or (create_time and limited)
+        is_plain = self.check is plain_check
+        self.check_ns = _PLAIN_CHECK_NS if is_plain else _CHECK_NS
+        self.limits_timestamps = create_time and limited
+        self.decompresses = self.full or self.compacted or self.limits_timestamps
+        self.checks = self.decompresses or not is_plain
         self.rewrites = not create_time or self.codec is not None
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that may be appended, and its header, base offset still 0."""
+    """A batch that may be appended, and its header, base offset still 0.
+
+    `cost_ns` estimates what was spent on its records. UNFINISHED: they have not been looked at, as
+    it would take longer than was allowed; `look_inside` has to be called before it is appended.
+    """
 
     view: memoryview
     header: BatchHeader
+    cost_ns: int
 
 
 def validate_produced(
-    view: memoryview, rules: ValidationRules, *, now_ms: int, api_version: int
+    view: memoryview,
+    rules: ValidationRules,
+    *,
+    now_ms: int,
+    api_version: int,
+    spend_ns: int = UNLIMITED_NS,
 ) -> ValidatedBatch:
     """Check what a client produced to one partition; a writable `view` may be changed.
+
+    About `spend_ns` may be spent on its records; where that is too little the result is UNFINISHED.
 
     Raises:
         RejectedBatchError, CorruptBatchError, InvalidRecordError, DecompressionError: all of
@@ -143,7 +190,7 @@ def validate_produced(
         _,
         _,
         producer_id,
-        _,
+        producer_epoch,
         base_sequence,
         record_count,
     ) = header
@@ -161,13 +208,69 @@ def validate_produced(
         record_count != last_offset_delta + 1
         or record_count <= 0
         or attributes & _NOT_FROM_CLIENTS
-        or (base_sequence < 0 if producer_id >= 0 else attributes & TRANSACTIONAL_BIT)
+        or (
+            base_sequence < 0 or producer_epoch < NO_PRODUCER_EPOCH
+            if producer_id >= 0
+            else attributes & TRANSACTIONAL_BIT
+        )
         or attributes & CODEC_MASK > codec_max
     ):
         _check_fields(header, api_version)
-    if rules.walks_records or rules.rewrites:
-        return _walk_and_rewrite(view, header, rules, now_ms)
-    return ValidatedBatch(view, header)
+    if rules.rewrites or (rules.decompresses if attributes & CODEC_MASK else rules.checks):
+        return look_inside(view, header, rules, now_ms=now_ms, spend_ns=spend_ns)
+    _check_outside(view, header, rules)
+    return ValidatedBatch(view, header, 0)
+
+
+def look_inside(
+    view: memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    *,
+    now_ms: int,
+    spend_ns: int = UNLIMITED_NS,
+) -> ValidatedBatch:
+    """Check the records of a batch whose header is sound, and set what a leader sets.
+
+    It may run in a thread: nothing that it is given is changed, but a writable `view`.
+
+    Raises:
+        RejectedBatchError, InvalidRecordError, DecompressionError: as `validate_produced`.
+    """
+    codec = header.attributes & CODEC_MASK
+    recompresses = rules.codec is not None and rules.codec != codec
+    byte_ns = _COMPRESS_NS if recompresses else 0
+    body: Bytes = view
+    start = HEADER_BYTES
+    if codec and (recompresses or rules.decompresses):
+        byte_ns += _DECOMPRESS_NS[Codec(codec)]
+        bytes_max = min(rules.decompressed_bytes_max, spend_ns // byte_ns)
+        if len(view) > bytes_max < rules.decompressed_bytes_max:
+            return ValidatedBatch(view, header, UNFINISHED)
+        try:
+            body = decompress_gently(codec, view[HEADER_BYTES:], bytes_max)
+        except DecompressedTooLargeError:
+            if bytes_max < rules.decompressed_bytes_max:
+                return ValidatedBatch(view, header, UNFINISHED)
+            raise
+        start = 0
+    count = header.record_count
+    cost_ns = 0
+    max_timestamp = header.max_timestamp
+    if body is view and codec:
+        _check_outside(view, header, rules)
+    else:
+        if count * RECORD_BYTES_MIN > len(body) - start:
+            raise InvalidRecordError(f"{count} records in {len(body) - start} bytes")
+        cost_ns = len(body) * byte_ns + (count * rules.check_ns if rules.checks else 0)
+        if cost_ns > spend_ns:
+            return ValidatedBatch(view, header, UNFINISHED)
+        if rules.checks:
+            max_timestamp = _checked(body, start, header, rules, now_ms)
+    if not rules.rewrites and max_timestamp == header.max_timestamp:
+        return ValidatedBatch(view, header, cost_ns)
+    records = memoryview(body)[start:] if recompresses else None
+    return _rewritten(view, header, rules, records, max_timestamp, now_ms, cost_ns)
 
 
 def validate_replicated(view: memoryview) -> tuple[int, list[BatchHeader]]:
@@ -227,7 +330,7 @@ def _too_large(size_bytes: int, rules: ValidationRules) -> ApiError:
     )
 
 
-def _check_fields(header: BatchHeader, api_version: int) -> None:
+def _check_fields(header: BatchHeader, api_version: int) -> None:  # noqa: C901 - a list of rules
     if header.last_offset_delta < 0:
         raise InvalidRecordError(f"last offset delta {header.last_offset_delta}")
     if header.record_count != header.last_offset_delta + 1:
@@ -242,6 +345,11 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:
         raise InvalidRecordError(
             f"producer id {header.producer_id} with sequence {header.base_sequence}"
         )
+    if header.has_producer_id and header.producer_epoch < NO_PRODUCER_EPOCH:
+        raise RejectedBatchError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer id {header.producer_id} with epoch {header.producer_epoch}",
+        )
     if header.is_transactional and not header.has_producer_id:
         raise InvalidRecordError("a transactional batch without a producer id")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -250,7 +358,7 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:
         )
     if header.codec > Codec.ZSTD:
         raise RejectedBatchError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.codec} is none of 0-4"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {header.codec} is not one of 0-4"
         )
     if header.codec == Codec.ZSTD and api_version < PRODUCE_VERSION_WITH_ZSTD:
         raise RejectedBatchError(
@@ -259,79 +367,97 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:
         )
 
 
-# ------------------------------------------------------------------------- the long way
+# ------------------------------------------------------------------------------ the inside
 
 
-def _walk_and_rewrite(
-    view: memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+def _check_outside(view: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
+    """What can be said of records that are not looked at: whether the bytes can be that many."""
+    codec = header.attributes & CODEC_MASK
+    size_bytes = len(view) - HEADER_BYTES
+    if codec:
+        if not begins_like(codec, view[HEADER_BYTES:]):
+            raise InvalidRecordError(f"what should be {Codec(codec).name.lower()} is not")
+        size_bytes = min(
+            decompressed_bytes_at_most(codec, size_bytes), rules.decompressed_bytes_max
+        )
+    if header.record_count * RECORD_BYTES_MIN > size_bytes:
+        raise InvalidRecordError(f"{header.record_count} records in {size_bytes} bytes")
+
+
+def _checked(
+    body: Bytes, start: int, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> int:
+    """Look at every record; returns the largest timestamp."""
+    earliest, latest = _INT64_MIN, _INT64_MAX
+    if rules.limits_timestamps:
+        earliest = max(earliest, now_ms - rules.timestamp_before_max_ms)
+        latest = min(latest, now_ms + rules.timestamp_after_max_ms)
+    try:
+        largest, count, listed = rules.check(
+            body,
+            start,
+            header.record_count,
+            header.base_timestamp,
+            earliest,
+            latest,
+            rules.compacted,
+        )
+    except ValueError as error:
+        raise InvalidRecordError(str(error)) from None
+    if count:
+        raise _records_rejected(count, listed, earliest, latest)
+    return largest
+
+
+def _records_rejected(
+    count: int, listed: list[Rejected], earliest: int, latest: int
+) -> RejectedBatchError:
+    errors = tuple(
+        (
+            index,
+            "a compacted topic takes no record without a key"
+            if timestamp is None
+            else f"timestamp {timestamp} is not within [{earliest}, {latest}]",
+        )
+        for index, timestamp in listed
+    )
+    is_mistimed = any(timestamp is not None for _, timestamp in listed)
+    first, message = errors[0]
+    return RejectedBatchError(
+        ErrorCode.INVALID_TIMESTAMP if is_mistimed else ErrorCode.INVALID_RECORD,
+        f"{count} records are rejected, the first of them record {first}: {message}",
+        errors,
+    )
+
+
+def _rewritten(  # noqa: PLR0913, PLR0917 - the parts of one thing
+    view: memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    records: memoryview | None,
+    max_timestamp: int,
+    now_ms: int,
+    cost_ns: int,
 ) -> ValidatedBatch:
-    attributes, max_timestamp = header.attributes, header.max_timestamp
-    recompresses = rules.codec is not None and rules.codec != header.codec
-    body = b""
-    if rules.walks_records or recompresses:
-        body = records_bytes(view, header, rules.decompressed_bytes_max)
-    if rules.walks_records:
-        max_timestamp = _walk(body, header, rules, now_ms)
+    """With what the leader sets; `records` are those to be compressed by the topic's codec."""
+    attributes = header.attributes
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = now_ms
-    if recompresses:
+    if records is not None:
         assert rules.codec is not None
         attributes = attributes & ~CODEC_MASK | rules.codec
+        if rules.codec is Codec.NONE and len(records) > rules.message_bytes_max:
+            raise _too_large(HEADER_BYTES + len(records), rules)
         changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
-        view = memoryview(assemble(changed, compress(rules.codec, body, rules.levels)))
+        view = memoryview(assemble(changed, compress(rules.codec, records, rules.levels)))
         if len(view) > rules.message_bytes_max:
             raise _too_large(len(view), rules)
     elif (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
         view = _set_timestamp(view, attributes, max_timestamp)
     else:
-        return ValidatedBatch(view, header)
-    return ValidatedBatch(view, BatchHeader._make(HEADER.unpack_from(view)))
-
-
-def _walk(body: bytes, header: BatchHeader, rules: ValidationRules, now_ms: int) -> int:
-    """Look at every record; returns the largest timestamp."""
-    base_timestamp = header.base_timestamp
-    max_timestamp = NO_TIMESTAMP
-    create_time = rules.timestamp_type is TimestampType.CREATE_TIME
-    earliest = now_ms - rules.timestamp_before_max_ms if create_time else _INT64_MIN
-    latest = now_ms + rules.timestamp_after_max_ms if create_time else _INT64_MAX
-    keyless: list[int] = []
-    mistimed: list[tuple[int, int]] = []
-    for index, span in enumerate(iter_spans(body, header.record_count)):
-        timestamp_delta, offset_delta, _, key_length, _, _, _, _ = span
-        if offset_delta != index:
-            raise InvalidRecordError(f"record {index} has offset delta {offset_delta}")
-        timestamp = base_timestamp + timestamp_delta
-        if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise InvalidRecordError(f"record {index} has timestamp {timestamp}")
-        if key_length < 0 and rules.compacted:
-            keyless.append(index)
-        elif not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            mistimed.append((index, timestamp))
-        if timestamp > max_timestamp:  # noqa: PLR1730 - no call for each record
-            max_timestamp = timestamp
-    if keyless or mistimed:
-        raise _records_rejected(keyless, mistimed, earliest, latest)
-    return max_timestamp
-
-
-def _records_rejected(
-    keyless: list[int], mistimed: list[tuple[int, int]], earliest: int, latest: int
-) -> RejectedBatchError:
-    errors = [(index, "a compacted topic takes no record without a key") for index in keyless]
-    errors += [
-        (index, f"timestamp {timestamp} is not within [{earliest}, {latest}]")
-        for index, timestamp in mistimed
-    ]
-    errors.sort()
-    code = ErrorCode.INVALID_TIMESTAMP if mistimed else ErrorCode.INVALID_RECORD
-    first, message = errors[0]
-    return RejectedBatchError(
-        code,
-        f"{len(errors)} records are rejected, the first of them record {first}: {message}",
-        tuple(errors[:RECORD_ERRORS_MAX]),
-    )
+        return ValidatedBatch(view, header, cost_ns)
+    return ValidatedBatch(view, BatchHeader._make(HEADER.unpack_from(view)), cost_ns)
 
 
 def _set_timestamp(view: memoryview, attributes: int, max_timestamp: int) -> memoryview:

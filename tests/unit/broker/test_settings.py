@@ -153,12 +153,14 @@ def test_levels_of_compression_full_validation_and_the_isr():
         "min.insync.replicas": "2",
     }
     careful = config(log_validate_records="full")
+    trusting = config(log_validate_records="batch")
     made = settings_of(careful.topic(levels), careful)
 
     assert (made.rules.levels.gzip, made.rules.levels.lz4, made.rules.levels.zstd) == (3, 4, 5)
     assert made.rules.full
     assert made.isr_min == 2
-    assert not settings_of(config().topic({}), config()).rules.full
+    assert settings_of(config().topic({}), config()).rules.full
+    assert not settings_of(trusting.topic({}), trusting).rules.full
 
 
 # ----------------------------------------------------------------------- the whole broker

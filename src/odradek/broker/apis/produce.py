@@ -15,6 +15,9 @@ Behaviour:
     * The first batch of a transaction in a partition is appended when the transaction's
       coordinator has said that the partition belongs to it (KIP-890). Until then its bytes are
       kept; later batches need no question. `transaction.partition.verification.enable`.
+    * Records are looked at here while that takes little (`SPEND_NS` for what came in one read);
+      what takes longer goes to a worker, and nothing behind it of the same peer is handled before
+      it is appended or refused.
     * v0-2 (message formats 0 and 1) are advertised, for librdkafka of old turns compression off
       where they are not; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
 
@@ -24,7 +27,7 @@ Versions:
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from odradek.broker.partition import Partition
 from odradek.broker.purgatory import Purgatory, Waiting
@@ -32,6 +35,7 @@ from odradek.broker.quotas import Quotas
 from odradek.broker.replica_manager import ReplicaManager
 from odradek.broker.session import Session
 from odradek.broker.txn_verification import Errors, Question
+from odradek.broker.worker import Worker
 from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import Verification
@@ -42,7 +46,13 @@ from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, Place
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
-from odradek.record.validate import RejectedBatchError, validate_produced
+from odradek.record.validate import (
+    RejectedBatchError,
+    ValidatedBatch,
+    ValidationRules,
+    look_inside,
+    validate_produced,
+)
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.header import RequestHeader
 from odradek.wire.messages.produce import (
@@ -67,13 +77,18 @@ FORMAT_2_SINCE: Final = 3
 ABORTABLE_SINCE: Final = 11
 ADDS_PARTITIONS_SINCE: Final = 12
 
+# What may be spent at once on the records of all batches that came in one read.
+SPEND_NS: Final = 2_000_000
+# How long a request is kept at least whose records a worker looks at: acks=1 knows no time-out.
+_LOOK_INSIDE_MS: Final = 30_000
+
 Ask = Callable[[Question], Errors | None]
 
 
 class ProduceApi:
     """Serves Produce."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         replicas: ReplicaManager,
         purgatory: Purgatory,
@@ -82,6 +97,7 @@ class ProduceApi:
         quotas: Quotas,
         metrics: BrokerMetrics,
         throttle: Callable[[Connection, int], None],
+        worker: Worker,
     ) -> None:
         self._replicas = replicas
         self.purgatory = purgatory
@@ -89,6 +105,11 @@ class ProduceApi:
         self._quotas = quotas
         self._metrics = metrics
         self._throttle = throttle
+        self._worker = worker
+        # What is left of SPEND_NS for what was read of that peer at that time.
+        self._left_ns = SPEND_NS
+        self._read_ms = 0
+        self._read_of = 0
         # Asks the coordinator of a transaction (`TransactionVerification.ask`). None: nobody is.
         self.verification: Ask | None = None
         # Told of each topic that was refused: for operators, never for the way of the data.
@@ -123,7 +144,8 @@ class ProduceApi:
                 self._account(call)
         elif call.pending:
             call.place = connection.later(call.abandoned)
-            self.purgatory.wait(call, max(request.timeout_ms, 0))
+            least_ms = _LOOK_INSIDE_MS if call.unchecked else 0
+            self.purgatory.wait(call, max(request.timeout_ms, least_ms))
         else:
             connection.respond(self.answer(call))
 
@@ -178,6 +200,10 @@ class ProduceApi:
     def _append_all(self, call: "ProduceCall", request: Produce) -> None:
         session = call.connection.session
         wall_ms = self._clock.wall_ms()
+        peer = id(call.connection)
+        if self._read_ms != call.started_ms or self._read_of != peer:
+            self._read_ms, self._read_of = call.started_ms, peer
+            self._left_ns = SPEND_NS
         for name, partitions in request.topics:
             answers: list[ProducePartitionResult] = []
             call.topics.append((name, answers))
@@ -188,7 +214,9 @@ class ProduceApi:
                 else:
                     answers.append(_failure(index, error))
                     call.failed = True
-        if call.unverified:
+        if call.unchecked:
+            self._look_inside(call, request, wall_ms)
+        elif call.unverified:
             self._verify(call, request)
 
     @staticmethod
@@ -216,14 +244,23 @@ class ProduceApi:
         if request.acks == ALL and leader.is_under_min_isr:
             return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
-            view, header = validate_produced(
+            view, header, cost_ns = validate_produced(
                 _EMPTY if batch is None else memoryview(batch),
                 partition.rules,
                 now_ms=wall_ms,
                 api_version=call.header.api_version,
+                spend_ns=self._left_ns,
             )
+            if cost_ns:
+                if cost_ns < 0:
+                    self._left_ns = 0  # for those behind it, which must not overtake it
+                    call.unchecked.append(
+                        _Unchecked(call.one_more(), partition, view, header, partition.rules)
+                    )
+                    return ProducePartitionResult(index)
+                self._left_ns -= cost_ns
             if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(
-                call, partition, view, header, request, wall_ms
+                call, partition, view, header, request
             ):
                 return ProducePartitionResult(index)
         except ApiError as error:
@@ -286,6 +323,80 @@ class ProduceApi:
         self._metrics.topic(topic).failed_produces += 1
         return _refused(index, error)
 
+    # ---------------------------------------------------------------- records, in a worker
+
+    def _look_inside(self, call: "ProduceCall", request: Produce, wall_ms: int) -> None:
+        """Have a worker look at the records, and append them then."""
+        unchecked, connection = call.unchecked, call.connection
+
+        def work() -> list[ValidatedBatch | Exception]:
+            return [batch.look_inside(wall_ms) for batch in unchecked]
+
+        def done(verdicts: list[ValidatedBatch | Exception]) -> None:
+            try:
+                self._looked_inside(call, request, verdicts)
+            finally:
+                connection.let_go()
+
+        connection.hold()  # the frame stays where it is, too
+        self._worker.run(work, done)
+
+    def _looked_inside(
+        self, call: "ProduceCall", request: Produce, verdicts: list[ValidatedBatch | Exception]
+    ) -> None:
+        unchecked, call.unchecked = call.unchecked, []
+        wall_ms = self._clock.wall_ms()
+        for batch, verdict in zip(unchecked, verdicts, strict=True):
+            if call.done:  # the peer has been told that the time is up, or is gone
+                return
+            place = call.place_of(batch.slot)
+            answer = self._append_checked(call, batch, verdict, request, place, wall_ms)
+            if answer is not None:
+                call.fill(batch.slot, place, answer)
+        if call.unverified:
+            self._verify(call, request)
+        elif request.acks == 0 and call.failed:
+            call.connection.close()
+
+    def _append_checked(
+        self,
+        call: "ProduceCall",
+        batch: "_Unchecked",
+        verdict: ValidatedBatch | Exception,
+        request: Produce,
+        place: tuple[int, int],
+        wall_ms: int,
+    ) -> ProducePartitionResult | None:
+        """None: its transaction has to be verified first."""
+        partition = batch.partition
+        topic, index = partition.topic_partition
+        if isinstance(verdict, ApiError):
+            return self._refused(call, topic, index, verdict)
+        if isinstance(verdict, Exception):
+            log.error("records for %s-%d could not be checked", topic, index, exc_info=verdict)
+            call.failed = True
+            return _failure(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if (error := self._moved_on(partition, request.acks)) is not _NONE:
+            return _not_now(call, topic, index, error)
+        view, header, _ = verdict
+        try:
+            if header.attributes & TRANSACTIONAL_BIT and self._waits_for_verification(
+                call, partition, view, header, request, batch.slot
+            ):
+                return None
+        except ApiError as refusal:
+            return self._refused(call, topic, index, refusal)
+        return self._append(call, partition, view, header, request.acks, wall_ms, place)
+
+    def _moved_on(self, partition: Partition, acks: int) -> ErrorCode:
+        """Why what was checked while time passed may not be appended any more; or NONE."""
+        if self._replicas.find_led(*partition.topic_partition) is not partition:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.leader is not None
+        if acks == ALL and partition.leader.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return _NONE
+
     # ----------------------------------------------------------------------- transactions
 
     def _waits_for_verification(
@@ -295,9 +406,11 @@ class ProduceApi:
         view: memoryview,
         header: BatchHeader,
         request: Produce,
-        wall_ms: int,
+        slot: int | None = None,
     ) -> bool:
         """Whether the coordinator has to be asked before this is appended.
+
+        `slot` is that of an answer which was left open; None: it is being made.
 
         Raises:
             ApiError: this producer may write no transactions, or another one.
@@ -317,9 +430,13 @@ class ProduceApi:
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request of more than one producer"
             )
         verification = producers.begin_verification(
-            header.producer_id, header.producer_epoch, header.base_sequence, now_ms=wall_ms
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            now_ms=self._clock.wall_ms(),
         )
-        call.unverified.append(_Unverified(call.one_more(), partition, view, header, verification))
+        slot = call.one_more() if slot is None else slot
+        call.unverified.append(_Unverified(slot, partition, view, header, verification))
         return True
 
     def _verify(self, call: "ProduceCall", request: Produce) -> None:
@@ -381,18 +498,15 @@ class ProduceApi:
     ) -> ProducePartitionResult:
         topic, index = waiting.partition.topic_partition
         version = call.header.api_version
-        partition = self._replicas.find_led(topic, index)
+        partition = waiting.partition
         try:
             _raise_unverified(error, version)
         except ApiError as refusal:
             return self._refused(call, topic, index, refusal)
-        if partition is not waiting.partition:  # much may have happened meanwhile
-            return _not_now(call, topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        leader, log_of = partition.leader, partition.log
-        assert leader is not None
+        if (lost := self._moved_on(partition, acks)) is not _NONE:
+            return _not_now(call, topic, index, lost)
+        log_of = partition.log
         assert log_of is not None
-        if acks == ALL and leader.is_under_min_isr:
-            return _not_now(call, topic, index, ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             log_of.producers.check_verified(
                 waiting.header,
@@ -402,6 +516,23 @@ class ProduceApi:
         except ApiError as refusal:
             return self._refused(call, topic, index, refusal)
         return self._append(call, partition, waiting.view, waiting.header, acks, wall_ms, place)
+
+
+class _Unchecked(NamedTuple):
+    """A batch whose records a worker looks at."""
+
+    slot: int
+    partition: Partition
+    view: memoryview
+    header: BatchHeader
+    rules: ValidationRules
+
+    def look_inside(self, now_ms: int) -> ValidatedBatch | Exception:
+        """In the worker; what is raised is returned."""
+        try:
+            return look_inside(self.view, self.header, self.rules, now_ms=now_ms)
+        except Exception as error:
+            return error
 
 
 class _Unverified:
@@ -506,7 +637,7 @@ class ProduceCall(Waiting):
 
     __slots__ = (
         "_api", "_waiting_for", "connection", "failed", "header", "pending", "place",
-        "size_bytes", "started_ms", "topics", "unverified",
+        "size_bytes", "started_ms", "topics", "unchecked", "unverified",
     )  # fmt: skip
 
     def __init__(
@@ -522,6 +653,7 @@ class ProduceCall(Waiting):
         self.failed = False
         self.pending = 0
         self.place: Place | None = None
+        self.unchecked: list[_Unchecked] = []
         self.unverified: list[_Unverified] = []
         # Of each partition that is waited for: where its answer stands.
         self._waiting_for: list[tuple[int, int] | None] = []

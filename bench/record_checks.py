@@ -1,0 +1,103 @@
+"""What a leader's look at the records costs: processor time for one produced batch.
+
+    ./run bench record_checks [--rounds 7]
+
+Batches of 100-byte records made of words, filled to 16 and 64 KiB as they are sent, and one of a
+single record, with every codec; each is validated by its header alone, with the compiled check and
+with the plain one, alternately. Processor time, the least of the rounds: it says what the code
+costs on an idle machine even when this one is not. One JSON line is appended to
+bench/results/record_checks.jsonl. A broker needs some 20 us for a small request and 55 and 100 us
+for one batch of 16 and 64 KiB besides.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable
+
+import click
+from kit import ROOT, machine
+
+from odradek.record.check import fastest_check, plain_check
+from odradek.record.compression import Codec
+from odradek.record.records import Record, build_batch
+from odradek.record.validate import ValidationRules, validate_produced
+
+RESULTS = ROOT / "bench" / "results" / "record_checks.jsonl"
+RECORD_BYTES = 100
+NOW_MS = 1_700_000_000_000
+SPENT_S = 0.02  # in each round
+
+
+def values(count: int) -> list[bytes]:
+    """Text that compresses by about two."""
+    drawn = random.Random(5)
+    words = [
+        bytes(drawn.randrange(97, 123) for _ in range(drawn.randrange(3, 9))) for _ in range(400)
+    ]
+    return [b" ".join(drawn.choices(words, k=30))[:RECORD_BYTES] for _ in range(count)]
+
+
+def batch_of(size_bytes: int, codec: Codec) -> tuple[bytes, int]:
+    """A batch of about that size as it is sent, and its number of records."""
+    count = max(1, size_bytes // (RECORD_BYTES + 8))
+    while True:
+        records = [Record(None, value, NOW_MS + n // 3) for n, value in enumerate(values(count))]
+        batch = build_batch(records, codec=codec)
+        if count == 1 or len(batch) > size_bytes * 0.9:
+            return batch, count
+        count = count * size_bytes // len(batch)
+
+
+def processor_us(work: Callable[[], object], rounds: int) -> float:
+    """The least of the rounds, for one call."""
+    least = float("inf")
+    calls = 1
+    for _ in range(rounds + 1):
+        begun = time.process_time()
+        for _ in range(calls):
+            work()
+        spent = (time.process_time() - begun) / calls
+        least = min(least, spent)
+        calls = max(1, int(SPENT_S / max(spent, 1e-7)))
+    return least * 1e6
+
+
+@click.command()
+@click.option("--rounds", default=7, show_default=True)
+def main(rounds: int) -> None:
+    """Print the table and keep it."""
+    if fastest_check() is plain_check:
+        raise SystemExit("needs the compiled check: pip install ./fast")
+    kinds = {
+        "header": ValidationRules(full=False, check=plain_check),
+        "compiled": ValidationRules(),
+        "plain": ValidationRules(check=plain_check),
+    }
+    found = []
+    print(f"{'batch':16}{'bytes':>8}{'records':>8}" + "".join(f"{kind:>12}" for kind in kinds))
+    for size_bytes, name in ((0, "1 record"), (16_384, "16 KiB"), (65_536, "64 KiB")):
+        for codec in Codec:
+            batch, count = batch_of(size_bytes, codec)
+            view = memoryview(batch)
+            row = {
+                kind: processor_us(
+                    lambda rules=rules, view=view: validate_produced(
+                        view, rules, now_ms=NOW_MS, api_version=9
+                    ),
+                    rounds,
+                )
+                for kind, rules in kinds.items()
+            }
+            label = f"{name}, {codec.name.lower()}"
+            print(
+                f"{label:16}{len(batch):8}{count:8}"
+                + "".join(f"{spent:9.1f} us" for spent in row.values())
+            )
+            found.append({"batch": label, "bytes": len(batch), "records": count, "us": row})
+    with RESULTS.open("a") as file:
+        file.write(json.dumps({"machine": machine.describe(), "cases": found}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

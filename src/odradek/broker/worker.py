@@ -1,0 +1,63 @@
+"""Work that computes for long without the interpreter: decompression, mostly.
+
+One thread, for what the event loop must not do itself: zlib, lz4, zstandard, cramjam and the
+compiled check of records all release the interpreter while they work, so the loop goes on beside
+it. What comes in is worked off in its order. Plain Python in it slows the loop down, but never
+stops it for longer than the interpreter's switch interval (5 ms).
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class Worker(Protocol):
+    """Where long computations run."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Call `work`, which raises nothing, and later, on the loop, `done` with its result."""
+
+
+class LoopWorker:
+    """On the loop itself, a moment later: for simulation, where everything has its order."""
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop", *, delay_ms: int = 1) -> None:
+        self._loop = loop
+        self._delay_s = delay_ms / 1000
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """See `Worker`."""
+        self._loop.call_later(self._delay_s, lambda: done(work()))
+
+
+class ThreadWorker:
+    """In a thread, which begins with the first work and ends with the process."""
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
+        self._loop = loop
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """See `Worker`."""
+
+        def both() -> None:
+            result = work()
+            with suppress(RuntimeError):  # the loop is closed: the broker has stopped
+                self._loop.call_soon_threadsafe(done, result)
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="records", daemon=True)
+            self._thread.start()
+        self._queue.put(both)
+
+    def _serve(self) -> None:
+        while True:
+            self._queue.get()()
