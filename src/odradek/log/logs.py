@@ -228,6 +228,7 @@ class Logs:
                 recovery_points.get(partition, 0),
                 log_starts.get(partition, 0),
                 high_watermarks.get(partition, 0),
+                first_dirty_offsets.get(partition, 0),
             )
             log = yield from loading(
                 partition,
@@ -717,7 +718,10 @@ def _log_start(log: Log) -> int | None:
 
 
 def _first_dirty(log: Log) -> int | None:
-    return (log.first_dirty_offset or None) if log.config.is_compacted else None
+    # Also of a topic that is not compacted any more: recovery has to know where gaps are.
+    if log.config.is_compacted or log.first_dirty_offset > log.log_start_offset:
+        return log.first_dirty_offset or None
+    return None
 
 
 # What each checkpoint file says of a log, if anything.

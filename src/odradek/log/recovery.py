@@ -86,6 +86,7 @@ class Checkpointed(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    first_dirty_offset: int = 0  # below it the cleaner has been
 
 
 def loading(
@@ -122,7 +123,7 @@ def loading(
         start = damaged if clean else min(damaged, checkpointed.recovery_point)
         clean, checkpointed = False, checkpointed._replace(recovery_point=start)
     if not clean:
-        yield from _recover(log, checkpointed.recovery_point)
+        yield from _recover(log, checkpointed.recovery_point, checkpointed.first_dirty_offset)
         log.producers_end = log.leo
         log.doubt_what_is_durable()
     if log.leo < log.log_start_offset:
@@ -272,8 +273,11 @@ def _refuse_old_format(segment: Segment) -> None:
 # ------------------------------------------------------------------------ after an unclean stop
 
 
-def _recover(log: Log, recovery_point: int) -> Iterator[None]:
-    """Read all from the recovery point on; cut at the first batch that is none."""
+def _recover(log: Log, recovery_point: int, first_dirty_offset: int) -> Iterator[None]:
+    """Read all from the recovery point on; cut at the first batch that is none.
+
+    Compaction leaves gaps between segments, which stay when the topic's policy becomes another.
+    """
     suspect = log.segments_from(recovery_point)
     first = suspect[0].base_offset
     remove_snapshots(log.host.disk, log.directory, above=first)
@@ -282,8 +286,9 @@ def _recover(log: Log, recovery_point: int) -> Iterator[None]:
     log.leo = first
     yield from _producers_before(log, first)
     for index, segment in enumerate(suspect):
+        may_begin_later = log.config.is_compacted or segment.base_offset <= first_dirty_offset
         if segment.base_offset != log.leo and not (
-            log.config.is_compacted and segment.base_offset > log.leo
+            may_begin_later and segment.base_offset > log.leo
         ):
             _drop(log, suspect[index:])
             return

@@ -242,8 +242,9 @@ def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
     """Somebody else ends it: aborted, in an epoch that its producer does not have.
 
     The log of another version may hold one in the last of all epochs, for a client may have sent
-    that epoch. Kafka's `prepareFenceProducerEpoch` throws there, and nothing that has timed out is
-    aborted from then on. Here it is aborted in that epoch; the next producer needs another id.
+    that epoch. Kafka 3.9 cannot end it (`prepareFenceProducerEpoch` throws): it stays open, and
+    InitProducerId gets UNKNOWN_SERVER_ERROR. Here it is aborted in that epoch; the next producer
+    needs another id.
     """
     _check(transaction, State.PREPARE_ABORT)
     return replace(

@@ -59,6 +59,26 @@ def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so():
     play(story)
 
 
+def test_where_a_log_was_cleaned_is_known_when_its_topic_is_not_compacted_any_more():
+    """After a crash, recovery takes a gap between segments below for what it is."""
+
+    async def story(live):
+        await live.topic("t", **OPTIONS)
+        log = live.log()
+        for n in range(5):
+            write(live, log, (b"a", b"%d" % n))
+        log.roll()
+        await live.until(lambda: log.first_dirty_offset == 5)
+        live.broker.settings.set_topic("t", {**OPTIONS, "cleanup.policy": "delete"})
+        live.broker.replicas.topic_config_changed("t")
+        assert not log.config.is_compacted
+        live.broker.logs.checkpoint_first_dirty_offsets()  # as when another log is cleaned
+        await live.restart()
+        assert live.log().first_dirty_offset == 5
+
+    play(story)
+
+
 def test_a_topic_that_is_not_compacted_is_left():
     async def story(live):
         await live.topic("t", segment_bytes=1000)

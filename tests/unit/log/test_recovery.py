@@ -105,6 +105,15 @@ def test_a_compacted_log_may_have_gaps_between_segments(world):
     assert world.log.read(5, 1000, end_offset=10).segment.base_offset == 6
 
 
+def test_a_log_that_was_compacted_once_may_have_gaps_up_to_where_it_was_cleaned(world):
+    fill(world)
+    world.disk.file(world.path("00000000000000000004.log")).truncate(170)
+
+    assert world.load(clean=False, first_dirty_offset=6).leo == 10
+    world.disk.file(world.path("00000000000000000006.log")).truncate(170)
+    assert world.load(clean=False, first_dirty_offset=6).leo == 7
+
+
 def test_a_segment_that_begins_before_the_one_in_front_ends_goes(world):
     fill(world)
     data = world.disk.read_file(world.path("00000000000000000006.log"))
