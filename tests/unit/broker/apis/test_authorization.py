@@ -7,6 +7,7 @@ import pytest
 from tests.unit.broker.every_api import EXAMPLES, error_codes
 from tests.unit.broker.live import Live, play
 
+import odradek.broker.reports  # noqa: F401 - loaded with the first report, with loggers of their own
 from odradek.broker.apis.metadata import authorized_operations
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
