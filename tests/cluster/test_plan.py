@@ -193,6 +193,19 @@ def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):
     assert throttles() == []
 
 
+def test_a_misspelt_topic_is_answered_with_the_names_that_are_near(bootstrap):
+    odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "flights")
+    near = "there is no topic 'flighst'; did you mean flights?"
+    said = odradek("consume", "flighst", "--bootstrap-server", bootstrap, expect=1)
+    assert near in said.stderr
+    said = odradek("consume", "flights", "--partition", "7", "--bootstrap-server", bootstrap,
+                   expect=1)  # fmt: skip
+    assert "topic 'flights' has no partition 7: it has 1, from 0 on" in said.stderr
+    said = odradek("plan", "replication-factor", "--topic", "flighst", "--replication-factor", "2",
+                   "--bootstrap-server", bootstrap, expect=1)  # fmt: skip
+    assert "there is no topic flighst; did you mean flights?" in said.stderr
+
+
 def test_a_broker_is_drained(bootstrap):
     lopsided(bootstrap, "drained", 3)
     odradek("plan", "drain", "1", "--bootstrap-server", bootstrap, "--execute")

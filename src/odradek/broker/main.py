@@ -7,6 +7,7 @@ last line on stderr.
 import asyncio
 import gc
 import logging
+import os
 import random
 import signal
 import socket
@@ -55,12 +56,39 @@ def run(
         config = BrokerConfig(properties, host_name=socket.getfqdn())
     except (InvalidConfigError, ConfigConflictError) as error:
         return _give_up(f"{source}: {error}")
+    problem = _log_dirs_problem(config)
+    if problem is not None:
+        return _give_up(f"{source}: {problem}")
     # What lives long is made at the start; what a request makes dies with it. Looking for
     # cycles among the former again and again costs much and finds nothing.
     gc.set_threshold(50_000, 20, 100)
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         return runner.run(_serve(config, on_ready, stopping, selector))
+
+
+def _log_dirs_problem(config: BrokerConfig) -> str | None:
+    """Why no broker can start with these directories; one of several may fail, and is offline."""
+    failed: dict[str, str] = {}
+    for directory in config.log_dirs:
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            failed[directory] = f"{error.filename}: {error.strerror}"
+        else:
+            if not os.access(directory, os.W_OK | os.X_OK):
+                failed[directory] = "no permission to write there"
+    first = config.log_dirs[0]
+    needs_first = config.zookeeper_connect is None and config.odradek_store_path is None
+    if len(failed) == len(config.log_dirs):
+        told = "; ".join(f"{directory}: {why}" for directory, why in failed.items())
+        return f"log.dirs: no directory can be used: {told}"
+    if needs_first and first in failed:
+        return (
+            f"log.dirs: {first} cannot be used: {failed[first]}; the coordination store is kept "
+            "beside the first of them, unless odradek.store.path or zookeeper.connect is set"
+        )
+    return None
 
 
 async def _serve(

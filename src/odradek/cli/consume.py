@@ -10,14 +10,19 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.client_flags import write_bytes
+from odradek.cli.near_names import suggestion
 from odradek.cli.where import client_properties, connection_options
 from odradek.client.consumer import Consumer
 from odradek.client.consumer_settings import ConsumerSettings
 from odradek.client.fetched import ConsumerRecord
-from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 
 _POLL_MS = 1_000
+
+
+class NoSuchTopicError(OdradekError):
+    """There is no such topic, or no such partition of it."""
 
 
 @click.command
@@ -82,11 +87,16 @@ async def _read(  # noqa: PLR0913 - what the command line may say
 ) -> None:
     async with await Consumer.open(settings) as consumer:
         partitions = await consumer.partitions_for(topic)
-        if partition is not None:
-            partitions = [each for each in partitions if each.partition == partition]
         if not partitions:
-            which = topic if partition is None else f"{topic}-{partition}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, which)
+            near = suggestion(topic, await consumer.topics())
+            raise NoSuchTopicError(f"there is no topic {topic!r}{near}")
+        if partition is not None:
+            held = len(partitions)
+            partitions = [each for each in partitions if each.partition == partition]
+            if not partitions:
+                raise NoSuchTopicError(
+                    f"topic {topic!r} has no partition {partition}: it has {held}, from 0 on"
+                )
         consumer.assign(partitions)
         if begin == "end":
             consumer.seek_to_end()

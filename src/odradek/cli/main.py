@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from odradek import __version__
+from odradek.cli.suggesting import SuggestingGroup
 from odradek.cli.tool import TOOLS, run_tool
 from odradek.model.errors import OdradekError
 
@@ -54,7 +55,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Knows its subcommands' names and summaries without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
@@ -73,6 +74,10 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command), entry
         return command
+
+    def known(self, ctx: click.Context) -> list[str]:
+        """Kafka's tools can be called here, too."""
+        return [*self.list_commands(ctx), *TOOLS]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Names that begin so: those of Kafka's tools, too."""

@@ -22,6 +22,7 @@ from typing import Any, Final
 import click
 
 from odradek.cli.connect import properties_of, with_cluster
+from odradek.cli.near_names import suggestion
 from odradek.cli.plan_tables import (
     bytes_text,
     cost_rows,
@@ -31,6 +32,7 @@ from odradek.cli.plan_tables import (
     reassignment,
     replicas_table,
 )
+from odradek.cli.suggesting import SuggestingGroup
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
@@ -105,7 +107,7 @@ def movement_options(command: Command) -> Command:
     return cluster_options(command)
 
 
-@click.group
+@click.group(cls=SuggestingGroup)
 def plan() -> None:
     """Plan partitions, assignments and moves, for any Kafka cluster."""
 
@@ -480,7 +482,8 @@ def replication_factor(
     def make(picture: ClusterPicture) -> Plan:
         missing = sorted(set(topics) - {partition.topic for partition in picture.partitions})
         if missing:
-            raise PlanError(f"there is no topic {', '.join(missing)}")
+            near = suggestion(missing[0], {partition.topic for partition in picture.partitions})
+            raise PlanError(f"there is no topic {', '.join(missing)}{near}")
         return movement.change_replication_factor(picture, topics, factor)
 
     return _move(servers, command_config, given, make)

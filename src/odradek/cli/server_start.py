@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import click
 
+from odradek.cli.local import say
+from odradek.cli.near_names import check_broker_options
 from odradek.config.option import InvalidConfigError
 from odradek.config.properties import parse, parse_overrides
 from odradek.local.directory import ClusterDirectory
@@ -43,7 +45,10 @@ def server_start(
         properties = parse(file.read_text())
     except InvalidConfigError as error:
         raise InvalidConfigError(f"{file}: {error}") from None
-    properties |= parse_overrides(override)
+    overrides = parse_overrides(override)
+    for unknown in check_broker_options(overrides):
+        say(f"--override {unknown}: no broker option that is known; it has no effect")
+    properties |= overrides
 
     def serves(listeners: Sequence[str], http: str | None) -> None:
         if ready_fd is not None:

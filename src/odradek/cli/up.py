@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from odradek.cli.local import dir_option, say
+from odradek.cli.near_names import check_broker_options
 from odradek.cli.status_screen import watch_live
 from odradek.cli.unenforced import unenforced
 from odradek.config.properties import parse_overrides
@@ -53,10 +54,13 @@ def up(  # noqa: PLR0913  one argument for each option
     What follows -- are broker options, as in server.properties. An existing directory is started
     with the ports and options it had.
     """
+    overrides = parse_overrides(properties)
+    for unknown in check_broker_options(overrides):
+        say(f"{unknown}: no broker option that is known; it is kept, and has no effect")
     wishes = Wishes(
         brokers=brokers, host=host, port=port, http_port=http_port,
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
-        properties=parse_overrides(properties),
+        properties=overrides,
     )  # fmt: skip
     # The end of the terminal and a service manager's stop are no different from Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -442,6 +442,11 @@ class Consumer(Closing):
         await self._cluster.refresh([topic], creating=creating)
         return self._cluster.picture.partitions(topic)
 
+    async def topics(self) -> list[str]:
+        """The names of all topics that may be seen."""
+        answer = await self._cluster.refresh(None)
+        return sorted(topic.name for topic in answer.topics if topic.name is not None)
+
     # ---------------------------------------------------------------------------- commits
 
     async def commit(self, offsets: "Offsets | None" = None, timeout_ms: int | None = None) -> None:

@@ -51,6 +51,13 @@ def test_every_subcommand_of_the_table_is_there(name):
     ("arguments", "complaint"),
     [
         (["nope"], "No such command 'nope'"),
+        (["topcs"], "No such command 'topcs'; did you mean topics"),
+        (["statsu"], "No such command 'statsu'; did you mean status"),
+        (["plan", "rebalanc"], "No such command 'rebalanc'; did you mean rebalance"),
+        (
+            ["up", "--", "num.partitons=6"],
+            "num.partitons: there is no such broker option; did you mean num.partitions?",
+        ),
         (["up", "--nope"], "No such option"),
         (["up", "--brokers", "x"], "'x' is not a valid integer"),
         (["up", "--brokers", "0"], "--brokers 0: must be from 1 to 100"),
@@ -138,3 +145,34 @@ def test_a_shell_completes_commands_and_tools(monkeypatch, capsys):
 
     completed = {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()}
     assert completed == {"topics", "transactions"}
+
+
+@pytest.mark.parametrize(
+    ("log_dirs", "reason"),
+    [
+        (
+            "{home}/file",
+            "log.dirs: no directory can be used: {home}/file: {home}/file: File exists",
+        ),
+        ("{home}/file/x", "log.dirs: no directory can be used: {home}/file/x: "),
+        ("{home}/file/x,{home}/d", "log.dirs: {home}/file/x cannot be used: "),
+    ],
+)
+def test_impossible_log_directories_are_named_with_the_reason(log_dirs, reason, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+                    f"log.dirs={log_dirs.format(home=tmp_path)}\n")  # fmt: skip
+
+    assert run(["server-start", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert f"{file}: {reason.format(home=tmp_path)}" in said
+    assert "coordination.db" not in said
+
+
+def test_a_misspelt_option_of_one_start_is_refused(tmp_path, capsys):
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\n")
+
+    assert run(["server-start", str(file), "--override", "log.retention.hour=1"]) == 1
+    assert "did you mean log.retention.hours" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""What somebody who misspelt a name may have meant."""
+
+from collections.abc import Iterable, Mapping
+
+from odradek.config.broker import BROKER_OPTIONS, find
+from odradek.config.option import InvalidConfigError
+
+
+def suggestion(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The question that follows a refusal; empty where no name is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
+
+    near = get_close_matches(name, list(names), 3, cutoff)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def check_broker_options(properties: Mapping[str, str]) -> list[str]:
+    """Refuse misspelt names of broker options. Returns the others that no broker knows.
+
+    Raises:
+        InvalidConfigError: a name that is not known and is nearly one that is.
+    """
+    unknown = [name for name in properties if find(name) is None]
+    for name in unknown:
+        meant = suggestion(name, BROKER_OPTIONS, cutoff=0.85)
+        if meant:
+            raise InvalidConfigError(f"{name}: there is no such broker option{meant}")
+    return unknown
