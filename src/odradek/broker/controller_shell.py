@@ -578,7 +578,8 @@ class ControllerShell:
                         await asyncio.sleep(0)
             case Answer(answer):
                 assert self._asked is not None, answer
-                self._asked.answer.set_result(answer)
+                if not self._asked.answer.done():  # else its asker was cancelled
+                    self._asked.answer.set_result(answer)
             case Resign(reason):
                 raise DeposedError(reason)
             case AskLogEnds(replicas):

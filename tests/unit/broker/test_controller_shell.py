@@ -411,6 +411,20 @@ def test_a_stopping_controller_delivers_who_leads_instead_of_its_own_broker(play
     play(story)
 
 
+def test_one_that_waits_no_longer_for_its_answer_does_not_end_the_controller(play):
+    async def story(cluster):
+        node = await cluster.start(1, 2)
+        asked = ControlledShutdownRequested(2, -1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node.shell.ask(asked, ShutdownAnswer)
+
+        answer = await node.shell.ask(asked, ShutdownAnswer)
+        assert answer.error is ErrorCode.NONE
+
+    play(story)
+
+
 def test_a_stopping_controller_waits_no_longer_for_a_broker_that_goes_meanwhile(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
