@@ -8,6 +8,7 @@ stored and told; this version does not go by them, and says so when it starts.
 import base64
 import hashlib
 import hmac
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -62,12 +63,15 @@ EXACT: Final = 0
 DEFAULT: Final = 1
 SPECIFIED: Final = 2
 
+log = logging.getLogger(__name__)
+
 
 class ClientAdmin:
     """Options of users, clients and addresses in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._has_warned = False  # that quotas have no effect
 
     # ---------------------------------------------------------------------------- quotas
 
@@ -110,8 +114,15 @@ class ClientAdmin:
             merged = options | {key: text for key, text in texts.items() if text is not None}
             return {key: text for key, text in merged.items() if texts.get(key, "") is not None}
 
-        if not validate_only:
-            await self._update(_config_entity(entity), changed)
+        if validate_only:
+            return
+        await self._update(_config_entity(entity), changed)
+        if not self._has_warned and any(text is not None for text in texts.values()):
+            self._has_warned = True
+            log.warning(
+                "a quota of %s is stored: this version does NOT ENFORCE quotas",
+                ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity.items()),
+            )
 
     async def _entities(self) -> list[QuotaEntity]:
         """All entities that have a node, those with a user first."""

@@ -44,6 +44,8 @@ from odradek.wire.schema import Message
 
 log = logging.getLogger(__name__)
 LENGTH_BYTES = 4
+# These wait for others (a group's members, new leaders): how long they take says nothing of us.
+WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONTROLLED_SHUTDOWN})
 # A request above this size is decoded and handled in slices.
 LARGE_BYTES = 16 << 10
 KEPT_BYTES = 1 << 20  # above this the frame's memory is kept rather than copied
@@ -341,7 +343,7 @@ class RequestLoop:
             message = _throttled(message, throttle_ms)
         took_ms = self._now_ms() - started_ms
         self._metrics.answered(header.api_key, header.api_version, took_ms)
-        if took_ms >= self._slow_ms:
+        if took_ms >= self._slow_ms and header.api_key not in WAITING:
             self._say_slow(connection, header, took_ms)
         return message
 

@@ -156,6 +156,10 @@ class BrokerOptions:
 ATTRIBUTES: Final = tuple((name, name.replace("_", ".")) for name in BrokerOptions.__annotations__)
 
 
+# `node.id` says what `broker.id` says; of ACLs the broker says at its start what becomes of them.
+_SAID_ELSEWHERE: Final = frozenset({"node.id", "authorizer.class.name", "super.users"})
+
+
 class BrokerConfig(BrokerOptions):
     """One picture of a broker's configuration. A change makes a new one: `with_dynamic`."""
 
@@ -275,7 +279,7 @@ class BrokerConfig(BrokerOptions):
             if (option := find(name)) is not None
             and not option.effect
             and self.values[name] != option.default
-            and name != "node.id"  # says what `broker.id` says
+            and name not in _SAID_ELSEWHERE
         )
 
     def _set_names(self) -> set[str]:

@@ -144,6 +144,20 @@ def test_a_frame_that_is_too_long_ends_the_connection_before_it_has_come():
     play(story, socket_request_max_bytes=1000)
 
 
+def test_what_waits_for_others_is_not_slow(caplog):
+    async def story(live):
+        async def slowly(request):
+            await asyncio.sleep(3)
+            return SyncGroupResponse()
+
+        replace(live, ApiKey.SYNC_GROUP, slowly)
+        with caplog.at_level(logging.WARNING):
+            await live.peer().ask(SyncGroupRequest(), 5)
+        assert "slow request" not in caplog.text
+
+    play(story)
+
+
 def test_an_error_that_a_handler_raises_is_told_where_there_is_room_for_it():
     async def story(live):
         def refuse(request):

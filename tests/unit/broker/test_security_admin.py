@@ -221,6 +221,21 @@ def test_quotas_are_found_by_filters_strict_and_not():
     run(story())
 
 
+def test_that_a_quota_is_not_enforced_is_said_once(caplog):
+    async def story():
+        clients = ClientAdmin(await opened())
+        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": None}, validate_only=False)
+        await clients.alter_quotas({"user": "a"}, {"producer_byte_rate": 1.0}, validate_only=True)
+        assert caplog.text == ""
+        for user in ("a", None):
+            quota = {"producer_byte_rate": 1.0}
+            await clients.alter_quotas({"user": user}, quota, validate_only=False)
+        assert caplog.text.count("a quota of user a is stored: this version does NOT ENFORCE") == 1
+        assert caplog.text.count("NOT ENFORCE") == 1
+
+    run(story())
+
+
 def test_a_quota_that_is_removed_is_gone_and_the_others_stay():
     async def story():
         clients = ClientAdmin(await opened())

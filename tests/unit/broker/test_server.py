@@ -52,6 +52,7 @@ def test_an_authorizer_may_be_named_where_everybody_is_a_super_user(caplog):
     play(story, authorizer_class_name=named, super_users="User:a;User:ANONYMOUS")
 
     assert "does NOT ENFORCE" in caplog.text
+    assert "has no effect here" not in caplog.text
 
 
 @pytest.mark.parametrize(
