@@ -25,6 +25,7 @@ from odradek.config.option import (
     Type,
 )
 from odradek.config.topic import TOPIC_OPTIONS, TopicConfig, check_names, check_together
+from odradek.model.cluster import EndPoint
 from odradek.model.errors import ApiError, ErrorCode
 
 
@@ -235,6 +236,42 @@ def _check_broker(settings: Mapping[str, str], current: BrokerConfig, *, per_bro
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
     for name in _RESIZED_BY_HALVES:
         _check_resized(name, current, candidate)
+    _check_reachable(settings, current, candidate)
+
+
+_PRIVILEGED_PORTS: Final = range(1, 1024)
+
+
+def _check_reachable(
+    settings: Mapping[str, str], current: BrokerConfig, candidate: BrokerConfig
+) -> None:
+    """Refuse what would let nobody in any more, who could take it back.
+
+    Kafka refuses `max.connections=0` for a listener only, and any port that is a number.
+    """
+    for name in settings:
+        if (base_name(name) or name) == "max.connections" and candidate.values[name] == 0:
+            raise _unfit("Invalid max.connections 0")
+    for point in new_listeners(current, candidate):
+        if point.port in _PRIVILEGED_PORTS:
+            raise _unfit(
+                f"listener {point.connection_string}: a port below 1024 is set in "
+                "server.properties only, for whether it can be had shows at the next start"
+            )
+
+
+def new_listeners(current: BrokerConfig, candidate: BrokerConfig) -> list[EndPoint]:
+    """Where the one would listen and the other does not."""
+    there = {(point.host, point.port) for point in current.listeners}
+    return [point for point in candidate.listeners if (point.host, point.port) not in there]
+
+
+def _unfit(why: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {why} "
+        "for configuration Invalid dynamic configuration",
+    )
 
 
 def _refusal(settings: Mapping[str, str], *, per_broker: bool) -> str | None:
@@ -329,11 +366,7 @@ def _check_resized(name: str, current: BrokerConfig, candidate: BrokerConfig) ->
             f"Dynamic thread count update validation failed for {name}={after}, "
             f"value should {limit} the current value {before}"
         )
-    raise ApiError(
-        ErrorCode.INVALID_REQUEST,
-        f"Invalid value org.apache.kafka.common.config.ConfigException: {why} "
-        "for configuration Invalid dynamic configuration",
-    )
+    raise _unfit(why)
 
 
 # ------------------------------------------------------------------------------- alterations

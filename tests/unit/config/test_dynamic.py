@@ -261,6 +261,18 @@ RESIZED = RECONFIGURED.format(
             "log.flush.interval.ms must be greater than or equal to 0",
         ),
         (["=log.segment.bytes"], "Null value not supported for : log.segment.bytes"),
+        (["=max.connections=0"], RECONFIGURED.format("Invalid max.connections 0")),
+        (
+            ["=listener.name.plaintext.max.connections=0"],
+            RECONFIGURED.format("Invalid max.connections 0"),
+        ),
+        (
+            ["=listeners=PLAINTEXT://127.0.0.1:1"],  # Kafka takes it, and does not start again
+            RECONFIGURED.format(
+                "listener PLAINTEXT://127.0.0.1:1: a port below 1024 is set in server.properties "
+                "only, for whether it can be had shows at the next start"
+            ),
+        ),
     ],
 )
 def test_what_a_running_broker_may_not_be_told_is_refused(texts, message):
