@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ class BrokerProcess:
         self.port = 0  # of the first listener
         self.ports: list[int] = []
         self.http = ""
+        self.files_max: tuple[int, int] | None = None  # its limits of open files, soft and hard
         self.process: subprocess.Popen[bytes] | None = None
         self.options: dict[str, str] = {
             "broker.id": "0",
@@ -85,10 +87,19 @@ class BrokerProcess:
         command = [sys.executable, "-m", "odradek", "server-start", file, "--ready-fd", str(theirs)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs,)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs,),
+                preexec_fn=self._limit_files if self.files_max else None,  # noqa: PLW1509
             )
         os.close(theirs)
         return ready
+
+    def _limit_files(self) -> None:
+        assert self.files_max is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.files_max)
 
     def kill(self) -> None:
         """End it where it stands (SIGKILL), if it runs."""

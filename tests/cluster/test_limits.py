@@ -25,6 +25,7 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -329,6 +330,67 @@ def test_a_port_that_is_taken_is_named(make_broker):
         assert f"cannot listen on {address}: Address already in use" in refusal(
             make_broker({"listeners": address})
         )
+
+
+# -------------------------------------------------------------------------- files and memory
+
+
+def test_idle_connections_leave_files_for_logs(make_broker):
+    broker = make_broker({"auto.create.topics.enable": "false"})
+    broker.files_max = (100, 200)
+    broker.start()
+    assert "the limit of open files is raised from 100 to 200" in broker.said()
+    with Peer(broker.port) as peer:
+        peer.create_topic("before", 20)
+        idle = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(400)]
+        peer.create_topic("after", 20)
+        batch = build_batch([Record(None, b"x")])
+        for topic in ("before", "after"):
+            for partition in range(20):
+                assert peer.produce(topic, partition, batch).error_code == 0
+        for connection in idle:
+            connection.close()
+    assert broker.metric("odradek_connections_refused") > 200
+    assert broker.said().count("for more there are no files") <= 2
+    assert broker.is_up
+    assert broker.traces() == []
+
+
+def test_a_peer_that_reads_nothing_costs_no_more_than_a_few_megabytes(make_broker):
+    broker = make_broker().start()
+    batch = build_batch([Record(None, bytes(1_000_000))])
+    with Peer(broker.port) as peer, Peer(broker.port) as greedy:
+        peer.create_topic("t")
+        peer.create_topic("waited")
+        for _ in range(40):
+            assert peer.produce("t", 0, batch, acks=1).error_code == 0
+        before = broker.rss_bytes
+        asked = fetching("waited", 0, max_wait_ms=1_000) + fetching("t", 0) * 16
+        greedy.send(asked)
+        while broker.metric("kafka_server_brokertopicmetrics_bytesout_total") < 40_000_000:
+            time.sleep(0.01)
+        for _ in range(20):
+            assert peer.produce("t", 0, build_batch([Record(None, b"x")])).error_code == 0
+        assert broker.rss_bytes - before < 16 << 20
+        first = greedy.frame()
+        assert len(first) < 200
+        assert [len(greedy.frame()) > 40_000_000 for _ in range(16)] == [True] * 16
+
+
+def fetching(topic, offset, *, max_wait_ms=0):
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=50 << 20,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=50 << 20)],
+            )
+        ],
+    )
+    return framed(request, 12)
 
 
 # --------------------------------------------------------------------------------- at the end

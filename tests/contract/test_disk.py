@@ -1,5 +1,7 @@
 """What the log may rely on of a disk: one suite for the real one and the simulated one."""
 
+import errno
+import os
 import queue
 import random
 
@@ -268,6 +270,28 @@ def test_a_pinned_file_keeps_its_descriptor(tmp_path):
     assert pinned.is_open
     pinned.unpin()
     assert not pinned.is_open
+
+
+def test_where_the_process_has_no_descriptor_left_files_that_rest_give_up_theirs(
+    tmp_path, monkeypatch
+):
+    disk = RealDisk(lambda *_: None, descriptors_max=1_000)
+    files = [disk.create(f"{tmp_path}/{number}") for number in range(40)]
+    real = os.open
+
+    def limited(*arguments):
+        if disk.descriptors >= 40:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "open", limited)
+    late = disk.create(f"{tmp_path}/late")
+    late.write(0, (b"x",))
+
+    assert disk.descriptors < 40
+    assert sum(file.is_open for file in files) == disk.descriptors - 1
+    files[0].write(0, (b"y",))
+    assert bytes(files[0].read_now(0, 1)) == b"y"
 
 
 def test_a_file_that_rests_holds_no_descriptor(tmp_path):

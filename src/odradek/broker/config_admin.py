@@ -17,7 +17,7 @@ from odradek.config.describe import (
     describe_broker_default,
     describe_topic,
 )
-from odradek.config.dynamic import check_fits, is_per_broker, usable
+from odradek.config.dynamic import check_fits, is_per_broker, new_listeners, usable
 from odradek.coord.layout import sequence_number
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
@@ -63,7 +63,7 @@ class LoggerLevels(Protocol):
 class ConfigAdmin:
     """The admin of options on one broker. `wait_handled` is `DynamicConfig`'s."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an option may depend on
         self,
         *,
         store: Store,
@@ -72,7 +72,10 @@ class ConfigAdmin:
         loggers: LoggerLevels,
         clock: Clock,
         wait_handled: Callable[[int, int], Awaitable[bool]],
+        why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None,
     ) -> None:
+        """`why_not_listen` tells why an address cannot be had on this host, None if it can."""
+        self._why_not_listen = why_not_listen
         self._store = store
         self._metadata = metadata
         self._config = config
@@ -172,9 +175,23 @@ class ConfigAdmin:
             )
             altered = change(current)
             check_fits(altered, current, others)
+            if own:
+                self._check_listeners(
+                    current,
+                    current.with_dynamic(dynamic=altered, dynamic_default=current.dynamic_default),
+                )
             return altered
 
         await self._alter(entity, changed, validate_only=validate_only)
+
+    def _check_listeners(self, current: BrokerConfig, candidate: BrokerConfig) -> None:
+        for point in new_listeners(current, candidate):
+            why = self._why_not_listen(point.host, point.port)
+            if why is not None:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"listener {point.connection_string} cannot be had: {why}",
+                )
 
     async def _alter(self, entity: ConfigEntity, change: Change, *, validate_only: bool) -> None:
         with store_errors_told():

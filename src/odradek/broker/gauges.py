@@ -79,6 +79,10 @@ def publish(broker: "Broker") -> None:
             ((path,), float(broker.logs.is_offline(path))) for path in broker.logs.directories
         ],
     )
+    server = broker.server
+    gauge("odradek_connections_refused", lambda: server.refused_connections)
+    gauge("odradek_connections_dropped", lambda: server.dropped_connections)
+    gauge("odradek_connections_memory_bytes", lambda: server.memory_bytes)
     gauge("odradek_housekeeping_failures", lambda: broker.housekeeping.failures)
     cleaner = broker.cleaner
     gauge("kafka_log_logcleaner_max_buffer_utilization_percent", lambda: cleaner.map_percent)

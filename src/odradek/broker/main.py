@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from odradek.broker.cleaner_process import CleanerProcess
 from odradek.broker.generated_id import with_broker_id
 from odradek.broker.loop_meter import MeteredSelector
+from odradek.broker.open_files import raise_limit, shares
 from odradek.broker.server import Broker
 from odradek.broker.stores import store_of
 from odradek.broker.worker import ThreadWorker
@@ -26,7 +27,8 @@ from odradek.broker.world import RealClock, World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.log.disk import RealDisk
 from odradek.model.errors import OdradekError, StartupError
-from odradek.net.server import RealNetwork
+from odradek.net.server import RealNetwork, why_not_listen
+from odradek.obs.log_limit import INTERVAL_MS, LogLimit
 from odradek.record.check import fastest_check, plain_check
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ def run(
     logging.basicConfig(
         level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
+    limit = LogLimit(RealClock().monotonic_ms)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(limit)
     try:
         config = BrokerConfig(properties, host_name=socket.getfqdn())
     except (InvalidConfigError, ConfigConflictError) as error:
@@ -64,7 +69,10 @@ def run(
     gc.set_threshold(50_000, 20, 100)
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-        return runner.run(_serve(config, on_ready, stopping, selector))
+        try:
+            return runner.run(_serve(config, on_ready, stopping, selector, limit))
+        finally:
+            limit.flush(ends=True)
 
 
 def _log_dirs_problem(config: BrokerConfig) -> str | None:
@@ -96,6 +104,7 @@ async def _serve(
     on_ready: OnReady | None,
     stopping: Stopping,
     selector: MeteredSelector,
+    limit: LogLimit,
 ) -> int:
     loop = asyncio.get_running_loop()
     over = loop.create_future()
@@ -113,6 +122,7 @@ async def _serve(
         return _give_up(str(error))
     broker = Broker(config, world, on_fatal=end)
     broker.metrics.loop = selector.turns
+    broker.housekeeping.also(INTERVAL_MS, limit.flush)
     http = None
     try:
         await broker.start()
@@ -173,12 +183,13 @@ async def _serve_http(broker: Broker) -> _Http:
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     """The operating system's clock, disk and network, and the store that was configured."""
     clock = RealClock()
+    files = shares(raise_limit())
     drawn = random.Random()
     return World(
         loop=loop,
         clock=clock,
         random=drawn,
-        disk=RealDisk(call_soon=loop.call_soon_threadsafe),
+        disk=RealDisk(call_soon=loop.call_soon_threadsafe, descriptors_max=files.logs),
         store=store_of(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
@@ -189,6 +200,8 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
         ),
         make_cleaner=CleanerProcess,
         worker=ThreadWorker(loop),
+        connections_max=files.connections,
+        why_not_listen=why_not_listen,
     )
 
 

@@ -187,6 +187,7 @@ class Broker:
             loggers=ProcessLoggers(),
             clock=clock,
             wait_handled=self.dynamic_config.wait_handled,
+            why_not_listen=world.why_not_listen,
         )
         self.acls = AclAdmin(
             world.store, is_configured=bool(config.values["authorizer.class.name"])
@@ -202,7 +203,7 @@ class Broker:
         self.server = Server(
             world.network,
             self.requests,
-            limits_of(config),
+            limits_of(config, world.connections_max),
             now_ms=clock.monotonic_ms,
             soon=self.turns.soon,
         )
@@ -764,7 +765,7 @@ class Broker:
         if allowed and not before.topic_defaults.unclean_leader_election_enable:
             self.controller.unclean_allowed(None)
         self.settings.set_broker(config)
-        self.server.limits = limits_of(config)
+        self.server.limits = limits_of(config, self._world.connections_max)
         self.replicas.all_configs_changed()
         self._set_replication_rates()
         self._set_verification()
@@ -913,8 +914,9 @@ class _NoPort:
         raise ConnectionError(f"broker {self._broker_id} has no listener {self._listener}")
 
 
-def limits_of(config: BrokerConfig) -> ConnectionLimits:
+def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
     """How many may connect, and how much they may send."""
+    inside = config.inter_broker_listener
     return ConnectionLimits(
         connections_max=config.max_connections,
         per_ip_max=config.max_connections_per_ip,
@@ -924,4 +926,6 @@ def limits_of(config: BrokerConfig) -> ConnectionLimits:
         queued_bytes_max=config.queued_max_request_bytes,
         waiting_bytes_max=config.odradek_connection_responses_max_bytes,
         memory_bytes_max=config.odradek_connections_memory_max_bytes,
+        files_max=files_max,
+        protected_listener=inside if len(config.listeners) > 1 else None,
     )

@@ -52,3 +52,7 @@ class World:
     make_cleaner: "Callable[[], Cleaner] | None" = None
     # Where records are decompressed that are too many for the loop; None: on the loop.
     worker: "Worker | None" = None
+    # How many connections there are files for.
+    connections_max: int = 2**31 - 1
+    # Why an address cannot be listened on; None if it can.
+    why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None

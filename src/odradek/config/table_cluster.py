@@ -160,8 +160,9 @@ OPTIONS: Final = (
     ),
     Option(
         "max.connections", INT, INT_MAX, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How many connections this broker has at most. Above it the listener waits; with a "
-            "`listener.name.` prefix it counts for that listener.",
+        doc="How many connections this broker has at most. Above it a new one is closed at once "
+            "(Apache Kafka leaves it unaccepted). On the brokers' listener, if there are others, "
+            "it is let in, and the connection that was silent longest on another listener goes.",
     ),
     Option(
         "max.connections.per.ip", INT, INT_MAX, rule=at_least(0), scope=CLUSTER_WIDE,

@@ -37,6 +37,10 @@ _NOWAIT_UNKNOWN: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS
 # The process or the host has run out of something: the disk is as good as before.
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
+# The process or the host has no more of them: that says nothing of the disk.
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_GIVEN_UP: Final = 16  # files that give up theirs then
+
 
 class StorageError(OdradekError):
     """The disk refused. The log dir that holds `path` cannot be trusted any longer."""
@@ -304,7 +308,7 @@ class RealFile:
         return True
 
     def _open(self) -> int:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = self._disk.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._disk.opened(self)
         return self._fd
 
@@ -363,11 +367,22 @@ class RealDisk:
         """See `Disk`."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            file = RealFile(self, path, os.open(path, flags, 0o644))
+            file = RealFile(self, path, self.open(path, flags))
         except OSError as error:
             raise _storage_error(path, error) from error
         self.opened(file)
         return file
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor; if there are none left, others that rest give up theirs first."""
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not self._open:
+                raise
+        for file in list(self._open)[:_GIVEN_UP]:
+            file.rest()
+        return os.open(path, flags, 0o644)
 
     def opened(self, file: RealFile) -> None:
         """A file got a descriptor: one that rests may have to give up its own."""
@@ -393,7 +408,7 @@ class RealDisk:
     def read_file(self, path: str) -> bytes | None:
         """See `Disk`."""
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         except OSError as error:

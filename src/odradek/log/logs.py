@@ -15,6 +15,7 @@ small files, written behind the scenes when they say something new:
 """
 
 import errno
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -33,7 +34,7 @@ from odradek.log.directories import (
     marked_name,
     partition_directories,
 )
-from odradek.log.disk import StorageError
+from odradek.log.disk import NO_DESCRIPTORS, StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER, LogConfig, LogHost
 from odradek.log.recovery import Checkpointed, loading
@@ -42,6 +43,7 @@ from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import NO_LEADER_EPOCH
 
+_logger: Final = logging.getLogger(__name__)
 SLICE_MS: Final = 5
 # Soon enough to matter, late enough to take in a thousand partitions at once.
 CHECKPOINT_SOON_S: Final = 0.1
@@ -445,7 +447,14 @@ class Logs:
         return (self._host.clock.wall_ms() << 64) + self._names_given
 
     def failed(self, error: StorageError) -> None:
-        """A disk refused: the log directory around that path goes offline with all its logs."""
+        """A disk refused: the log directory around that path goes offline with all its logs.
+
+        Where it was no disk but the process that had no descriptor left, nothing is lost: what
+        was asked for has failed, and may be asked for again.
+        """
+        if error.errno in NO_DESCRIPTORS:
+            _logger.error("no file can be opened now; the log directory stays online: %s", error)
+            return
         around = [
             path
             for path in self.directories

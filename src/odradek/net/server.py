@@ -54,6 +54,9 @@ class ConnectionLimits:
     in_flight_max: int = 64  # of one connection; Java's clients have at most 5
     waiting_bytes_max: int = 1 << 20  # of one connection's responses, behind one that is awaited
     memory_bytes_max: int = 1 << 30  # received, or to be sent, of all together
+    files_max: int = 2**31 - 1  # connections for which there are open files
+    # Brokers come by this one, and are let in by whoever was silent longest on another.
+    protected_listener: str | None = None
 
 
 class Server:
@@ -75,6 +78,7 @@ class Server:
         self.memory_bytes = 0  # that connections take, as far as it is worth counting
         self._soon = soon
         self._sheds = False
+        self._says_refused = False
         self._queued_bytes = 0
         self._is_crowded = False
         self._network = network
@@ -165,17 +169,48 @@ class Server:
 
     def connected(self, connection: Connection) -> None:
         """Let a peer in, if there is room."""
-        ip = connection.peer_host
-        per_ip = self.limits.per_ip_overrides.get(ip, self.limits.per_ip_max)
-        if len(self._connections) >= self.limits.connections_max or self._by_ip[ip] >= per_ip:
+        reason = self._why_not(connection)
+        if reason is not None:
             self.refused_connections += 1
+            if not self._says_refused:  # once, until there is room again
+                self._says_refused = True
+                self._handler.broke_off(connection, f"{reason}; more are refused without a word")
             connection.abort()
             return
         self._connections[connection] = None
-        self._by_ip[ip] += 1
+        self._by_ip[connection.peer_host] += 1
         if self._is_crowded:
             connection.crowd(True)
         self._handler.connected(connection)
+
+    def _why_not(self, connection: Connection) -> str | None:
+        """Why there is no room for this one."""
+        limits, ip, count = self.limits, connection.peer_host, len(self._connections)
+        per_ip = limits.per_ip_overrides.get(ip, limits.per_ip_max)
+        if self._by_ip[ip] >= per_ip:
+            return f"{self._by_ip[ip]} connections are open from there (max.connections.per.ip)"
+        if count < limits.connections_max and count < limits.files_max:
+            return None
+        if connection.listener == limits.protected_listener and self._make_room():
+            return None
+        if count >= limits.connections_max:
+            return f"{count} connections are open; max.connections={limits.connections_max}"
+        return (
+            f"{count} connections are open, and for more there are no files: raise the limit of "
+            "open files (ulimit -n, LimitNOFILE=)"
+        )
+
+    def _make_room(self) -> bool:
+        """Drop whoever was silent longest on another listener than the brokers'."""
+        others = (
+            each
+            for each in self._connections
+            if each.listener != self.limits.protected_listener and not each.closing
+        )
+        oldest = min(others, key=lambda each: each.active_ms, default=None)
+        if oldest is not None:
+            oldest.abort()
+        return oldest is not None
 
     def refused(self, connection: Connection, reason: str) -> None:
         """Pass on."""
@@ -186,6 +221,7 @@ class Server:
         if connection not in self._connections:
             return
         del self._connections[connection]
+        self._says_refused = False
         self._by_ip[connection.peer_host] -= 1
         if not self._by_ip[connection.peer_host]:
             del self._by_ip[connection.peer_host]
@@ -227,6 +263,18 @@ class Server:
             self._is_crowded = is_crowded
             for connection in list(self._connections):
                 connection.crowd(is_crowded)
+
+
+def why_not_listen(host: str, port: int) -> str | None:
+    """Why nothing can listen there now; None if it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, port))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 class RealNetwork:

@@ -248,6 +248,15 @@ GAUGES: Final[Mapping[str, str]] = {
         "Partitions in these sessions."
     ),
     "kafka_log_logmanager_offlinelogdirectorycount": "Log directories that failed.",
+    "odradek_connections_refused": (
+        "Connections refused since the start, for max.connections, max.connections.per.ip or files."
+    ),
+    "odradek_connections_dropped": (
+        "Connections closed since the start for odradek.connections.memory.max.bytes."
+    ),
+    "odradek_connections_memory_bytes": (
+        "Memory that requests and responses of all connections take, where it is above 64 KiB each."
+    ),
     "odradek_housekeeping_failures": (
         "How often recurring work (retention, checkpoints ...) has failed; each is logged."
     ),

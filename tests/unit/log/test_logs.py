@@ -1,5 +1,6 @@
 """All logs of a broker over several directories."""
 
+import errno
 from functools import partial
 
 import pytest
@@ -575,6 +576,14 @@ def test_a_directory_that_fails_goes_offline_with_all_its_logs(world, broker):
     broker.append(T1)
     broker.create(TopicPartition("u", 0))
     broker.stop()
+
+
+def test_a_directory_stays_online_where_the_process_has_no_file_left(broker, caplog):
+    path = "/a"
+    broker.logs.failed(StorageError(f"{path}/t-0/0.log", errno.EMFILE))
+
+    assert not broker.logs.has_offline_dir
+    assert "no file can be opened now; the log directory stays online" in caplog.text
 
 
 def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broker):

@@ -3,7 +3,9 @@
 import asyncio
 import socket
 
-from odradek.net.server import RealNetwork
+import pytest
+
+from odradek.net.server import ConnectionLimits, RealNetwork, Server, why_not_listen
 
 
 class _Accepted(asyncio.BufferedProtocol):
@@ -35,3 +37,95 @@ def test_what_is_written_leaves_at_once_and_not_when_the_peer_has_acknowledged_w
         return delay_is_off
 
     assert asyncio.run(accepted_without_delay())
+
+
+def test_an_address_that_cannot_be_had_is_told_with_its_reason():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert why_not_listen("127.0.0.1", port) == "Address already in use"
+    assert why_not_listen("127.0.0.1", port) is None
+    assert why_not_listen("203.0.113.1", 0) == "Cannot assign requested address"
+
+
+# ------------------------------------------------------------------------------ who may come
+
+
+class Refusing:
+    """A handler that knows whom it was told of."""
+
+    def __init__(self):
+        self.came, self.said = [], []
+
+    def frame(self, connection, frame):
+        pass
+
+    def connected(self, connection):
+        self.came.append(connection)
+
+    def disconnected(self, connection):
+        pass
+
+    def broke_off(self, connection, reason):
+        self.said.append(reason)
+
+
+class Transport(asyncio.Transport):
+    def __init__(self, connection):
+        super().__init__({"peername": ("10.0.0.7", 4711)})
+        self.connection, self.closed = connection, False
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    abort = close
+
+
+def served(handler, **limits):
+    ms = iter(range(1000))
+    return Server(
+        None, handler, ConnectionLimits(**limits), now_ms=lambda: next(ms), soon=[].append
+    )
+
+
+def joined(server, listener="CLIENTS"):
+    connection = server.make_connection(listener)
+    transport = Transport(connection)
+    connection.connection_made(transport)
+    return transport
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"connections_max": 2}, "max.connections=2"),
+        ({"files_max": 2}, "no files"),
+        ({"per_ip_max": 2}, "max.connections.per.ip"),
+    ],
+)
+def test_above_a_limit_connections_are_refused_with_one_line(limits, reason):
+    handler = Refusing()
+    server = served(handler, **limits)
+    transports = [joined(server) for _ in range(5)]
+
+    assert [each.closed for each in transports] == [False, False, True, True, True]
+    assert (len(handler.came), server.refused_connections) == (2, 3)
+    assert len(handler.said) == 1
+    assert reason in handler.said[0]
+    transports[0].connection.connection_lost(None)
+    assert not joined(server).closed
+
+
+@pytest.mark.parametrize("limits", [{"connections_max": 3}, {"files_max": 3}])
+def test_a_broker_is_let_in_and_the_client_that_was_silent_longest_goes(limits):
+    server = served(Refusing(), protected_listener="BROKERS", **limits)
+    broker, first, second = joined(server, "BROKERS"), joined(server), joined(server)
+    first.connection.buffer_updated(0)
+    late = joined(server, "BROKERS")
+
+    assert [each.closed for each in (broker, first, second, late)] == [False, False, True, False]
+    assert server.refused_connections == 0

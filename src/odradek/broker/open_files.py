@@ -1,0 +1,43 @@
+"""How many files this process may have open, and what they are for.
+
+Sockets are files, too. A broker that has none left can open no log, so its connections are bounded
+by what remains when its logs have theirs.
+"""
+
+import logging
+import resource
+from typing import Final, NamedTuple
+
+log = logging.getLogger(__name__)
+_UNLIMITED: Final = 1 << 20
+# For the store, listeners, other brokers, /metrics, directories, and connections being refused.
+_RESERVED_MIN: Final = 32
+_RESERVED_MAX: Final = 512
+
+
+class FileShares(NamedTuple):
+    """What the open files are for."""
+
+    logs: int
+    connections: int
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard one. Returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            log.warning("the limit of open files stays at %d: %s", soft, error)
+            hard = soft
+        else:
+            log.info("the limit of open files is raised from %d to %d, the hard limit", soft, hard)
+    return _UNLIMITED if hard == resource.RLIM_INFINITY else hard
+
+
+def shares(limit: int) -> FileShares:
+    """Half of the files are for logs, the other half for connections, less a reserve."""
+    logs = max(16, min(limit // 2, 50_000))
+    reserved = min(max(limit // 16, _RESERVED_MIN), _RESERVED_MAX)
+    return FileShares(logs, max(1, limit - logs - reserved))
