@@ -42,6 +42,7 @@ class UsageError(OdradekError):
     def __init__(self, message: str, parser: "Parser") -> None:
         super().__init__(message)
         self.parser = parser
+        self.hint = ""  # what Kafka's tool does not say: printed after its words and the help
 
 
 class Option(NamedTuple):

@@ -87,6 +87,8 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         print(error.parser.usage(), file=sys.stderr)
+        if error.hint:
+            print(f"\n{error.hint}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Who reads has seen enough (`| head`); nothing more is to be said, at exit neither.

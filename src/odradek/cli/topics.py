@@ -22,7 +22,7 @@ from odradek.cli.failures import (
     message_of,
     to_int,
 )
-from odradek.cli.flags import Flags, Parser
+from odradek.cli.flags import Flags, Parser, UsageError
 from odradek.cli.java import hash_order, int_list, split, string_hash
 from odradek.client import admin
 from odradek.client.admin_partitions import Reassignment, list_reassignments
@@ -59,7 +59,12 @@ def main(arguments: Sequence[str]) -> int:
     done = parser.help_or_version(flags)
     if done is not None:
         return done
-    _check(parser, flags)
+    try:
+        _check(parser, flags)
+    except UsageError as error:
+        if flags.has("alter") and flags.has("replication-factor"):
+            error.hint = _reassignment_hint(flags)
+        raise
     servers = flags.text("bootstrap-server")
     properties = properties_of(flags.value("command-config"))
     try:
@@ -72,6 +77,19 @@ def main(arguments: Sequence[str]) -> int:
         print(f"Error while executing topic command : {message_of(error)}", flush=True)
         print(log_line("ERROR", f"{java_text(error)}\n", _LOGGER), file=sys.stderr)
         return 1
+
+
+def _reassignment_hint(flags: Flags) -> str:
+    names = {"topic": "TOPIC", "replication-factor": "N", "bootstrap-server": "HOST:PORT"}
+    words = " ".join(
+        f"--{name} {(flags.values(name) or [default])[0]}" for name, default in names.items()
+    )
+    return (
+        "Hint: a reassignment changes the replication factor. Plan it and carry it out with\n"
+        f"    odradek plan replication-factor {words} --execute\n"
+        "or name the replicas of each partition in a file for\n"
+        "    kafka-reassign-partitions --reassignment-json-file FILE --execute"
+    )
 
 
 def _first_call(flags: Flags) -> str:

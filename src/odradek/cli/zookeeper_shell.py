@@ -5,8 +5,8 @@
 
 The first argument says where the store is: ZooKeeper's `host:port[/chroot]`, or the directory of
 a cluster of `odradek up`, whose embedded store is spoken to likewise. Without a command they are
-read from stdin, one a line, until `quit`. Output follows ZooKeeper 3.8's shell without a terminal;
-of watches (`-w`) nothing is told, for a command is over before anything changes.
+read from stdin, one a line, until `quit`, and watches (`-w`) that fire meanwhile are printed.
+Output follows ZooKeeper 3.8's shell without a terminal.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from odradek.coord.store import (
     Stat,
     Store,
     StoreError,
+    Watcher,
 )
 from odradek.model.errors import OdradekError
 
@@ -95,26 +96,63 @@ async def _session(where: str, words: Sequence[str], tls: Mapping[str, str]) -> 
             return 0 if await shell.run(list(words)) else 1
         print("Welcome to ZooKeeper!\nJLine support is disabled")
         _event("SyncConnected")
-        worked, quits = True, False
-        while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
-            try:
-                command = shlex.split(line)
-            except ValueError as error:
-                print(error, file=sys.stderr)
-                continue
-            quits = command[:1] == ["quit"]
-            if quits:
-                break
-            if command:
-                worked = await shell.run(command)
-            sys.stdout.flush()
+        shell.watches = Watches(store)
+        async with asyncio.TaskGroup() as tasks:
+            printing = tasks.create_task(shell.watches.print_fired())
+            worked, quits = await _commands(shell)
+            printing.cancel()
     if quits:
         _event("Closed")
     return int(not worked)
 
 
-def _event(state: str) -> None:
-    print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:None path:null", flush=True)
+async def _commands(shell: "Shell") -> tuple[bool, bool]:
+    """Run what comes on stdin: whether the last one worked, and whether it ended with `quit`."""
+    worked = True
+    while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
+        try:
+            command = shlex.split(line)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            continue
+        if command[:1] == ["quit"]:
+            return worked, True
+        if command:
+            worked = await shell.run(command)
+        sys.stdout.flush()
+    return worked, False
+
+
+def _event(state: str, kind: str = "None", path: str = "null") -> None:
+    print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
+
+
+class Watches:
+    """The watches that commands set with -w. A store's watch does not say what has happened."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watchers: dict[tuple[str, str], Watcher] = {}  # one object each: it fires once
+        self._fired: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    def watcher(self, path: str, changed: str) -> Watcher:
+        """To be called when a node is `changed`: the type of event if it is still there."""
+        key = path, changed
+        return self._watchers.setdefault(key, lambda: self._fired.put_nowait(key))
+
+    async def print_fired(self) -> None:
+        """Print each event as it comes, until cancelled."""
+        while True:
+            fired = [await self._fired.get()]
+            while not self._fired.empty():
+                fired.append(self._fired.get_nowait())
+            events: dict[tuple[str, str], None] = {}
+            for path, changed in fired:
+                is_there = await self._store.exists(path) is not None
+                # Two watches of a node that goes are one event, as in ZooKeeper.
+                events[path, changed if is_there else "NodeDeleted"] = None
+            for path, kind in events:
+                _event("SyncConnected", kind, path)
 
 
 class UsageMismatchError(OdradekError):
@@ -126,6 +164,7 @@ class Shell:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.watches: Watches | None = None  # who will print what they say
         self._ephemerals: list[str] = []  # made in this session
         self._commands: dict[str, Callable[[list[str]], Awaitable[None]]] = {
             "ls": self._ls,
@@ -185,14 +224,14 @@ class Shell:
             for each in await self._below(path):
                 print(each)
             return
-        names = await self._store.children(path)
+        names = await self._store.children(path, self._watch(flags, path, "NodeChildrenChanged"))
         print(f"[{', '.join(names)}]")
         if "-s" in flags:
             _print_stat(await self._need(path))
 
     async def _get(self, arguments: list[str]) -> None:
         flags, (path,) = _parsed("get", arguments)
-        data, stat = await self._store.get(path)
+        data, stat = await self._store.get(path, self._watch(flags, path, "NodeDataChanged"))
         print("null" if data is None else data.decode("utf-8", "replace"))
         if "-s" in flags:
             _print_stat(stat)
@@ -205,8 +244,18 @@ class Shell:
             _print_stat(await self._need(path))
 
     async def _stat(self, arguments: list[str]) -> None:
-        _, (path,) = _parsed("stat", arguments)
-        _print_stat(await self._need(path))
+        flags, (path,) = _parsed("stat", arguments)
+        is_there = await self._store.exists(path) is not None
+        changed = "NodeDataChanged" if is_there else "NodeCreated"
+        stat = await self._store.exists(path, self._watch(flags, path, changed))
+        if stat is None:
+            raise NoNodeError(path)
+        _print_stat(stat)
+
+    def _watch(self, flags: Mapping[str, str], path: str, changed: str) -> Watcher | None:
+        if "-w" not in flags or self.watches is None:
+            return None
+        return self.watches.watcher(path, changed)
 
     async def _count(self, arguments: list[str]) -> None:
         _, (path,) = _parsed("getAllChildrenNumber", arguments)

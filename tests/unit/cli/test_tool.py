@@ -24,11 +24,22 @@ def test_every_tool_of_the_table_is_there(name):
     assert module.__doc__
 
 
-def test_every_tool_has_its_console_script():
+def test_every_tool_has_its_console_script_with_and_without_the_suffix():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
     mine = {name for name, target in scripts.items() if target == "odradek.cli.tool:script"}
-    assert mine == {script_name(name) for name in TOOLS}
+    names = {script_name(name) for name in TOOLS}
+    assert mine == names | {f"{name}.sh" for name in names}
+
+
+@pytest.mark.parametrize("more", [(), ("--partitions", "9")])
+def test_altering_the_replication_factor_is_refused_with_the_way_that_there_is(more, capsys):
+    asked = ("--bootstrap-server", "h:1", "--alter", "--topic", "a", "--replication-factor", "3")
+    assert run_tool("topics", [*asked, *more]) == 1
+    said = capsys.readouterr().err
+    hint = said.index("odradek plan replication-factor --topic a --replication-factor 3 --boot")
+    assert 0 < said.index("Option  ") < hint  # after Kafka's words, and the help
+    assert "kafka-reassign-partitions --reassignment-json-file" in said[hint:]
 
 
 def test_a_tool_loads_nothing_that_it_does_not_need():

@@ -1,5 +1,6 @@
 """The shell on a store: what it prints, and what it says of what cannot be."""
 
+import asyncio
 import io
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from odradek.cli import kafka_server_start, server_stop, zookeeper_shell
 from odradek.cli.tool import run_tool
-from odradek.cli.zookeeper_shell import Shell
+from odradek.cli.zookeeper_shell import Shell, Watches
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.sim.loop import run
 
@@ -40,6 +41,34 @@ def test_nodes_are_listed_and_read_as_zookeeper_prints_them(capsys):
         "/brokers",
         "/brokers/ids",
         "/brokers/topics",
+    ]
+
+
+def test_watches_are_printed_when_they_fire_once_for_each_event(capsys):
+    async def story():
+        store = MemoryStore(MemoryTree())
+        await store.open()
+        shell = Shell(store)
+        shell.watches = Watches(store)
+        async with asyncio.TaskGroup() as tasks:
+            printing = tasks.create_task(shell.watches.print_fired())
+            for command in (
+                "create /x 1", "get -w /x", "get -w /x", "set /x 2", "set /x 3",
+                "ls -w /x", "create /x/y", "stat -w /z", "create /z", "get -w /z", "ls -w /z",
+                "delete /z",
+            ):  # fmt: skip
+                await shell.run(command.split())
+                await asyncio.sleep(1)  # simulated: what has fired is printed
+            printing.cancel()
+
+    run(story())
+    said = capsys.readouterr().out
+    assert "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/x\n" in said
+    assert [line.split("type:")[1] for line in said.splitlines() if "type:" in line] == [
+        "NodeDataChanged path:/x",
+        "NodeChildrenChanged path:/x",
+        "NodeCreated path:/z",
+        "NodeDeleted path:/z",
     ]
 
 
