@@ -44,6 +44,39 @@ class NobodyError(ToolError):
         super().__init__(f"Timed out waiting for a node assignment. Call: {call}")
 
 
+class UnansweredError(ToolError):
+    """No broker has answered one of our own commands, which names each address with the reason."""
+
+
+# Our own commands do not wait for a broker as long as a producer would.
+OWN_TIMEOUTS: Final = {
+    "request.timeout.ms": "5000",
+    "default.api.timeout.ms": "8000",
+    "socket.connection.setup.timeout.ms": "3000",
+}
+OWN_WAIT_MS: Final = 3_000
+
+
+def with_own_cluster(
+    servers: str, properties: Mapping[str, str], work: Callable[[Cluster], Awaitable[int]]
+) -> int:
+    """`with_cluster` for our own commands: short time-outs, and one message where none answers.
+
+    Raises:
+        ClientError: no client can be made; UnansweredError: no broker answers.
+        OdradekError: whatever the work raises.
+    """
+    merged = {**OWN_TIMEOUTS, **properties, "bootstrap.servers": servers}
+    try:
+        return asyncio.run(_connected(merged, work, ("AdminClient", "odradek"), OWN_WAIT_MS))
+    except BootstrapError as error:
+        reasons = "; ".join(error.reasons) or str(error)
+        raise UnansweredError(
+            f"no broker answers ({reasons}): see that one runs there, and that the address is one "
+            "of its listeners"
+        ) from None
+
+
 class BadPropertyError(ClientError):
     """A property has a value that it cannot have."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from odradek.cli.asked import Asked, Query, ask_cluster, ask_directory
-from odradek.cli.connect import NobodyError, properties_of, with_cluster
+from odradek.cli.connect import UnansweredError, properties_of, with_own_cluster
 from odradek.cli.local import DEFAULT_DIR
 from odradek.client.admin_state import describe_state
 from odradek.client.cluster import Cluster
@@ -23,14 +23,7 @@ from odradek.plan.collect import Reported, facts_of
 from odradek.plan.doctor import diagnose
 from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, Facts, Finding, Severity
 
-WAIT_MS: Final = 5_000  # for any broker at all
 _WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
-# A doctor does not wait for a broker as long as a producer would.
-_TIMEOUTS: Final = {
-    "request.timeout.ms": "5000",
-    "default.api.timeout.ms": "8000",
-    "socket.connection.setup.timeout.ms": "3000",
-}
 
 
 @click.command
@@ -78,7 +71,6 @@ def doctor(
 
     The exit code is 1 if something does not work.
     """
-    properties = {**_TIMEOUTS, **properties_of(command_config)}
     limits = {"patience_ms": int(1000 * patience), "disk_percent": disk_percent}
     asked = ask_directory(path, _WANTED) if servers is None else None
     if asked is not None:
@@ -95,8 +87,8 @@ def doctor(
         return _show(facts, as_json=as_json)
 
     try:
-        return with_cluster(servers, properties, work, wait_ms=WAIT_MS)
-    except NobodyError:
+        return with_own_cluster(servers, properties_of(command_config), work)
+    except UnansweredError:
         if asked is None:
             raise
         return _show(_without_cluster(asked), as_json=as_json)

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from odradek.cli.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
-from odradek.cli.connect import properties_of, with_cluster
+from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.local import DEFAULT_DIR
 from odradek.cli.why_group import explain_group
 from odradek.cli.why_replicas import explain_replicas
@@ -146,4 +146,4 @@ def _answer(
     async def work(cluster: Cluster) -> int:
         return show(await ask_cluster(cluster, servers, wanted))
 
-    return with_cluster(servers, properties_of(command_config), work)
+    return with_own_cluster(servers, properties_of(command_config), work)

@@ -55,7 +55,11 @@ def _unreachable(facts: Facts) -> Iterator[Finding]:
             Severity.CRITICAL,
             "unreachable",
             f"broker {broker}",
-            f"it is registered and does not answer: {state or why}",
+            (
+                f"it does not run: {state}"
+                if facts.caller.local.get(broker) in ("stopped", "killed", "starting")
+                else f"it is registered and does not answer: {state or why}"
+            ),
             facts.caller.bring_back(broker)
             if broker in facts.caller.local
             else "see on its host whether its process runs and is not paused, and whether this "
