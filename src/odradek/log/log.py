@@ -226,7 +226,10 @@ class Log:
             planned = self._active.size + end - begin
             if self._must_roll(header, size, header.last_offset, planned, now_ms):
                 self._write_run(batches[begin:end], run)
-                self.roll(header.base_offset)
+                # At our end, though compaction may have left a gap in front of the batch: after a
+                # crash a log whose topic is not compacted any more has to have none.
+                is_near = header.last_offset - self.leo <= RELATIVE_OFFSET_MAX
+                self.roll(self.leo if is_near else header.base_offset)
                 begin, run = end, []
             run.append(header)
             end += size

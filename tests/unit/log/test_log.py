@@ -291,11 +291,11 @@ def test_a_segment_is_rolled_when_its_index_is_full(world):
 def test_a_segment_is_rolled_when_offsets_leave_the_range_of_its_index(world):
     world.create()
     batch = bytearray(world.batch(b"a", base_offset=0))
-    far = bytearray(world.batch(b"b", base_offset=1 << 31))
+    far = bytearray(world.batch(b"b", base_offset=1 << 32))
     world.log.append_as_follower(memoryview(batch), now_ms=0)
     world.log.append_as_follower(memoryview(far), now_ms=0)
 
-    assert [segment.base_offset for segment in world.log.segments] == [0, 1 << 31]
+    assert [segment.base_offset for segment in world.log.segments] == [0, 1 << 32]
 
 
 def test_rolling_leaves_indexes_and_a_snapshot_and_moves_the_recovery_point(world):

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.log.producer_state import NO_OFFSET
 from odradek.model.errors import StartupError
+from odradek.record.batch import read_header
 from odradek.record.control import ControlType
 from odradek.sim.disk import Crash
 
@@ -112,6 +113,19 @@ def test_a_log_that_was_compacted_once_may_have_gaps_up_to_where_it_was_cleaned(
     assert world.load(clean=False, first_dirty_offset=6).leo == 10
     world.disk.file(world.path("00000000000000000006.log")).truncate(170)
     assert world.load(clean=False, first_dirty_offset=6).leo == 7
+
+
+def test_a_follower_of_a_log_that_was_compacted_once_loses_nothing_at_its_gaps(world):
+    """The topic is not compacted any more, and of what the cleaner did only the leader knows."""
+    world.create(segment_bytes=400)
+    for offset in range(0, 20, 2):
+        batch = world.batch(BATCH, base_offset=offset)
+        world.log.append_as_follower(memoryview(batch), now_ms=world.now_ms)
+    assert len(world.log.segments) > 3
+
+    assert world.load(clean=False).leo == 19
+    assert [read_header(world.log.read(offset, 1, end_offset=19).data).base_offset
+            for offset in range(1, 18, 2)] == list(range(2, 20, 2))  # fmt: skip
 
 
 def test_a_segment_that_begins_before_the_one_in_front_ends_goes(world):
