@@ -337,9 +337,9 @@ def test_a_port_that_is_taken_is_named(make_broker):
 
 def test_idle_connections_leave_files_for_logs(make_broker):
     broker = make_broker({"auto.create.topics.enable": "false"})
-    broker.files_max = (100, 200)
+    broker.files_max = (150, 600)
     broker.start()
-    assert "the limit of open files is raised from 100 to 200" in broker.said()
+    assert "the limit of open files is raised from 150 to 600" in broker.said()
     with Peer(broker.port) as peer:
         peer.create_topic("before", 20)
         idle = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(400)]

@@ -183,7 +183,7 @@ async def _serve_http(broker: Broker) -> _Http:
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
     """The operating system's clock, disk and network, and the store that was configured."""
     clock = RealClock()
-    files = shares(raise_limit())
+    files = shares(raise_limit(), backlog=config.socket_listen_backlog_size)
     drawn = random.Random()
     return World(
         loop=loop,

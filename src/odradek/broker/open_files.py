@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 log = logging.getLogger(__name__)
 _UNLIMITED: Final = 1 << 20
-# For the store, listeners, other brokers, /metrics, directories, and connections being refused.
-_RESERVED_MIN: Final = 32
-_RESERVED_MAX: Final = 512
+# For the store, listeners, other brokers, /metrics and directories.
+_RESERVED: Final = 32
+# A connection is refused after it was accepted: so many times the backlog may be open by then.
+_BACKLOGS: Final = 4
 
 
 class FileShares(NamedTuple):
@@ -36,8 +37,7 @@ def raise_limit() -> int:
     return _UNLIMITED if hard == resource.RLIM_INFINITY else hard
 
 
-def shares(limit: int) -> FileShares:
+def shares(limit: int, *, backlog: int) -> FileShares:
     """Half of the files are for logs, the other half for connections, less a reserve."""
     logs = max(16, min(limit // 2, 50_000))
-    reserved = min(max(limit // 16, _RESERVED_MIN), _RESERVED_MAX)
-    return FileShares(logs, max(1, limit - logs - reserved))
+    return FileShares(logs, max(1, limit - logs - _RESERVED - _BACKLOGS * backlog))
