@@ -5,6 +5,7 @@ of files that is set on the running broker (EFBIG), by taking the directory away
 where it may be mounted, by a filesystem of a few megabytes (ENOSPC).
 """
 
+import json
 import resource
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from brokers import BrokerDiedError
 from peers import Peer, as_stored, framed
 
+from odradek.cli.tool import run_tool
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
 from odradek.wire.messages.describe_log_dirs import (
@@ -249,3 +251,19 @@ def test_a_full_disk_takes_its_directory_offline_until_there_is_room(
     two.check(two.written)
     assert fill(two, victim, batches=100) == ErrorCode.NONE
     assert broker.stop() == 0
+
+
+def test_a_move_between_directories_is_told_as_kafkas_tool_tells_it(
+    make_broker, tmp_path, capsys, monkeypatch
+):
+    two = TwoDirectories(make_broker, tmp_path)
+    target = two.b if (two.a / "t0-0").exists() else two.a
+    plan = {"topic": "t0", "partition": 0, "replicas": [0], "log_dirs": [str(target)]}
+    (tmp_path / "moves.json").write_text(json.dumps({"version": 1, "partitions": [plan]}))
+    monkeypatch.chdir(tmp_path)
+    where = ["--bootstrap-server", f"127.0.0.1:{two.broker.port}"]
+    asked = ["--execute", "--reassignment-json-file", "moves.json"]
+    assert run_tool("reassign-partitions", [*where, *asked]) == 0
+    assert capsys.readouterr().out.endswith(
+        f"Successfully started moving log directory to {target} for replica t0-0 with broker 0 \n"
+    )

@@ -110,3 +110,16 @@ def test_every_file_is_left_as_it_was(files, monkeypatch):
         ours(Call(name).arguments, files, monkeypatch)
 
     assert {path.name: path.read_bytes() for path in files.iterdir()} == before
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_of_an_index_that_is_still_in_memory_it_is_said_so(suffix, tmp_path, monkeypatch):
+    (tmp_path / "00000000000000000000.log").touch()
+    index = f"00000000000000000000.{suffix}"
+    code, _, err = ours(["--files", index], tmp_path, monkeypatch)
+
+    assert code == 1
+    assert (
+        f"{index}: there is no such file. A broker keeps the indexes of its active segment" in err
+    )
+    assert "00000000000000000000.log can be dumped now" in err

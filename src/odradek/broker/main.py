@@ -87,11 +87,11 @@ def _log_dirs_problem(config: BrokerConfig) -> str | None:
             if not os.access(directory, os.W_OK | os.X_OK):
                 failed[directory] = "no permission to write there"
     first = config.log_dirs[0]
-    needs_first = config.zookeeper_connect is None and config.odradek_store_path is None
+    needs_parent = config.zookeeper_connect is None and config.odradek_store_path is None
     if len(failed) == len(config.log_dirs):
         told = "; ".join(f"{directory}: {why}" for directory, why in failed.items())
-        return f"log.dirs: no directory can be used: {told}"
-    if needs_first and first in failed:
+        return f"none of log.dirs can be used: {told}"
+    if needs_parent and not os.path.isdir(os.path.dirname(os.path.abspath(first))):
         return (
             f"log.dirs: {first} cannot be used: {failed[first]}; the coordination store is kept "
             "beside the first of them, unless odradek.store.path or zookeeper.connect is set"

@@ -159,7 +159,14 @@ def _dump(name: str, options: Options, complaints: Complaints) -> None:
     try:
         dump(name, options, complaints)
     except FileNotFoundError as error:
-        raise FileError(f"{error.filename}: there is no such file") from None
+        why = ""
+        log = Path(name).with_suffix(".log")
+        if suffix in (".index", ".timeindex") and log.exists():
+            why = (
+                ". A broker keeps the indexes of its active segment in memory, and writes them "
+                f"when the segment is rolled or the broker stops; {log} can be dumped now"
+            )
+        raise FileError(f"{error.filename}: there is no such file{why}") from None
 
 
 # -------------------------------------------------------------------------------------- the log

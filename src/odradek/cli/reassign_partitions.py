@@ -329,9 +329,11 @@ async def _move_directories(
     pending = dict(directories)
     while pending:
         begun = await _begin_moves(cluster, pending)
-        if begun:
-            names = ",".join(map(str, sorted(begun)))
-            print(f"Successfully started log directory move{_s(begun)} for: {names}")
+        for replica in sorted(begun):
+            print(  # with the space at its end, as Kafka's tool prints it
+                f"Successfully started moving log directory to {pending[replica]} for replica "
+                f"{replica.partition} with broker {replica.broker} "
+            )
         pending = {replica: path for replica, path in pending.items() if replica not in begun}
         if pending and loop.time() >= deadline_s:
             names = ",".join(map(str, sorted(pending)))

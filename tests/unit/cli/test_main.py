@@ -152,9 +152,9 @@ def test_a_shell_completes_commands_and_tools(monkeypatch, capsys):
     [
         (
             "{home}/file",
-            "log.dirs: no directory can be used: {home}/file: {home}/file: File exists",
+            "none of log.dirs can be used: {home}/file: {home}/file: File exists",
         ),
-        ("{home}/file/x", "log.dirs: no directory can be used: {home}/file/x: "),
+        ("{home}/file/x", "none of log.dirs can be used: {home}/file/x: "),
         ("{home}/file/x,{home}/d", "log.dirs: {home}/file/x cannot be used: "),
     ],
 )
