@@ -962,27 +962,24 @@ check(PyObject *module, PyObject *const *args, Py_ssize_t argument_count)
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &body, PyBUF_SIMPLE) < 0)
         return NULL;
     PyObject *result = NULL;
-    Verdict *verdict = NULL;
+    Verdict verdict;
     if (start < 0 || start > body.len)
         PyErr_SetString(PyExc_ValueError, "start is not within the body");
     else if (count < 0 || count > (body.len - start) / RECORD_BYTES_MIN)
         PyErr_Format(PyExc_ValueError, "%lld records in %lld bytes", (long long)count,
                      (long long)(body.len - start));
-    else if ((verdict = malloc(sizeof(Verdict))) == NULL)
-        PyErr_NoMemory();
     else {
         const uint8_t *from = (const uint8_t *)body.buf + start,
                       *end = (const uint8_t *)body.buf + body.len;
         if (end - from < RELEASE_BYTES_MIN)
-            check_records(from, end, count, &rules, verdict);
+            check_records(from, end, count, &rules, &verdict);
         else {
             Py_BEGIN_ALLOW_THREADS
-            check_records(from, end, count, &rules, verdict);
+            check_records(from, end, count, &rules, &verdict);
             Py_END_ALLOW_THREADS
         }
-        result = verdict_tuple(verdict, count);
+        result = verdict_tuple(&verdict, count);
     }
-    free(verdict);
     PyBuffer_Release(&body);
     return result;
 }

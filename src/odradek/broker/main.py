@@ -131,7 +131,7 @@ async def _serve(
         if config.log_validate_records == "full" and fastest_check() is plain_check:
             log.info(
                 "records of producers are checked in Python: a produce request of 16 KiB takes "
-                "three times the processor time; install odradek-fast (the folder fast/), or "
+                "more than twice the processor time; install odradek-fast (the folder fast/), or "
                 "set log.validate.records=batch if you trust your producers"
             )
         if config.odradek_http_port >= 0:

@@ -15,7 +15,12 @@ from odradek.record.batch import TimestampType, read_header
 from odradek.record.check import plain_check
 from odradek.record.compression import target_codec
 from odradek.record.records import iter_records
-from odradek.record.validate import RejectedBatchError, ValidationRules, validate_produced
+from odradek.record.validate import (
+    RejectedBatchError,
+    ValidationRules,
+    validate_produced,
+    validate_replicated,
+)
 
 CHECKS = [pytest.param(plain_check, id="plain")]
 with contextlib.suppress(ImportError):
@@ -176,3 +181,13 @@ def test_without_a_look_at_the_records_what_is_not_the_codecs_is_refused(codec, 
     error, _ = answer(RECORDED[f"{codec}: {what}"], check=plain_check, full=False)
 
     assert error == "INVALID_RECORD"
+
+
+@pytest.mark.parametrize("name", ["offset delta with a gap", "zstd: garbage after the data"])
+def test_a_follower_takes_what_its_leader_has_even_where_a_leader_would_refuse_it_now(name):
+    batch = bytes.fromhex(RECORDED[name][3])
+
+    end, (header,) = validate_replicated(memoryview(batch))
+
+    assert OURS[name] == "INVALID_RECORD"
+    assert (end, header) == (len(batch), read_header(batch))
