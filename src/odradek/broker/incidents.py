@@ -13,7 +13,7 @@ _TEXT_MAX: Final = 200
 
 
 class Client(NamedTuple):
-    """Who was refused, and with what."""
+    """A client that was refused, and what it was refused."""
 
     what: str
     host: str

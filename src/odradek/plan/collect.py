@@ -138,7 +138,7 @@ async def _options(
 
 
 class Reported(NamedTuple):
-    """What brokers of ours reported besides, and what whoever asks takes for long and for full."""
+    """What brokers of ours reported besides, and the limits that the caller sets."""
 
     caller: Caller
     reports: Mapping[int, Report] = {}  # `broker`, by broker

@@ -75,7 +75,7 @@ def _groups(facts: Facts) -> Iterator[Finding]:
                 Severity.WARNING,
                 "group-stuck",
                 f"group {name}",
-                f"it has been rebalancing{facts.since(since_ms)} and nobody consumes meanwhile: it "
+                f"it has been rebalancing{facts.since(since_ms)}, and no member consumes: it "
                 f"waits for {awaited}{f'; it began because {reason}' if reason else ''}",
                 "end or restart that consumer: it neither joins nor leaves (max.poll.interval.ms "
                 f"bounds the wait); more: odradek why group {name}{where}",

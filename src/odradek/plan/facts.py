@@ -108,7 +108,7 @@ class Facts:
     reports: Mapping[int, Report] = field(default_factory=dict)  # `broker`, by broker
     coordinated: Sequence[Report] = ()  # `groups`, of all brokers
     journal: Sequence[Entry] = ()  # of all brokers, the oldest first
-    # What whoever asks takes for long, and for full.
+    # From when on the caller takes something for long-lasting, and a disk for full.
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT
 
