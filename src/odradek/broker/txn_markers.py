@@ -262,4 +262,5 @@ def _writable(marker: _Marker, partitions: set[TopicPartition]) -> WritableTxnMa
             for name, indexes in topics.items()
         ],
         coordinator_epoch=marker.coordinator.coordinator_epoch,
+        transaction_version=marker.order.client_version,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.txn.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
+from odradek.txn.transaction import NO_EPOCH, NO_PRODUCER_ID, VERSION_1, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """Have the leaders of these partitions write how the transaction ends, until all have."""
+    """Have the leaders of these partitions write how the transaction ends, until all have.
+
+    `client_version`: in version 2 the producer epoch is above that of the transaction.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     commit: bool
     partitions: frozenset[TopicPartition]
+    client_version: int = VERSION_1
 
 
 Effect = Append | Answer | WriteMarkers

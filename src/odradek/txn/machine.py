@@ -374,6 +374,7 @@ class TransactionMachine:
                 transaction.producer_epoch,
                 transaction.commits,
                 transaction.partitions,
+                transaction.client_version,
             )
         ]
 

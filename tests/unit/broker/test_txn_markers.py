@@ -118,7 +118,9 @@ class Stage:
         )
 
     def write(self, *partitions, producer_id=7, commit=True):
-        order = WriteMarkers(f"x{producer_id}", producer_id, 3, commit, frozenset(partitions))
+        order = WriteMarkers(
+            f"x{producer_id}", producer_id, 3, commit, frozenset(partitions), client_version=2
+        )
         self.markers.write(self.coordinator, order)
 
     @property
@@ -144,7 +146,7 @@ def test_each_leader_gets_its_own():
         assert {broker for broker, _ in stage.asked} == {OWN, OTHER}
         (marker,) = stage.asked[0][1].markers
         assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (7, 3, 4)
-        assert marker.transaction_result
+        assert (marker.transaction_result, marker.transaction_version) == (True, 2)
         assert stage.done == [T0, T1]
         assert stage.markers.waiting == 0
 

@@ -403,6 +403,7 @@ def test_in_version_2_each_end_has_an_epoch_and_what_is_late_ends_nothing():
     first = coordinator.begun()
     coordinator.add(first, P0, version=VERSION_2)
     told = coordinator.end(first, version=VERSION_2)
+    assert coordinator.orders[-1].client_version == VERSION_2
     second = told.producer_id, told.producer_epoch
     assert second == (first[0], first[1] + 1)
     assert coordinator.orders[-1].producer_epoch == second[1]  # partitions learn it by the marker

@@ -8,6 +8,9 @@ Behaviour:
       NOT_LEADER_OR_FOLLOWER: the coordinator looks for the leader and sends it again.
     * A producer epoch below the one known is INVALID_PRODUCER_EPOCH, a coordinator epoch below
       it TRANSACTION_COORDINATOR_FENCED (see `odradek.log.producer_state`).
+    * A marker of version 2 whose producer epoch is that of a transaction which is open here is
+      INVALID_PRODUCER_EPOCH, too: it is a late copy of the marker that ended the one before
+      (KIP-1228). The end of the open one has a higher epoch.
     * Where a flush is asked for (`flush.messages`, `odradek.flush.before.ack`) it is waited for:
       the coordinator forgets a transaction whose markers are written.
     * A marker in `__consumer_offsets` ends a transaction in which offsets are committed: when it
@@ -29,6 +32,7 @@ from odradek.broker.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.flushing import FlushDone
 from odradek.log.log_config import NEVER
+from odradek.log.producer_state import ProducerState
 from odradek.log.slices import Appended
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.clock import Clock
@@ -36,6 +40,7 @@ from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import GROUP_TOPIC
 from odradek.record.batch import read_header
 from odradek.record.control import ControlType, Marker, build_marker
+from odradek.txn.transaction import VERSION_2
 from odradek.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -125,6 +130,10 @@ class TxnMarkersApi:
             return
         leader = found.leader
         assert leader is not None
+        assert found.log is not None
+        if is_late_copy(found.log.producers, marker):
+            result.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+            return
         if leader.is_under_min_isr:
             result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
             return
@@ -140,7 +149,6 @@ class TxnMarkersApi:
             return
         if appended.flushes:
             waiting.one_more(slot)
-        assert found.log is not None
         required = found.log.leo
         if leader.high_watermark < required:
             waiting.one_more(slot)
@@ -180,6 +188,18 @@ class TxnMarkersApi:
             self.offsets_ended(
                 result.partition_index, marker.producer_id, committed=marker.transaction_result
             )
+
+
+def is_late_copy(producers: ProducerState, marker: WritableTxnMarker) -> bool:
+    """Whether this would end another transaction than it means, in version 2.
+
+    1. The marker of a transaction in epoch 4 has epoch 5; its answer is lost, and it is sent again.
+    2. The second copy is written, the coordinator is told, and the producer begins in epoch 5.
+    3. The first copy arrives: it would commit what the producer may want to abort.
+    """
+    return marker.transaction_version >= VERSION_2 and producers.has_open_transaction(
+        marker.producer_id, marker.producer_epoch
+    )
 
 
 class _Markers(Waiting):

@@ -2,9 +2,26 @@
 
 Versions:
     v1  flexible
+
+`transaction_version` is ours, and Apache's brokers pass over it. Theirs have it from version 2 of
+the API on (KIP-1228), which ZooKeeper's Kafka does not have.
 """
 
-from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array, int64, string
+from typing import Final
+
+from odradek.wire.schema import (
+    Message,
+    array,
+    bool_,
+    int8,
+    int16,
+    int32,
+    int32_array,
+    int64,
+    string,
+)
+
+TRANSACTION_VERSION_TAG: Final = 10_000  # far from what Kafka may number some day
 
 
 class WritableTxnMarkerTopic(Message):
@@ -22,6 +39,7 @@ class WritableTxnMarker(Message):
     transaction_result: bool = bool_()
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    transaction_version: int = int8("1+", default=0, ignorable=True, tag=TRANSACTION_VERSION_TAG)
 
 
 class WriteTxnMarkersRequest(Message, api_key=27, versions="0-1", flexible="1+"):
