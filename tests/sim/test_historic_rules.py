@@ -266,7 +266,7 @@ OF_TRANSACTIONS = Options(brokers=3, seconds=40.0, transactions=TransactionOptio
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
-    (rules.truncation_without_fencing, 30, SWAYING),
+    (rules.truncation_without_fencing, 47, SWAYING),
     (rules.no_leader_epoch_in_fetches, 22, SWAYING),
     (rules.no_broker_epoch, 19, SURPRISED),
     (rules.no_controller_fencing, 3, DEPOSED),

@@ -19,7 +19,8 @@ from typing import Final
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.coord import layout
 from odradek.coord.layout import TopicNode
-from odradek.coord.store import ANY_VERSION, Check, Store, StoreError
+from odradek.coord.registry import latest
+from odradek.coord.store import Store, StoreError
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
 from odradek.model.partition import TopicPartition
@@ -59,10 +60,7 @@ class DeletedPartitions:
         if not topics:
             return frozenset()
         try:
-            # A server of ZooKeeper may be behind when it is read from; what follows a write of
-            # this session is not.
-            await self._store.multi([Check(layout.TOPICS, ANY_VERSION)])
-            nodes = await self._store.get_many([layout.topic_path(topic) for topic in topics])
+            nodes = await latest(self._store, [layout.topic_path(topic) for topic in topics])
         except StoreError as error:
             log.info("whether %d topics were deleted is not known: %s", len(topics), error)
             return frozenset()

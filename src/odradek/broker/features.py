@@ -9,13 +9,19 @@ the stored level before he has seen for himself that all brokers are ours: the c
 Apache's. Kafka's own `/feature` is left alone, for an Apache broker exits on what it does not know
 there.
 
-Clients are told in ApiVersions; `epoch` grows with each change of the level.
+A broker that leaves takes its registration and its mark away in one transaction of the store, but
+they are read one after the other. So marks count only if the registrations are the same before and
+after they are read.
+
+Clients read the level in ApiVersions, once for each connection; `epoch` grows with each change. A
+broker that starts knows the level before it listens, and in a cluster without a stored level its
+answers wait until the controller has stored one.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from odradek.coord import layout
 from odradek.coord.layout import Features
@@ -30,7 +36,6 @@ from odradek.coord.store import (
     Operation,
     SessionExpiredError,
     SetData,
-    Stat,
     Store,
 )
 from odradek.coord.znode import CorruptNodeError
@@ -38,9 +43,30 @@ from odradek.coord.znode import CorruptNodeError
 log = logging.getLogger(__name__)
 
 LOWEST: Final = Features(epoch=0, transaction_version=1)
+LOOKS: Final = 5  # at registrations that change while they are looked at
 _PAUSE_S: Final = 0.1
 
-Node = tuple[bytes | None, Stat] | None
+
+class Registration(NamedTuple):
+    """A broker's registration in the store: which one it is, and by which session."""
+
+    broker_epoch: int
+    session: int
+
+
+Registrations = Mapping[int, Registration]
+
+
+def is_one_picture(before: Registrations, after: Registrations) -> bool:
+    """Whether marks that were read between these two belong to these registrations."""
+    return before == after
+
+
+def all_are_ours(registered: Registrations, marks: Mapping[int, int]) -> bool:
+    """Whether each registration has a mark of the same session. `marks` are sessions, by broker."""
+    return all(
+        marks.get(broker) == registration.session for broker, registration in registered.items()
+    )
 
 
 class FeatureShell:
@@ -53,52 +79,106 @@ class FeatureShell:
         guard: Callable[[], Check | None],
         transaction_version_max: Callable[[], int],
     ) -> None:
-        """`guard` is what a controller writes under, None if this broker is none."""
+        """`guard` is what a controller writes under, None if this broker is not the controller."""
         self._store = store
         self._guard = guard
         self._transaction_version_max = transaction_version_max
         self._something = asyncio.Event()
         self._watch = self._something.set  # one object: a watcher that is set twice is told once
+        self._known = asyncio.Event()
         self.present = LOWEST
+        self.all_are_ours = False  # each broker that is registered
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `present` is the cluster's level, and not only where every broker begins."""
+        return self._known.is_set()
+
+    async def wait_known(self, within_ms: int) -> None:
+        """Wait until `is_known`, but not for longer than this."""
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                await self._known.wait()
+        except TimeoutError:
+            log.warning("no controller has stored the features of this cluster yet")
 
     def look(self) -> None:
-        """A session, a reign or a broker has come or gone."""
+        """A session, a controller or a broker has come or gone."""
         self._something.set()
+
+    async def learn(self) -> None:
+        """See what holds, before this broker is registered.
+
+        Raises:
+            ConnectionLostError, SessionExpiredError: see `odradek.coord.store`.
+        """
+        is_reviewed = await self._review()
+        while not is_reviewed:
+            await asyncio.sleep(_PAUSE_S)
+            is_reviewed = await self._review()
 
     async def run(self) -> None:
         """Follow what is stored and who is registered, until cancelled."""
         while True:
             self._something.clear()
             try:
-                await self._review()
+                is_reviewed = await self._review()
             except (ConnectionLostError, SessionExpiredError, BadVersionError, NodeExistsError):
+                is_reviewed = False
+            if not is_reviewed:
                 await asyncio.sleep(_PAUSE_S)
                 self._something.set()
             await self._something.wait()
 
     # -------------------------------------------------------------------------------- inside
 
-    async def _review(self) -> None:
+    async def _review(self) -> bool:
+        """Look at what is stored and who is registered. False: they change too fast to tell."""
         is_ours = await self._all_are_ours()
+        if is_ours is None:
+            return False
+        self.all_are_ours = is_ours
         stored, version = await self._stored()
         guard = self._guard()
         if guard is not None:
             wanted = min(2, self._transaction_version_max()) if is_ours else 1
-            if stored.transaction_version != wanted:
+            if version is None or stored.transaction_version != wanted:
                 stored = Features(epoch=stored.epoch + 1, transaction_version=wanted)
                 await self._store_features(stored, version, guard)
         present = stored if is_ours else LOWEST._replace(epoch=stored.epoch)
         if present != self.present:
             log.info("transaction.version is %d now", present.transaction_version)
             self.present = present
+        if version is not None or guard is not None or not is_ours:
+            self._known.set()
+        return True
 
-    async def _all_are_ours(self) -> bool:
-        registered = await self._store.children(layout.BROKER_IDS, self._watch)
+    async def _all_are_ours(self) -> bool | None:
+        """Whether all registered brokers are ours; None if they come and go too fast to tell."""
         await self._store.children(layout.ODRADEK_BROKERS, self._watch)
-        ids = [int(name) for name in registered]
+        for _ in range(LOOKS):
+            before = await self._registered()
+            marks = await self._marks(before)
+            if is_one_picture(before, await self._registered()):
+                return all_are_ours(before, marks)
+        return None
+
+    async def _registered(self) -> Registrations:
+        ids = [int(name) for name in await self._store.children(layout.BROKER_IDS, self._watch)]
         nodes = await self._store.get_many([layout.broker_path(id_) for id_ in ids])
-        marks = await self._store.get_many([layout.odradek_broker_path(id_) for id_ in ids])
-        return bool(ids) and _same_owners(nodes, marks)
+        return {
+            id_: Registration(node[1].created_id, node[1].ephemeral_owner)
+            for id_, node in zip(ids, nodes, strict=True)
+            if node is not None  # it has left since
+        }
+
+    async def _marks(self, registered: Registrations) -> Mapping[int, int]:
+        nodes = await self._store.get_many([layout.odradek_broker_path(id_) for id_ in registered])
+        return {
+            id_: node[1].ephemeral_owner
+            for id_, node in zip(registered, nodes, strict=True)
+            if node is not None
+        }
 
     async def _stored(self) -> tuple[Features, int | None]:
         """What is stored, and the version of the node; None: there is none."""
@@ -124,11 +204,3 @@ class FeatureShell:
             await self._store.multi([guard, write])
         except MultiError as error:
             raise error.cause from None
-
-
-def _same_owners(nodes: Sequence[Node], marks: Sequence[Node]) -> bool:
-    """Whether each registration has a mark of the same session beside it."""
-    return all(
-        node is not None and mark is not None and node[1].ephemeral_owner == mark[1].ephemeral_owner
-        for node, mark in zip(nodes, marks, strict=True)
-    )

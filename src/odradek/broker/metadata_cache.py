@@ -94,11 +94,6 @@ class MetadataCache:
             if end_point is not None:
                 yield broker, end_point
 
-    def partition_count_of(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if it is not known."""
-        known = self._topics.get(topic)
-        return len(known.partitions) if known else 0
-
     async def wait_for(self, predicate: Callable[[], bool], within_ms: int) -> bool:
         """Wait until something is shown here; False if it is not within this time."""
         return await self.wait_until(predicate, self._now_ms() + within_ms)

@@ -40,6 +40,7 @@ from odradek.broker.controller_channels import (
 from odradek.broker.controller_election import ControllerElection
 from odradek.broker.controller_link import ControllerLink
 from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.coordinator_counts import CoordinatorCounts
 from odradek.broker.coordinator_log import CoordinatorTopic, coordinator_partition
 from odradek.broker.deleted_partitions import DeletedPartitions
 from odradek.broker.dynamic_config import DynamicConfig
@@ -175,6 +176,7 @@ class Broker:
             announced_within_ms=config.zookeeper_session_timeout_ms,
         )
         self.internal_topics = InternalTopics(maker, lambda: self.config)
+        self._make_features()
         self._make_groups()
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.dynamic_config = DynamicConfig(
@@ -196,7 +198,6 @@ class Broker:
         self.orders = Orders(
             self.replicas, self.metadata, learn=self.dynamic_config.learn, gone=self._topic_gone
         )
-        self._make_features()
         self._make_replication()
         self._make_data_apis()
         self.requests = self._make_request_loop()
@@ -310,6 +311,12 @@ class Broker:
             guard=guard,
             transaction_version_max=lambda: self.config.odradek_transaction_version_max,
         )
+        self.coordinator_counts = CoordinatorCounts(
+            self._world.store,
+            self.metadata,
+            self.tasks,
+            all_are_ours=lambda: self.features.all_are_ours,
+        )
 
     def _make_groups(self) -> None:
         config, world = self.config, self._world
@@ -327,7 +334,7 @@ class Broker:
             purgatory=self.purgatory,
             clock=world.clock,
             tasks=self.tasks,
-            partition_count=partial(self.metadata.partition_count_of, GROUP_TOPIC),
+            partition_count=partial(self.coordinator_counts.of, GROUP_TOPIC),
             make=lambda _index, _coordinator_epoch: GroupMachine(options),
             codec=lambda: Codec(config.offsets_topic_compression_codec),
         )
@@ -405,6 +412,7 @@ class Broker:
 
     def _metadata_changed(self) -> None:
         self.features.look()  # there may be another controller
+        self.coordinator_counts.metadata_changed()
         self.replicas.brokers_changed(frozenset(self.metadata.brokers))
         self.fetchers.metadata_changed()
 
@@ -477,7 +485,7 @@ class Broker:
             purgatory=self.purgatory,
             clock=world.clock,
             tasks=self.tasks,
-            partition_count=partial(self.metadata.partition_count_of, TRANSACTION_TOPIC),
+            partition_count=partial(self.coordinator_counts.of, TRANSACTION_TOPIC),
             make=lambda _index, _coordinator_epoch: TransactionMind(),
         )
         self.transactions = TransactionShell(
@@ -508,6 +516,7 @@ class Broker:
         self.verification = TransactionVerification(
             broker_id=config.broker_id,
             cache=self.metadata,
+            counts=self.coordinator_counts,
             peers=self._verification_peers,
             own=self.transactions,
             replicas=self.replicas,
@@ -515,6 +524,7 @@ class Broker:
             tasks=self.tasks,
             clock=world.clock,
         )
+        self.produce.verification = self.verification.ask
         self._set_verification()
         self.groups.transactions = self.verification
         self.txn_markers.offsets_ended = self.groups.transaction_ended
@@ -522,20 +532,21 @@ class Broker:
 
     def _set_verification(self) -> None:
         enabled = self.config.transaction_partition_verification_enable
-        self.produce.verification = self.verification.ask if enabled else None
+        self.produce.verifies_version_1 = enabled
 
     def _peer_book(self) -> PeerBook:
         return PeerBook(
             self.metadata, listener=self.config.inter_broker_listener, make_peer=self._peer_at
         )
 
-    def offsets_partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that minds a group, or will."""
-        count = (
-            self.metadata.partition_count_of(GROUP_TOPIC)
-            or self.config.offsets_topic_num_partitions
-        )
-        return coordinator_partition(group_id, count)
+    def offsets_partition_of(self, group_id: str) -> int | None:
+        """The partition of `__consumer_offsets` with a group's offsets; None, not known yet."""
+        count = self.coordinator_counts.of(GROUP_TOPIC)
+        if count:
+            return coordinator_partition(group_id, count)
+        if self.metadata.topic(GROUP_TOPIC) is None:
+            self.internal_topics.make(GROUP_TOPIC)
+        return None
 
     def _make_housekeeping(self) -> None:
         config = self.config
@@ -634,6 +645,8 @@ class Broker:
                     directory.strays,
                     path,
                 )
+        await self.lifecycle.persist(self.features.learn)
+        await self.lifecycle.persist(self.coordinator_counts.load)
         self.end_points = await self._listen()
         me = RegisteredBroker(
             id=config.broker_id, end_points=self.end_points, rack=config.broker_rack

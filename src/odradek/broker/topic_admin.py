@@ -38,7 +38,12 @@ from odradek.coord.store import (
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.model.names import topic_name_problem
+from odradek.model.names import (
+    GROUP_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_TOPIC,
+    topic_name_problem,
+)
 from odradek.model.partition import Assignment
 from odradek.placement.assign import place
 from odradek.placement.expand import expand
@@ -52,6 +57,10 @@ SLICE: Final = 100  # topics planned before others may run
 # Beyond this a topic's node would not fit into ZooKeeper's 1 MiB, and a plan not into memory.
 PARTITIONS_MAX: Final = 50_000
 _ATTEMPTS: Final = 5
+_COUNT_OPTIONS: Final = {
+    GROUP_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTION_TOPIC: "transaction.state.log.num.partitions",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +402,7 @@ class TopicAdmin:
                 node = layout.decode_topic(wanted.name, data)
             except NoNodeError:
                 raise _does_not_exist(wanted.name) from None
+            check_may_grow(wanted.name)
             grown = layout.encode_topic(self._grown(wanted, node))
             if validate_only:
                 return
@@ -436,6 +446,23 @@ class TopicAdmin:
 
         await self.metadata.wait_until(all_true, deadline_ms)
         return list(waiting)
+
+
+def check_may_grow(topic: str) -> None:
+    """Refuse to grow a topic whose keys are hashed over the number of its partitions.
+
+    Raises:
+        ApiError: INVALID_PARTITIONS. Apache Kafka grows it, and finds no state of before after its
+            brokers are restarted.
+    """
+    if topic in INTERNAL_TOPICS:
+        keys = "groups" if topic == GROUP_TOPIC else "transactional ids"
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The number of partitions of {topic} cannot be changed: {keys} are hashed over it, "
+            "and what is stored of them would not be found any more. Only a topic that is made "
+            f"anew gets another number ({_COUNT_OPTIONS[topic]}).",
+        )
 
 
 class _Taken:

@@ -5,8 +5,9 @@ nobody will ever end: it hangs, and with it every read_committed reader. Only th
 transaction in a partition is asked about; after it the open transaction itself is the proof
 (`odradek.log.producer_state`).
 
-    verify only    version 1: the producer has added the partitions itself
-    add            version 2: the leader adds them; nobody asked before
+    verify only    version 1: the producer has added the partitions itself. Not asked where
+                   `transaction.partition.verification.enable` says so
+    add            version 2: the leader adds them, always: nobody else does
 
 The coordinator on this broker is asked by a plain call; another by AddPartitionsToTxn, one
 request under way for each broker, that takes along all who wait. A coordinator that is just ending
@@ -21,6 +22,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from odradek.broker.coordinator_counts import CoordinatorCounts
 from odradek.broker.coordinator_log import coordinator_partition
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.peer_book import PeerBook
@@ -77,6 +79,7 @@ class TransactionVerification:
         *,
         broker_id: int,
         cache: MetadataCache,
+        counts: CoordinatorCounts,
         peers: PeerBook,
         own: TransactionShell,
         replicas: ReplicaManager,
@@ -87,6 +90,7 @@ class TransactionVerification:
         """`own` are the coordinators on this broker."""
         self._broker_id = broker_id
         self._cache = cache
+        self._counts = counts
         self._peers = peers
         self._own = own
         self._replicas = replicas
@@ -118,11 +122,11 @@ class TransactionVerification:
         return None
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
-        topic = self._cache.topic(TRANSACTION_TOPIC)
-        if topic is None:
+        count = self._counts.of(TRANSACTION_TOPIC)
+        if not count:
             return None
-        index = coordinator_partition(transactional_id, len(topic.partitions))
-        partition = topic.partitions.get(index)
+        index = coordinator_partition(transactional_id, count)
+        partition = self._cache.partition(TRANSACTION_TOPIC, index)
         leader = self._cache.leader_of(partition) if partition is not None else -1
         return leader if leader >= 0 else None
 
@@ -172,7 +176,7 @@ class TransactionVerification:
     ) -> Callable[[], ErrorCode]:
         """For positions of a group: see `odradek.broker.group_shell.Transactions`."""
         guard = _Guard(self._replicas, self._clock, partition, producer_id, producer_epoch)
-        if not self.is_enabled() or guard.is_open():
+        if not (add or self.is_enabled()) or guard.is_open():
             return _nothing_against_it
         guard.begin()
         answered: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()

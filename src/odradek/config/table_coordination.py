@@ -147,7 +147,8 @@ OPTIONS: Final = (
     Option(
         "transaction.partition.verification.enable", BOOLEAN, True, scope=CLUSTER_WIDE,
         doc="Whether a leader asks the coordinator, before it takes the first record of a "
-            "transaction, that the partition belongs to it.",
+            "transaction, that the partition belongs to it. Always in transactions of version 2, "
+            "where the leader adds it.",
     ),
     Option(
         "producer.id.expiration.ms", INT, 86_400_000, rule=at_least(1), scope=CLUSTER_WIDE,

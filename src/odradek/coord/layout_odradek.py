@@ -9,18 +9,22 @@
 /odradek/noted      which lives of brokers the controller knows of, and since when: a state
                     that is older was decided without knowing that life, be it younger than
                     the registration
+/odradek/coordinators/T    how many partitions of an internal topic keys are hashed over
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from odradek.controller.last_isr import Left, Memory
 from odradek.coord.znode import dump, parse
+from odradek.model.ids import parse_uuid, uuid_text
 from odradek.model.partition import TopicPartition
 
 LIVES: Final = "/odradek/lives"
 ISR: Final = "/odradek/isr"
 NOTED: Final = "/odradek/noted"
+COORDINATORS: Final = "/odradek/coordinators"
 SINCE_NOW: Final = 0  # the transaction that writes it has no number yet
 
 
@@ -45,6 +49,13 @@ class NotedLives(NamedTuple):
     brokers: Mapping[int, Noted]
 
 
+class CoordinatorCount(NamedTuple):
+    """How many partitions the keys of an internal topic are hashed over, as long as it is this."""
+
+    topic_id: UUID | None
+    partitions: int
+
+
 def life_path(broker: int) -> str:
     """What is known of how a broker stopped."""
     return f"{LIVES}/{broker}"
@@ -53,6 +64,31 @@ def life_path(broker: int) -> str:
 def memory_path(partition: TopicPartition) -> str:
     """What is remembered of a partition."""
     return f"{ISR}/{partition}"
+
+
+def coordinator_count_path(topic: str) -> str:
+    """How many partitions of an internal topic keys are hashed over."""
+    return f"{COORDINATORS}/{topic}"
+
+
+def encode_coordinator_count(count: CoordinatorCount) -> bytes:
+    """`/odradek/coordinators/T`."""
+    topic_id = None if count.topic_id is None else uuid_text(count.topic_id)
+    fields = {"version": 1, "partitions": count.partitions}
+    return dump(fields if topic_id is None else fields | {"topic_id": topic_id})
+
+
+def decode_coordinator_count(topic: str, data: bytes | None) -> CoordinatorCount:
+    """`/odradek/coordinators/T`."""
+    fields = parse(coordinator_count_path(topic), data)
+    partitions = fields.integer("partitions")
+    if partitions < 1:
+        raise fields.wrong(f"{partitions} partitions, must be at least 1")
+    try:
+        topic_id = parse_uuid(fields.text("topic_id")) if "topic_id" in fields else None
+    except ValueError as error:
+        raise fields.wrong(f"topic_id: {error}") from None
+    return CoordinatorCount(topic_id, partitions)
 
 
 def encode_broker(logs: BrokerLogs) -> bytes:

@@ -5,6 +5,7 @@ controller may write takes its token as `guard`; if that fails, the `MultiError`
 lost connection means is for the caller to settle.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from odradek.coord.layout_config import (
     encode_config_change,
 )
 from odradek.coord.store import (
+    ANY_VERSION,
     BadVersionError,
     Check,
     Create,
@@ -26,6 +28,7 @@ from odradek.coord.store import (
     NoNodeError,
     Operation,
     SetData,
+    Stat,
     Store,
     StoreError,
     Watcher,
@@ -33,6 +36,16 @@ from odradek.coord.store import (
 from odradek.coord.tree import parent_of
 
 _PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+async def latest(store: Store, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
+    """Many nodes as they are now, None for those that are not there.
+
+    A plain read may show less: a server of ZooKeeper may be behind the others. What is read after a
+    write of the same session is not older than the write.
+    """
+    await store.multi([Check(layout.TOPICS, ANY_VERSION)])
+    return await store.get_many(paths)
 
 
 # -------------------------------------------------------------------------- configuration

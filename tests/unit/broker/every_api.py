@@ -585,7 +585,7 @@ EXAMPLES = (
             ErrorCode.NOT_COORDINATOR),
     Example("AddOffsetsToTxn", ApiKey.ADD_OFFSETS_TO_TXN, _add_offsets_to_txn,
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), (_OP.READ, _RES.GROUP, "g")), _TRANSACTION,
-            ErrorCode.NOT_COORDINATOR),
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     Example("EndTxn", ApiKey.END_TXN, _end_txn,
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"),), _TRANSACTION, ErrorCode.NOT_COORDINATOR),
     Example("WriteTxnMarkers", ApiKey.WRITE_TXN_MARKERS, _write_txn_markers,

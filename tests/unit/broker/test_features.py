@@ -5,8 +5,11 @@ import asyncio
 import pytest
 from tests.unit.broker.live import play
 
+from odradek.broker import features
+from odradek.broker.features import FeatureShell
 from odradek.coord import layout
-from odradek.coord.memory import MemoryStore
+from odradek.coord.memory import MemoryStore, MemoryTree
+from odradek.sim.loop import run
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 VERSION_2 = {0: 12, 26: 5, 28: 5}
@@ -117,7 +120,7 @@ def test_who_is_not_controller_believes_the_level_only_if_all_are_ours():
 def test_it_can_be_held_back():
     async def story(live):
         await asyncio.sleep(1)
-        assert await told(live) == (VERSION_1, 1, 0)
+        assert await told(live) == (VERSION_1, 1, 1)
 
     play(story, odradek_transaction_version_max=1)
 
@@ -156,3 +159,200 @@ def test_a_new_session_looks_again():
         await level(live, 1)
 
     play(story)
+
+
+# --------------------------------------------------- registrations that change while they are read
+
+
+class Meddled(MemoryStore):
+    """A store in which something happens right after a read of these nodes."""
+
+    def __init__(self, tree) -> None:
+        super().__init__(tree)
+        self.after = {}
+
+    async def get_many(self, paths):
+        nodes = await super().get_many(paths)
+        meddle = self.after.get(tuple(paths))
+        if meddle is not None:
+            await meddle()
+        return nodes
+
+
+class Cluster:
+    """Brokers in a store with a level of 2; and a shell that looks at them."""
+
+    def __init__(self):
+        self.tree = MemoryTree()
+        self.store = Meddled(self.tree)
+        self.shell = FeatureShell(self.store, guard=lambda: None, transaction_version_max=lambda: 2)
+        self.brokers = {}
+
+    async def begin(self, *brokers):
+        await self.store.open()
+        for path in (layout.BROKER_IDS, layout.ODRADEK_BROKERS):
+            await self.store.create(path, make_parents=True)
+        level = layout.encode_features(layout.Features(epoch=1, transaction_version=2))
+        await self.store.create(layout.ODRADEK_FEATURES, level)
+        for broker in brokers:
+            await self.join(broker)
+
+    async def join(self, broker, *, marked=True):
+        store = self.brokers[broker] = MemoryStore(self.tree)
+        await store.open()
+        await store.create(layout.broker_path(broker), b"{}", ephemeral=True)
+        if marked:
+            await store.create(layout.odradek_broker_path(broker), ephemeral=True)
+
+    async def leave(self, broker):
+        await self.brokers.pop(broker).close()
+
+    def once_read(self, path, *brokers, meddle):
+        """After the first read of these nodes of these brokers."""
+        paths = tuple(map(path, brokers))
+
+        async def once():
+            del self.store.after[paths]
+            await meddle()
+
+        self.store.after[paths] = once
+
+    async def level(self):
+        await self.shell.learn()
+        return self.shell.present.transaction_version
+
+
+def look(story):
+    async def main():
+        await story(Cluster())
+
+    run(main())
+
+
+async def one_leaves_while_it_is_looked_at(cluster):
+    await cluster.begin(0, 1)
+    cluster.once_read(layout.broker_path, 0, 1, meddle=lambda: cluster.leave(1))
+    return await cluster.level()
+
+
+def test_a_broker_that_leaves_while_it_is_looked_at_is_not_foreign():
+    async def story(cluster):
+        assert await one_leaves_while_it_is_looked_at(cluster) == 2
+
+    look(story)
+
+
+def test_without_a_second_look_at_the_registrations_it_would_be(monkeypatch):
+    monkeypatch.setattr(features, "is_one_picture", lambda before, after: True)
+
+    async def story(cluster):
+        assert await one_leaves_while_it_is_looked_at(cluster) == 1
+
+    look(story)
+
+
+@pytest.mark.parametrize("path", [layout.broker_path, layout.odradek_broker_path])
+def test_neither_is_one_that_comes_or_is_restarted(path):
+    async def story(cluster):
+        await cluster.begin(0, 1)
+
+        async def restart():
+            await cluster.leave(1)
+            await cluster.join(1)
+            await cluster.join(2)
+
+        cluster.once_read(path, 0, 1, meddle=restart)
+        assert await cluster.level() == 2
+
+    look(story)
+
+
+@pytest.mark.parametrize("path", [layout.broker_path, layout.odradek_broker_path])
+def test_a_foreign_broker_that_comes_while_others_are_looked_at_is_seen(path):
+    async def story(cluster):
+        await cluster.begin(0, 1)
+
+        async def restart_as_another():
+            await cluster.leave(1)
+            await cluster.join(1, marked=False)
+
+        cluster.once_read(path, 0, 1, meddle=restart_as_another)
+        assert await cluster.level() == 1
+
+    look(story)
+
+
+def test_a_level_is_kept_while_brokers_come_and_go_too_fast():
+    async def story(cluster):
+        await cluster.begin(0, 1)
+        assert await cluster.level() == 2
+        restarts = 0
+
+        async def restart():
+            nonlocal restarts
+            restarts += 1
+            await cluster.leave(1)
+            await cluster.join(1)
+            if restarts == 3 * features.LOOKS:
+                cluster.store.after.clear()
+
+        cluster.store.after[layout.broker_path(0), layout.broker_path(1)] = restart
+        seen = asyncio.create_task(cluster.level())
+        while not seen.done():
+            assert cluster.shell.present.transaction_version == 2
+            await asyncio.sleep(0.001)
+        assert await seen == 2
+        assert restarts == 3 * features.LOOKS
+
+    look(story)
+
+
+def test_a_broker_alone_in_the_store_is_one_of_ours():
+    async def story(cluster):
+        await cluster.begin()
+        assert await cluster.level() == 2
+
+    look(story)
+
+
+# ------------------------------------------------------------------------- brokers that start
+
+
+async def first_told(live):
+    """What the first client is told, however early it comes."""
+    starting = asyncio.create_task(live.start())
+    await live.until(lambda: 9092 in live.network.listening)
+    answer = await told(live)
+    await starting
+    return answer
+
+
+def test_a_client_that_comes_too_early_is_answered_when_the_level_is_known():
+    async def story(live):
+        await level(live, 2)
+        await live.broker.stop()
+        live.broker = live.make()
+        assert await first_told(live) == (VERSION_2, 2, 1)
+        await live.broker.stop()
+        store = MemoryStore(live.tree)
+        await store.open()
+        await store.delete(layout.ODRADEK_FEATURES)
+        live.broker = live.make()
+        assert await first_told(live) == (VERSION_2, 2, 1)
+
+    play(story)
+
+
+def test_while_nothing_is_stored_the_wait_has_an_end():
+    async def story(cluster):
+        await cluster.begin(0)
+        await cluster.store.delete(layout.ODRADEK_FEATURES)
+        assert await cluster.level() == 1
+        assert not cluster.shell.is_known
+        await cluster.shell.wait_known(100)
+        assert not cluster.shell.is_known
+        await cluster.join(1, marked=False)
+        assert await cluster.level() == 1
+        assert cluster.shell.is_known
+
+    look(story)

@@ -199,3 +199,15 @@ def test_a_commit_that_is_not_on_all_replicas_in_time_is_told_so():
         assert await fetched(peer) == {}
 
     play(story)
+
+
+def test_before_there_is_a_topic_for_offsets_it_is_made_and_the_group_joins_then():
+    async def story(live):
+        client = Client(live)
+        await client.find()
+        assert await client.init() is NONE
+        assert await add_group(client) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await live.until(lambda: live.broker.offsets_partition_of("g") is not None)
+        assert await add_group(client) is NONE
+
+    play(story)

@@ -372,6 +372,30 @@ def test_partitions_are_refused_in_kafkas_words(play, name, count, assignments, 
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "option"),
+    [
+        ("__consumer_offsets", "groups", "offsets.topic.num.partitions"),
+        ("__transaction_state", "transactional ids", "transaction.state.log.num.partitions"),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_what_keys_are_hashed_over_does_not_grow(play, name, keys, option, validate_only):
+    async def story(cluster):
+        node = await cluster.start(1)
+        error, _ = await grow(node, name, 3, validate_only=validate_only)
+        assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await create(node, topic(name, 2))
+
+        error, message = await grow(node, name, 3, validate_only=validate_only)
+        assert error is ErrorCode.INVALID_PARTITIONS
+        assert f"{name} cannot be changed: {keys} are hashed over it" in message
+        assert f"({option})" in message
+        assert len(node.metadata.topics[name].partitions) == 2
+
+    play(story)
+
+
 def test_growing_asks_for_the_right_to_alter_and_for_each_topic_once(play):
     async def story(cluster):
         node = await cluster.start(1)

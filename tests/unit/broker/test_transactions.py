@@ -359,6 +359,60 @@ def test_verification_can_be_switched_off_while_running():
     play(story)
 
 
+def late_marker(client, transaction_version):
+    """The marker of the transaction before the present one, as its coordinator sent it."""
+    marker = WritableTxnMarker(
+        producer_id=client.id,
+        producer_epoch=client.epoch,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        coordinator_epoch=0,
+        transaction_version=transaction_version,
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+@pytest.mark.parametrize(
+    ("transaction_version", "error", "aborted"),
+    [(2, ErrorCode.INVALID_PRODUCER_EPOCH, 1), (0, ErrorCode.NONE, 0)],
+)
+def test_a_late_copy_of_a_marker_ends_no_other_transaction(transaction_version, error, aborted):
+    """In version 2; in version 1 epochs do not say which transaction is meant."""
+
+    async def story(live):
+        await live.topic("t")
+        client = Client(live)
+        await client.find()
+        await client.init()
+        assert await client.write(b"committed", version=V2_PRODUCE) == 0
+        assert await client.end(version=5) is ErrorCode.NONE
+        await client.at_rest()
+        assert await client.write(b"aborted", version=V2_PRODUCE) == 2
+        answer = await live.peer().ask(late_marker(client, transaction_version))
+        assert answer.markers[0].topics[0].partitions[0].error_code == error
+        assert await client.end(commit=False, version=5) is ErrorCode.NONE
+        await client.at_rest()
+        log = live.log()
+        assert len(log.aborted_transactions(0, log.leo)) == aborted
+        assert log.last_stable_offset == log.leo
+
+    play(story)
+
+
+def test_in_version_2_leaders_add_partitions_also_where_verification_is_off():
+    async def story(live):
+        await live.topic("t")
+        client = Client(live)
+        await client.find()
+        await client.init()
+        assert await client.write(b"a", version=V2_PRODUCE) == 0
+        assert await client.end(version=5) is ErrorCode.NONE
+        await client.at_rest()
+        assert live.log().last_stable_offset == live.log().leo == 2
+
+    play(story, transaction_partition_verification_enable="false")
+
+
 def test_how_long_producers_are_remembered_can_be_changed_while_running():
     async def story(live):
         await live.topic("t")

@@ -3,6 +3,9 @@
 Behaviour:
     * The partition of `__consumer_offsets` that minds the group joins, as AddPartitionsToTxn would
       let it. The offsets themselves come by TxnOffsetCommit, to the group's coordinator.
+    * COORDINATOR_LOAD_IN_PROGRESS while `__consumer_offsets` is being made: clients try again.
+      (Apache Kafka goes by its `offsets.topic.num.partitions` then; a topic made with another
+      number has the offsets in a partition that gets no marker.)
 
 Versions:
     v2 PRODUCER_FENCED    v3 flexible    v4 TRANSACTION_ABORTABLE
@@ -32,9 +35,9 @@ async def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest,
     api_version: int,
     *,
-    partition_of: Callable[[str], int],
+    partition_of: Callable[[str], int | None],
 ) -> AddOffsetsToTxnResponse:
-    """Ask the coordinator. `partition_of` tells which partition minds a group."""
+    """Ask the coordinator. `partition_of` says where a group's offsets are, None: not known yet."""
     name = request.transactional_id
     if not session.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -42,11 +45,14 @@ async def add_offsets_to_txn(
         return _answer(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not name:
         return _answer(ErrorCode.INVALID_REQUEST)
+    partition = partition_of(request.group_id)
+    if partition is None:
+        return _answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     error = await transactions.add_partitions(
         name,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        partitions=[TopicPartition(GROUP_TOPIC, partition_of(request.group_id))],
+        partitions=[TopicPartition(GROUP_TOPIC, partition)],
         client_version=VERSION_1,
     )
     if error is ErrorCode.PRODUCER_FENCED and api_version < FENCED_SINCE:

@@ -6,6 +6,8 @@ Behaviour:
     * The number only ever grows; a topic that is being deleted or reassigned is left alone.
     * Answered when this broker's metadata shows a leader for every partition; REQUEST_TIMED_OUT
       if it does not when the time is up.
+    * `__consumer_offsets` and `__transaction_state` do not grow: INVALID_PARTITIONS, for their keys
+      are hashed over the number of partitions (see `odradek.broker.coordinator_counts`).
 
 Versions:
     v2  flexible

@@ -14,6 +14,7 @@ Versions:
 from collections.abc import Callable
 from typing import Final
 
+from odradek.broker.coordinator_counts import CoordinatorCounts
 from odradek.broker.coordinator_log import coordinator_partition
 from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.session import Session
@@ -39,6 +40,7 @@ _NOWHERE: Final = (-1, "", -1)
 
 def find_coordinator(
     cache: MetadataCache,
+    counts: CoordinatorCounts,
     session: Session,
     request: FindCoordinatorRequest,
     api_version: int,
@@ -47,7 +49,7 @@ def find_coordinator(
 ) -> FindCoordinatorResponse:
     """Answer one key, or from v4 on many. `make_topic` begins to create an internal topic."""
     keys = request.coordinator_keys if api_version >= 4 else [request.key]
-    found = [_find(cache, session, request.key_type, key, make_topic) for key in keys]
+    found = [_find(cache, counts, session, request.key_type, key, make_topic) for key in keys]
     if api_version >= 4:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
@@ -62,6 +64,7 @@ def find_coordinator(
 
 def _find(
     cache: MetadataCache,
+    counts: CoordinatorCounts,
     session: Session,
     key_type: int,
     key: str,
@@ -72,11 +75,13 @@ def _find(
         return _refusal(key, ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if not session.authorize(AclOperation.DESCRIBE, _RESOURCES[key_type], key):
         return _refusal(key, _REFUSALS[key_type], None)
-    topic = cache.topic(topic_name)
-    if topic is None:
+    if cache.topic(topic_name) is None:
         make_topic(topic_name)
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
-    partition = topic.partitions.get(coordinator_partition(key, len(topic.partitions)))
+    count = counts.of(topic_name)
+    if not count:
+        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    partition = cache.partition(topic_name, coordinator_partition(key, count))
     leader = cache.brokers.get(partition.leader) if partition else None
     point = leader.end_point(session.listener) if leader else None
     if leader is None or point is None:

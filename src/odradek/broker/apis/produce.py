@@ -110,8 +110,10 @@ class ProduceApi:
         self._left_ns = SPEND_NS
         self._read_ms = 0
         self._read_of = 0
-        # Asks the coordinator of a transaction (`TransactionVerification.ask`). None: nobody is.
+        # Asks the coordinator of a transaction (`TransactionVerification.ask`).
         self.verification: Ask | None = None
+        # Whether also for producers that have added their partitions themselves (version 1).
+        self.verifies_version_1 = True
         # Told of each topic that was refused: for operators, never for the way of the data.
         self.refused: Callable[[Connection, str], None] = lambda _connection, _what: None
         self.is_closed = False  # the whole cluster is being stopped: no leader takes records
@@ -421,7 +423,8 @@ class ProduceApi:
         log_of = partition.log
         assert log_of is not None
         producers = log_of.producers
-        if self.verification is None or producers.has_open_transaction(
+        is_asked = self.verifies_version_1 or call.header.api_version >= ADDS_PARTITIONS_SINCE
+        if not is_asked or producers.has_open_transaction(
             header.producer_id, header.producer_epoch
         ):
             return False

@@ -133,7 +133,8 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ),
         ApiKey.DESCRIBE_PRODUCERS: Route(lambda r: describe_producers(replicas, r.session, r.body)),
         # What is where.
-        ApiKey.API_VERSIONS: Route(
+        ApiKey.API_VERSIONS: _when_features_are_known(
+            broker,
             lambda r: api_versions(
                 r.session,
                 r.body,
@@ -141,7 +142,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                 served=for_brokers if r.session.listener == inside else for_clients,
                 own=for_our_tools,
                 features=broker.features.present,
-            )
+            ),
         ),
         ApiKey.METADATA: Route(
             lambda r: broker.metadata_api.handle(
@@ -157,6 +158,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.FIND_COORDINATOR: Route(
             lambda r: find_coordinator(
                 cache,
+                broker.coordinator_counts,
                 r.session,
                 r.body,
                 r.header.api_version,
@@ -288,3 +290,13 @@ def _for_brokers(session: Session, handle: Callable[[], Awaitable[Message]]) -> 
     if not session.authorize(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return handle()
+
+
+def _when_features_are_known(broker: "Broker", answer: Callable[[Request], Message]) -> Route:
+    """A client asks once for each connection: what it is answered must not be too low."""
+
+    async def later(request: Request) -> Message:
+        await broker.features.wait_known(broker.config.zookeeper_session_timeout_ms)
+        return answer(request)
+
+    return Route(lambda r: answer(r) if broker.features.is_known else later(r))

@@ -86,7 +86,7 @@ def test_what_brokers_never_negotiate_is_not_advertised_and_there_are_no_feature
         assert not {api.api_key for api in response.api_keys} & {4, 5, 6, 7, 58}
         assert {api.api_key: api.min_version for api in response.api_keys}[0] == 0
         assert (response.supported_features, response.finalized_features) == ([], [])
-        assert response.finalized_features_epoch == 0
+        assert response.finalized_features_epoch == 1
         assert not response.zk_migration_ready
 
     play(story, odradek_transaction_version_max=1)

@@ -1,5 +1,7 @@
 """FindCoordinator: the leader of one partition of an internal topic, made when it is asked for."""
 
+from types import SimpleNamespace
+
 import pytest
 from tests.unit.broker.live import play
 
@@ -96,8 +98,14 @@ def test_one_key_before_version_4():
 
 def test_many_keys_each_at_its_own_partitions_leader():
     async def story(live):
-        await live.order("__consumer_offsets", leader=2, partitions=2)
         keys = ["", "a", "b", "c"]
+        await live.order("__consumer_offsets", leader=2, partitions=2)
+        assert await found(live, *keys) == dict.fromkeys(
+            keys, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        ), "the store does not say how many partitions it has"
+        live.broker.coordinator_counts = SimpleNamespace(
+            of={"__consumer_offsets": 2}.get, metadata_changed=lambda: None
+        )
         assert await found(live, *keys) == dict.fromkeys(keys, (2, "b2", 9092))
         await live.order("__consumer_offsets", leader=9, leader_epoch=1, replicas=(2, 9))
 

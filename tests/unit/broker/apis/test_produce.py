@@ -573,7 +573,7 @@ def test_a_transactional_batch_gets_in_with_its_id():
         batch = live.batch(
             b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
         )
-        answer = await live.peer().ask(produce(batch, transactional_id="x"))
+        answer = await live.peer().ask(produce(batch, transactional_id="x"), 11)
         assert produced(answer) == {T0: 0}
         assert live.log().last_stable_offset == 0
 

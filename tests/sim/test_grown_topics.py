@@ -1,0 +1,149 @@
+"""The topic of the coordinators grows, past the controller: nothing that it holds is lost."""
+
+import asyncio
+
+import pytest
+from tests.sim.producer import GROUPS, Producer
+from tests.sim.stage import TOPIC, play, until
+from tests.sim.test_rolling_restarts import restart_all
+
+from odradek.broker import coordinator_counts
+from odradek.broker.coordinator_counts import CoordinatorCounts
+from odradek.coord import layout
+from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.model.partition import Assignment
+from odradek.sim.client import TROUBLE
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+NAMES = [f"name-{number}" for number in range(12)]
+BEFORE, AFTER = 5, 8
+PROPERTIES = {
+    "offsets.topic.num.partitions": str(BEFORE),
+    "transaction.state.log.num.partitions": str(BEFORE),
+}
+
+
+async def of_group(client, group, ask):
+    """Ask the coordinator of a group until it answers without an error."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + 60
+    while True:
+        assert loop.time() < deadline_s, "no answer without an error"
+        try:
+            cluster = await client.cluster()
+            answer, error = await ask(await cluster.coordinator(GROUPS, group))
+        except TROUBLE:
+            await client.begin_anew()
+            continue
+        if not error:
+            return answer
+        cluster.forget_coordinator(GROUPS, group)
+        await client.pause()
+
+
+async def commit(client, group, offset):
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name=TOPIC.topic, partitions=[partition])
+
+    async def ask(coordinator):
+        request = OffsetCommitRequest(group_id=group, topics=[topic])
+        answer = await coordinator.request(request, OffsetCommitResponse, version_max=9)
+        return answer, answer.topics[0].partitions[0].error_code
+
+    await of_group(client, group, ask)
+
+
+async def committed(client, group):
+    topic = OffsetFetchRequestTopics(name=TOPIC.topic, partition_indexes=[0])
+
+    async def ask(coordinator):
+        group_asked = OffsetFetchRequestGroup(group_id=group, topics=[topic])
+        answer = await coordinator.request(
+            OffsetFetchRequest(groups=[group_asked]), OffsetFetchResponse, version_max=8
+        )
+        return answer.groups[0], answer.groups[0].error_code
+
+    return (await of_group(client, group, ask)).topics[0].partitions[0].committed_offset
+
+
+async def grow(broker, topic):
+    """As an Apache controller does it, or somebody who edits the node."""
+    path = layout.topic_path(topic)
+    data, stat = await broker.store.get(path)
+    node = layout.decode_topic(topic, data)
+    more = {index: Assignment(replicas=(broker.id,)) for index in range(BEFORE, AFTER)}
+    grown = layout.TopicNode(topic_id=node.topic_id, assignments={**node.assignments, **more})
+    await broker.store.set_data(path, layout.encode_topic(grown), stat.version)
+
+
+def all_show(cluster, topic):
+    shown = [broker.broker.metadata.topic(topic) for broker in cluster.brokers]
+    return all(each is not None and len(each.partitions) == AFTER for each in shown)
+
+
+async def everything_is_there(client, ids):
+    assert [await committed(client, name) for name in NAMES] == list(range(len(NAMES)))
+    for name in NAMES:
+        producer = Producer(client, name)
+        await producer.init()
+        assert (producer.id, producer.epoch) == (ids[name][0], ids[name][1] + 1), name
+        ids[name] = producer.id, producer.epoch
+
+
+def grown(*, restarts):
+    async def story(cluster, client):
+        ids = {}
+        for number, name in enumerate(NAMES):
+            await commit(client, name, number)
+            producer = Producer(client, name)
+            await producer.init()
+            ids[name] = producer.id, producer.epoch
+        for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            await grow(cluster.brokers[0], topic)
+            await until(lambda topic=topic: all_show(cluster, topic))
+        await everything_is_there(client, ids)
+        for _ in range(restarts):
+            await restart_all(cluster)
+            await everything_is_there(client, ids)
+
+    async def run(cluster, client):
+        await client.run(story(cluster, client))
+
+    play(1, run, properties=PROPERTIES)
+
+
+def test_committed_offsets_and_producer_epochs_are_found_also_after_rolling_restarts():
+    grown(restarts=2)
+
+
+def test_to_hash_over_what_is_there_now_loses_them(monkeypatch):
+    def present(self, topic):
+        shown = self.cache.topic(topic)
+        return 0 if shown is None else len(shown.partitions)
+
+    monkeypatch.setattr(CoordinatorCounts, "of", present)
+    with pytest.raises(AssertionError, match="-1"):
+        grown(restarts=0)
+
+
+def test_to_count_anew_at_each_start_loses_them_with_the_restarts(monkeypatch):
+    """As Apache Kafka does."""
+    monkeypatch.setattr(
+        coordinator_counts,
+        "count_to_use",
+        lambda stored, noted, *, all_are_ours: len(stored.assignments),
+    )
+    grown(restarts=0)
+    with pytest.raises(AssertionError, match="-1"):
+        grown(restarts=1)

@@ -1,0 +1,64 @@
+"""Each broker is restarted in turn, and nothing changes for clients."""
+
+import asyncio
+
+import pytest
+from tests.sim.stage import play, until
+
+from odradek.broker import features
+from odradek.client.connection import Connection
+from odradek.sim.client import TROUBLE
+from odradek.sim.cluster import PORT, State
+from odradek.wire.api_keys import ApiKey
+
+SEEDS = range(1, 4)
+WATCH_S = 0.02
+VERSION_2_END = 5
+
+
+async def restart_all(cluster):
+    for broker in cluster.brokers:
+        await broker.stop()
+        await asyncio.sleep(0.5)
+        broker.start()
+        await until(lambda broker=broker: broker.state is State.RUNNING)
+        await asyncio.sleep(1)
+
+
+async def watch_versions(broker, seen):
+    """What new connections to a broker are offered for EndTxn."""
+    while True:
+        try:
+            connection = await Connection.open(broker.name, PORT, client_id="watcher")
+            seen.append(connection.version_of(ApiKey.END_TXN))
+            await connection.close()
+        except TROUBLE:
+            pass
+        await asyncio.sleep(WATCH_S)
+
+
+def offered(seed):
+    """All that was offered by three brokers while each was restarted in turn."""
+    seen = []
+
+    async def story(cluster, client):
+        watchers = [client.run(watch_versions(broker, seen)) for broker in cluster.brokers]
+        await until(lambda: len(seen) > 10)
+        await restart_all(cluster)
+        for watcher in watchers:
+            watcher.cancel()
+
+    play(seed, story)
+    return seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_connection_is_never_offered_less_than_version_2_of_transactions(seed):
+    seen = offered(seed)
+    assert len(seen) > 300
+    assert set(seen) == {VERSION_2_END}
+
+
+def test_reading_registrations_once_would_take_version_2_back(monkeypatch):
+    monkeypatch.setattr(features, "is_one_picture", lambda before, after: True)
+    assert VERSION_2_END - 1 in {version for seed in SEEDS for version in offered(seed)}
