@@ -33,7 +33,7 @@ LOOK_AGAIN_MS: Final = 1_000  # after the store had the topic
 def is_deleted(
     partition: TopicPartition, stored: TopicNode | None, announced_id: bytes | None
 ) -> bool:
-    """Whether a partition that the cache lacks is gone for good.
+    """Whether a partition is gone for good.
 
     `stored` is the topic's node, None if there is none; `announced_id` is the id of the last topic
     of this name whose deletion the controller has announced.
@@ -53,7 +53,7 @@ class DeletedPartitions:
         self._next_look_ms: dict[str, int] = {}  # monotonic, by topic
 
     async def among(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those that are known to be deleted, of partitions that the cache lacks."""
+        """Those that are known to be deleted."""
         now_ms = self._clock.monotonic_ms()
         self._next_look_ms = {t: due for t, due in self._next_look_ms.items() if due > now_ms}
         topics = sorted({topic for topic, _ in partitions} - self._next_look_ms.keys())

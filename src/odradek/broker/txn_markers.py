@@ -9,10 +9,10 @@ broker. What is not written comes back into the queue of whoever leads then:
                                                                   faster: this one gives up
     any other error, no answer                                    once more, after a while
 
-A partition that was deleted needs no marker. One that is missing from the metadata cache is not
-deleted for that reason: `odradek.broker.deleted_partitions` decides, and until it knows, the marker
-waits as one without a leader does. A coordinator that has lost its partition is done: the next one
-sends the markers again.
+A partition that was deleted needs no marker. One that is missing from the metadata cache, or that
+its leader does not know, is not deleted for that reason: `odradek.broker.deleted_partitions`
+decides, and until it knows, the marker waits as one without a leader does. A coordinator that has
+lost its partition is done: the next one sends the markers again.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 MARKERS_AT_ONCE: Final = 1_000  # transactions in one request
 _AGAIN_S: Final = 0.1
-_NOT_IN_CACHE: Final = -2  # the queue of partitions of which the cache does not know
+_MAYBE_DELETED: Final = -2  # the queue of those that the cache, or the leader, does not know
 _NEEDLESS: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -87,7 +87,7 @@ class TransactionMarkers:
     ) -> None:
         """`own` writes those of partitions led here; `written` is told what is done.
 
-        `deleted_among` returns which of the partitions that the cache lacks were deleted.
+        `deleted_among` returns which partitions were deleted.
         """
         self._broker_id = broker_id
         self._cache = cache
@@ -97,7 +97,7 @@ class TransactionMarkers:
         self._deleted_among = deleted_among
         self._tasks = tasks
         self._clock = clock
-        # By leader, NO_LEADER or _NOT_IN_CACHE: what waits, and which of them have a sender.
+        # By leader, NO_LEADER or _MAYBE_DELETED: what waits, and which of them have a sender.
         self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
         self._sending: set[int] = set()
 
@@ -114,16 +114,18 @@ class TransactionMarkers:
 
     def _queue(self, marker: _Marker, partitions: Iterable[TopicPartition]) -> None:
         for partition in sorted(partitions):
-            leader = self._leader_of(partition)
-            self._waiting.setdefault(leader, {}).setdefault(marker, set()).add(partition)
-            if leader not in self._sending:
-                self._sending.add(leader)
-                self._tasks.start(self._send(leader), f"transaction markers to {leader}")
+            self._queue_at(self._leader_of(partition), marker, partition)
+
+    def _queue_at(self, leader: int, marker: _Marker, partition: TopicPartition) -> None:
+        self._waiting.setdefault(leader, {}).setdefault(marker, set()).add(partition)
+        if leader not in self._sending:
+            self._sending.add(leader)
+            self._tasks.start(self._send(leader), f"transaction markers to {leader}")
 
     def _leader_of(self, partition: TopicPartition) -> int:
-        """The leader, NO_LEADER if there is none now, or `_NOT_IN_CACHE`."""
+        """The leader, NO_LEADER if there is none now, or `_MAYBE_DELETED`."""
         known = self._cache.partition(*partition)
-        return _NOT_IN_CACHE if known is None else self._cache.leader_of(known)
+        return _MAYBE_DELETED if known is None else self._cache.leader_of(known)
 
     async def _send(self, leader: int) -> None:
         """Send what waits for this leader, batch after batch, until nothing does."""
@@ -131,7 +133,7 @@ class TransactionMarkers:
             while batch := self._next_batch(leader):
                 if leader == NO_LEADER:
                     again = batch
-                elif leader == _NOT_IN_CACHE:
+                elif leader == _MAYBE_DELETED:
                     again = await self._without_deleted(batch)
                 else:
                     again = await self._sent(leader, batch)
@@ -147,9 +149,9 @@ class TransactionMarkers:
         self, batch: dict[_Marker, set[TopicPartition]]
     ) -> dict[_Marker, set[TopicPartition]]:
         """What still needs a marker; the coordinator is told of what was deleted."""
-        deleted = await self._deleted_among({p for wanted in batch.values() for p in wanted})
-        # One that has come into the cache meanwhile is not the one that was asked about.
-        gone = {partition for partition in deleted if self._cache.partition(*partition) is None}
+        # Also if the name is back by then: what was decided before is not in the new topic.
+        wanted = {partition for partitions in batch.values() for partition in partitions}
+        gone = frozenset(await self._deleted_among(wanted))
         again = {}
         for marker, partitions in batch.items():
             if needless := partitions & gone:
@@ -229,6 +231,9 @@ class TransactionMarkers:
                     marker.order.transactional_id,
                     error.name,
                 )
+            elif error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # The cache may go on showing what a controller that died could not announce.
+                self._queue_at(_MAYBE_DELETED, marker, partition)
             else:
                 again.add(partition)
         if done:

@@ -286,14 +286,31 @@ def test_a_deleted_partition_needs_none():
     play(story)
 
 
-def test_a_partition_that_comes_into_the_cache_while_it_is_asked_about_gets_its_marker():
+def test_one_that_the_cache_goes_on_showing_needs_none_if_it_is_deleted():
+    """Its controller died before it could announce the deletion to this broker."""
+
     async def story(stage):
-        stage.deleted = frozenset({T0})
-        stage.write(T0)
-        await asyncio.sleep(0.005)
         stage.leaders(t0=OTHER)
+        stage.answers[OTHER, T0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        stage.write(T0)
+        await asyncio.sleep(1)
+        assert stage.done == []
+        assert len(stage.asked) > 2
+        stage.deleted = frozenset({T0})
         await asyncio.sleep(1)
         assert stage.done == [T0]
-        assert [broker for broker, _ in stage.asked] == [OTHER]
+        assert stage.markers.waiting == 0
+
+    play(story)
+
+
+def test_a_leader_that_has_not_heard_of_its_partition_yet_is_asked_again():
+    async def story(stage):
+        stage.leaders(t0=OTHER)
+        stage.answers[OTHER, T0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3 + [ErrorCode.NONE]
+        stage.write(T0)
+        await asyncio.sleep(2)
+        assert stage.done == [T0]
+        assert len(stage.asked) == 4
 
     play(story)
