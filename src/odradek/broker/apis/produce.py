@@ -146,7 +146,7 @@ class ProduceApi:
                 self._account(call)
         elif call.pending:
             call.place = connection.later(call.abandoned)
-            least_ms = _LOOK_INSIDE_MS if call.unchecked else 0
+            least_ms = _LOOK_INSIDE_MS if call.unchecked and request.acks != ALL else 0
             self.purgatory.wait(call, max(request.timeout_ms, least_ms))
         else:
             connection.respond(self.answer(call))

@@ -137,11 +137,13 @@ def test_acks_0_that_fails_in_the_worker_ends_the_connection():
 def test_acks_all_waits_for_the_worker_and_for_the_replicas():
     async def story(live: Live):
         await live.order()
+        begun_ms = live.clock.monotonic_ms()
         answer = live.peer().send(produce({T0: large(live)}, acks=-1, timeout_ms=500))
         await live.until(lambda: live.log().leo == 1)
 
         assert not answer.done()
         assert produced(await answer) == {T0: ErrorCode.REQUEST_TIMED_OUT}
+        assert 500 <= live.clock.monotonic_ms() - begun_ms < 1_000
 
     play(story)
 
