@@ -13,6 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from odradek.cli.flags import version_text
+
 _USAGE: Final = "USAGE: kafka-server-start [-daemon] server.properties [--override property=value]*"
 
 
@@ -22,13 +24,11 @@ def main(arguments: Sequence[str]) -> int:
     daemon = words[:1] == ["-daemon"]
     if daemon:
         words.pop(0)
-    if not words:
+    if not words or "--help" in words:
         print(_USAGE)
         return 1
-    if words[0] == "--version":
-        from odradek import __version__  # noqa: PLC0415 - asked for once in a blue moon
-
-        print(__version__)
+    if "--version" in words:
+        print(version_text())
         return 0
     if daemon:
         return _in_background(words)

@@ -169,6 +169,9 @@ def test_the_embedded_store_is_spoken_to_line_by_line(tmp_path, capsys, monkeypa
 def test_the_scripts_of_servers_say_how_they_are_used(capsys):
     assert kafka_server_start.main([]) == 1
     assert "USAGE: kafka-server-start [-daemon] server.properties" in capsys.readouterr().out
+    assert kafka_server_start.main(["a.properties", "--help"]) == 1
+    assert kafka_server_start.main(["--version"]) == 0
+    assert "\n3.9.2 (Odradek " in capsys.readouterr().out
     assert kafka_server_start.main(["-daemon", "nowhere.properties"]) == 1
     assert "nowhere.properties: no such file" in capsys.readouterr().err
     assert server_stop.main(["--frob"]) == 1
