@@ -53,7 +53,6 @@ def home(folder: pathlib.Path) -> Iterator[Home]:
         "auto.leader.rebalance.enable=false",
         "group.initial.rebalance.delay.ms=0",
         "log.cleaner.enable=false",
-        "num.partitons=6",
         "offsets.topic.num.partitions=1",
         "transaction.partition.verification.enable=false",
         "transaction.state.log.num.partitions=1",
@@ -129,6 +128,10 @@ def found(asked: Asked, kind: str, *options: object, about: str = "", said: str 
 
 
 def unknown_option(home: Home, _: Apart) -> list[Any]:
+    # `odradek up` would refuse it.
+    with (home.path / "broker-2" / "server.properties").open("a") as file:
+        file.write("num.partitons=6\n")
+    home.do("restart", 2)
     return [found(home, "unknown-option")]
 
 
