@@ -255,14 +255,24 @@ def test_by_a_historic_rule_the_same_story_ends_badly(monkeypatch, rule, story, 
 
 # Deaths and silence, and leaders that change while all are in sync.
 STORM = (Kind.MOVE, Kind.CUT, Kind.KILL, Kind.DEAF, Kind.ISOLATE, Kind.PAUSE)
-STORMY = Options(brokers=3, kinds=STORM)
-SURPRISED = Options(brokers=3, kinds=(Kind.DEAF, Kind.MOVE, Kind.POWER, Kind.KILL))
-DEPOSED = Options(brokers=3, kinds=(Kind.ZOMBIE, Kind.RESET, Kind.CLOCK))
+BARE = frozenset()  # of what is drawn from a seed besides its faults
+STORMY = Options(traits=BARE, brokers=3, kinds=STORM)
+SURPRISED = Options(traits=BARE, brokers=3, kinds=(Kind.DEAF, Kind.MOVE, Kind.POWER, Kind.KILL))
+DEPOSED = Options(traits=BARE, brokers=3, kinds=(Kind.ZOMBIE, Kind.RESET, Kind.CLOCK))
 # Leaders that change so fast that not everybody hears of it, and a link that is bad meanwhile.
-SWAYING = Options(brokers=3, seconds=20.0, kinds=(Kind.DEAF, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY))
+SWAYING = Options(
+    traits=BARE, brokers=3, seconds=20.0, kinds=(Kind.DEAF, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY)
+)
 # Four: the controller is then not always one of those that have to hear the leader.
-UNHEARD = Options(brokers=4, seconds=30.0, kinds=(Kind.UNHEARD, Kind.CUT, Kind.KILL))
-OF_TRANSACTIONS = Options(brokers=3, seconds=40.0, transactions=TransactionOptions())
+UNHEARD = Options(traits=BARE, brokers=4, seconds=30.0, kinds=(Kind.UNHEARD, Kind.CUT, Kind.KILL))
+OF_TRANSACTIONS = Options(
+    traits=BARE,
+    brokers=3,
+    seconds=40.0,
+    transactions=TransactionOptions(
+        traits=BARE,
+    ),
+)
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from odradek.sim.simulation import simulate
+from odradek.sim.simulation import Options, simulate
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
 
@@ -37,7 +37,7 @@ def test_nothing_is_violated(seed):
 
 @pytest.mark.parametrize("seed", ONCE_FAILED.values(), ids=ONCE_FAILED.keys())
 def test_nothing_is_violated_any_more(seed):
-    outcome = simulate(seed)
+    outcome = simulate(seed, Options(traits=frozenset()))
     assert not outcome.violations, outcome.replay
 
 

@@ -23,6 +23,7 @@ from odradek.sim.report import Totals, report
 from odradek.sim.search import search
 from odradek.sim.shrink import shrink
 from odradek.sim.simulation import Options, Outcome, simulate
+from odradek.sim.traits import Trait
 from odradek.sim.transactions import TransactionOptions
 
 
@@ -61,6 +62,19 @@ def _kinds(
         raise click.BadParameter(f"{error.args[0]}: must be one of {names}") from None
 
 
+def _traits(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> frozenset[Trait] | None:
+    del context, option
+    if text is None:
+        return None
+    try:
+        return frozenset(Trait[word] for word in text.upper().split(",") if word != "NONE")
+    except KeyError as error:
+        names = ", ".join(trait.name for trait in Trait)
+        raise click.BadParameter(f"{error.args[0]}: must be `none` or of {names}") from None
+
+
 @click.command(help=__doc__)
 @click.option("--seed", type=click.IntRange(min=0), help="One seed.")
 @click.option("--seeds", callback=_seeds, metavar="A..B", help="All seeds from A to B.")
@@ -84,6 +98,12 @@ def _kinds(
 )
 @click.option("--durable", is_flag=True, help="Acknowledge what is on disk, and lose power.")
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
+@click.option(
+    "--traits",
+    callback=_traits,
+    metavar="TRAIT,...",
+    help="What each seed has instead of what is drawn from it; `none` for nothing.",
+)
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes that play.")
@@ -103,6 +123,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
     reassigns: bool,
     durable: bool,
     kinds: tuple[Kind, ...] | None,
+    traits: frozenset[Trait] | None,
     smaller: bool,
     trace: bool,
     jobs: int,
@@ -120,6 +141,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
         groups=groups,
         reassigns=reassigns and brokers > 1 and transactions is None and not groups,
         durable=durable,
+        traits=traits,
     )
     wanted = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
     totals = Totals(options)

@@ -80,6 +80,7 @@ class Administrator:
         self._client = client
         self._random = client.random
         self._made = 0
+        self._factor = workload.replication_factor  # of the topics that it makes
         self._changes = dict(HARMLESS)
         if workload.replication_factor > 1:  # where batches are larger
             self._changes["segment.bytes"] = ("20000", "60000", "1000000")
@@ -149,7 +150,7 @@ class Administrator:
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=self._workload.replication_factor,
+            replication_factor=self._factor,
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
 
@@ -185,7 +186,7 @@ class Administrator:
                     topic.topic_id,
                     partitions,
                     retention=retention,
-                    replicas=self._workload.replication_factor,
+                    replicas=self._factor,
                 )
                 return
             await self._client.pause()

@@ -30,7 +30,7 @@ class Client:
         self.process = MortalLoop(cluster.loop, name)
         cluster.processes.append(self.process)
         cluster.network.join(self.process)
-        self._servers = cluster.bootstrap
+        self.servers = cluster.bootstrap
         self._report = cluster.witness.violated
         self._timeout_ms = self.random.choice((1_500, 3_000, 6_000))
         self._finding = asyncio.Lock()
@@ -59,7 +59,7 @@ class Client:
         async with self._finding:
             if self._cluster is None:
                 self._cluster = await Cluster.bootstrap(
-                    self._servers,
+                    self.servers,
                     client_id=self.process.name,
                     timeout_ms=self._timeout_ms,
                     draw=lambda: 0.5,  # its pauses are drawn above

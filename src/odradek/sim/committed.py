@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
+from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import TRANSACTIONAL_BIT, iter_batches
 from odradek.record.control import ControlType, read_marker
 from odradek.record.records import Record, iter_records
 from odradek.sim.client import TROUBLE, Client
+from odradek.sim.history import Topic
 from odradek.sim.transactions import Ledger
 from odradek.wire.messages.fetch import (
     FetchPartition,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from odradek.sim.workload import Workload
 
 _FETCH: Final = 12
+Key = tuple[bytes, int]  # topic id, partition
 
 
 async def fetch_committed(
@@ -78,8 +81,8 @@ class CommittedReader:
         self._workload = workload
         self._client = client
         self._ledger = ledger
-        self._positions: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, tuple[int, int]] = {}  # as last told: stable, committed
+        self._positions: dict[Key, int] = {}
+        self._ends: dict[Key, tuple[int, int]] = {}  # as last told: stable, committed
 
     async def run(self) -> None:
         """Read until the workload ends."""
@@ -97,30 +100,51 @@ class CommittedReader:
 
     async def read_some(self) -> None:
         """One fetch of each partition."""
-        for topic in self._workload.topics:
+        topics = self._workload.topics
+        wanted = {topic.id for topic in topics}
+        for key in [key for key in self._positions if key[0] not in wanted]:
+            del self._positions[key]
+        for topic in topics:
             for index in range(topic.partitions):
-                partition = TopicPartition(topic.name, index)
-                self._positions.setdefault(partition, 0)
+                self._positions.setdefault((topic.id, index), 0)
                 try:
-                    await self._read(partition)
+                    await self._read(topic, index)
                 except TROUBLE:
                     await self._client.begin_anew()
         await self._client.pause()
 
-    async def _read(self, partition: TopicPartition) -> None:
-        position = self._positions[partition]
+    async def _read(self, topic: Topic, index: int) -> None:
+        partition, key = TopicPartition(topic.name, index), (topic.id, index)
+        position = self._positions[key]
         data = await fetch_committed(self._client, partition, position)
-        if data is None:
+        if data is None or topic.is_doomed:
             return
         if data.error_code:
-            self._workload.expect_retriable("Fetch", data.error_code)
-            await self._client.refresh([partition.topic])
+            await self._refused(topic, index, data)
             return
-        self._ends[partition] = (data.last_stable_offset, data.high_watermark)
-        records, self._positions[partition] = committed_records(data, position)
+        if data.last_stable_offset < data.log_start_offset:
+            self._workload.violated(
+                f"{partition} is stable up to {data.last_stable_offset}; "
+                f"it starts at {data.log_start_offset}"
+            )
+        self._ends[key] = (data.last_stable_offset, data.high_watermark)
+        records, self._positions[key] = committed_records(data, position)
         for record in records:
             if record.key is not None:
                 self._ledger.read(record.key, partition, record.offset)
+
+    async def _refused(self, topic: Topic, index: int, data: PartitionData) -> None:
+        """Ask again: where the leader is now, or behind what was deleted."""
+        asked = self._workload.history.of(topic, index).delete_asked
+        key = (topic.id, index)
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Or it was asked of a leader that was paused, and does not know of its successor:
+            # this reader does not say in which leader epoch it is.
+            self._positions[key] = max(self._positions[key], asked)
+            await self._client.pause()
+        else:
+            self._workload.expect_retriable("Fetch", data.error_code)
+        await self._client.refresh([topic.name])
 
 
 def start_readers(workload: "Workload", ledger: Ledger) -> None:

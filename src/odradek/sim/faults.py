@@ -16,8 +16,8 @@ from typing import Final
 
 from odradek.coord import layout
 from odradek.coord.memory import Fate, Loss
-from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError
-from odradek.model.partition import TopicPartition
+from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
+from odradek.model.partition import Assignment, TopicPartition
 from odradek.sim.cluster import (
     LOG_DIRS,
     SESSION_TIMEOUT_MS,
@@ -32,6 +32,8 @@ from odradek.sim.network import USUAL_DELAY_MS
 FAULTS_MIN: Final = 20  # in a minute or more, of several brokers
 HOUR_MS: Final = 3_600_000
 FOR_EVER: Final = 1 << 60
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+INTERNAL_PARTITIONS_MAX: Final = 6
 _RESTART_S: Final = 1.0  # what a host needs from power to process; longer than any delay
 
 
@@ -66,13 +68,22 @@ class Kind(Enum):
     FLAP = "a link between two brokers comes and goes"
     SLOW_LINK = "what one broker sends another takes long"
     SWAY = "leadership goes to and fro"
+    LOAD_ERROR = "an internal topic cannot be read after a restart"
+    ROLL = "the brokers are restarted in turn"
+    LATE_NEWS = "what the controller tells one broker takes long"
+    GROW_INTERNAL = "an administrator adds partitions to an internal topic"
 
 
 # What chance hardly ever brings about: these lie in wait for their moment.
 _CONTRIVED: Final = frozenset({Kind.ZOMBIE, Kind.UNHEARD})
 _PATIENCE_S: Final = 20.0
+# What concerns coordinators.
+OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_NEWS, Kind.GROW_INTERNAL)
 # What takes several brokers.
 _OF_SEVERAL: Final = _CONTRIVED | {
+    Kind.ROLL,
+    Kind.LATE_NEWS,
+    Kind.LATE_NEWS,
     Kind.ISOLATE,
     Kind.DEAF,
     Kind.MOVE,
@@ -85,7 +96,15 @@ _OF_SEVERAL: Final = _CONTRIVED | {
 USUAL: Final = tuple(
     kind
     for kind in Kind
-    if kind not in {Kind.BLACKOUT, Kind.FLAP, Kind.SLOW_LINK, Kind.SWAY, *_CONTRIVED}
+    if kind
+    not in {
+        Kind.BLACKOUT,
+        Kind.FLAP,
+        Kind.SLOW_LINK,
+        Kind.SWAY,
+        *_CONTRIVED,
+        *OF_COORDINATORS,
+    }
 )
 # What leaves everything that was written, as long as the directories can be read.
 LOSSLESS: Final = (
@@ -122,14 +141,21 @@ class Fault:
 
 
 def draw_schedule(
-    chance: random.Random, *, seconds: float, brokers: int, kinds: Sequence[Kind]
+    chance: random.Random,
+    *,
+    seconds: float,
+    brokers: int,
+    kinds: Sequence[Kind],
+    is_uneven: bool = False,
 ) -> list[Fault]:
-    """What will go wrong in so many seconds."""
+    """What will go wrong in so many seconds; `is_uneven`: of few kinds, and some often."""
     if brokers == 1:
         kinds = [kind for kind in kinds if kind not in _OF_SEVERAL]
     elif len(kinds) > 1 and Kind.ISOLATE in kinds:
         # What makes logs diverge most: a leader that does not know that it is none any more.
         kinds = [*kinds, *[Kind.ISOLATE] * 3]
+    if is_uneven and len(kinds) > 1:
+        kinds = _uneven(chance, kinds)
     faults: list[Fault] = []
     # One broker has its troubles one after the other; several have them all at once.
     mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
@@ -142,6 +168,18 @@ def draw_schedule(
         )
         at_s += chance.expovariate(1 / mean_s)
     return faults
+
+
+def _uneven(chance: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
+    """Some of the kinds, each as often as is drawn for it (swarm testing, Groce et al. 2012).
+
+    Where all kinds are equally likely, what takes three faults of one kind in a row, and none of
+    those that would hide it, hardly ever comes about.
+    """
+    drawn = [
+        kind for kind in dict.fromkeys(kinds) for _ in range(chance.choice((0, 0, 0, 1, 2, 6)))
+    ]
+    return drawn or [chance.choice(kinds)]
 
 
 class FaultPlayer:
@@ -342,6 +380,74 @@ def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
     return play
 
 
+async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker cannot read what its coordinators load: once, or a few times.
+
+    It loads after a restart, or because others led before. No file descriptor is left, which is
+    over as soon as it is; or the disk is at fault, which costs the log directory until a restart.
+    """
+    drawn = int(fault.detail * 1_000)
+    error = errno.EIO if drawn % 3 == 0 else errno.EMFILE
+    log = f"{INTERNAL_TOPICS[drawn % 2]}-{drawn // 7 % 2}/00000000000000000000.log"
+    is_restarted = len(cluster.brokers) == 1 or drawn % 5 < 2
+    if is_restarted:
+        if broker.is_up:
+            await broker.stop()
+        await asyncio.sleep(_RESTART_S)
+    # To open a log it is read, too.
+    skip = drawn % 4 if is_restarted else 0
+    failing = DiskFault("read", log, errno=error, after=skip, times=1 + drawn % 3)
+    broker.disk.faults.append(failing)
+    if not broker.is_up:
+        broker.start()
+    elif not is_restarted:
+        await _prefer_others(cluster, drawn, pause_s=0.5)
+    await asyncio.sleep(4.0 + fault.lasts_s)
+    broker.disk.faults.clear()
+    # What fails elsewhere than in a coordinator costs the directory, whatever the error.
+    if broker.is_up and broker.broker is not None and broker.broker.logs.has_offline_dir:
+        await broker.stop()
+    if not broker.is_up:
+        broker.start()
+
+
+async def _roll(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What an operator does for a new option: one broker after the other, none of them waited for
+    longer than it takes to serve.
+    """
+    del broker
+    for each in cluster.brokers:
+        if each.is_up:
+            await each.stop()
+        await asyncio.sleep(_RESTART_S)
+        if not each.is_up:
+            each.start()
+        await asyncio.sleep(1.0 + fault.lasts_s / 4)
+
+
+async def _grow_internal(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What `kafka-topics --alter --partitions` does to an internal topic."""
+    del broker
+    drawn = int(fault.detail * 1_000)
+    topic = INTERNAL_TOPICS[drawn % len(INTERNAL_TOPICS)]
+    path = layout.topic_path(topic)
+    node = cluster.tree.find(path)
+    if node is None:
+        return
+    known = layout.decode_topic(topic, node.data)
+    first = known.assignments[0]
+    if len(known.assignments) >= INTERNAL_PARTITIONS_MAX or first.adding or first.removing:
+        return
+    grown = dict(known.assignments)
+    for _ in range(1 + drawn % 2):
+        by = len(grown) % len(first.replicas)
+        replicas = (*first.replicas[by:], *first.replicas[:by])
+        grown[len(grown)] = Assignment(replicas=replicas)
+    data = layout.encode_topic(layout.TopicNode(topic_id=known.topic_id, assignments=grown))
+    _ask_by_node(cluster, SetData(path, data))
+    await asyncio.sleep(fault.lasts_s)
+
+
 async def _fill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """Both log dirs are on one filesystem: writes go half through, and then no further."""
     del cluster
@@ -429,6 +535,18 @@ async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fau
         cluster.network.heal([link])
 
 
+async def _tell_late(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker that hears of everything, later than all others: also what there is to lead."""
+    controller = _controller(cluster)
+    if controller is None:
+        return
+    others = [other for other in cluster.brokers if other is not controller]
+    late = broker if broker in others else others[int(fault.detail * 1000) % len(others)]
+    cluster.network.slow_down(controller.name, late.name, 0.3 + 2 * fault.detail)
+    await asyncio.sleep(2.0 + fault.lasts_s)
+    cluster.network.slow_down(controller.name, late.name, 0.0)
+
+
 async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
     """Change who leads while everybody is in sync, as no death does: by the znodes of old tools."""
     del broker
@@ -462,7 +580,7 @@ async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: floa
     _ask_by_node(cluster, Create(layout.PREFERRED_REPLICA_ELECTION, elections))
 
 
-def _ask_by_node(cluster: SimulatedCluster, wanted: Create | Delete) -> None:
+def _ask_by_node(cluster: SimulatedCluster, wanted: Create | SetData | Delete) -> None:
     """Write to the store as a tool does; somebody else may have been faster."""
     with suppress(NodeExistsError, NoNodeError):
         cluster.tree.write(lambda draft: draft.single(wanted, session=0))
@@ -640,4 +758,8 @@ _PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
     Kind.FLAP: (False, _flap),
     Kind.SLOW_LINK: (False, _slow_link),
     Kind.SWAY: (False, _sway),
+    Kind.LOAD_ERROR: (True, _load_badly),
+    Kind.ROLL: (False, _roll),
+    Kind.LATE_NEWS: (False, _tell_late),
+    Kind.GROW_INTERNAL: (False, _grow_internal),
 }

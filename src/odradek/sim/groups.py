@@ -15,6 +15,8 @@ another reigns: what it was told counts only when a commit of its generation is 
 """
 
 import asyncio
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
 from odradek.sim.client import TROUBLE, Client
+from odradek.sim.traits import Trait
 from odradek.sim.transactions import PARTITIONS, TOPIC, make_topic
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import (
@@ -51,6 +54,7 @@ from odradek.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
     from odradek.sim.workload import Workload
@@ -99,14 +103,22 @@ class GroupBook:
     """All that members were told, and what follows from it."""
 
     workload: "Workload"
+    group: str = GROUP
     confirmed: dict[int, int] = field(default_factory=dict)  # the largest of each partition
     newest_given: int = -1  # generation
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     commits: int = 0
     generations: int = 0
+    late: "Late" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = Late(self, self.workload.client(f"late-{self.group}"))
 
     def given(self, member_id: str, generation: int, partitions: list[int]) -> None:
         """A member has its part."""
+        if self._may_be_forgotten:
+            self.owners.clear()
+            self.newest_given = min(self.newest_given, generation)
         if generation > self.newest_given:
             self.newest_given = generation
             self.generations += 1
@@ -116,6 +128,13 @@ class GroupBook:
                 self.workload.violated(
                     f"{owner} and {member_id} have partition {partition} in generation {generation}"
                 )
+
+    @property
+    def _may_be_forgotten(self) -> bool:
+        """A group that has neither offsets nor members goes at the next look, and with it what
+        counts its generations.
+        """
+        return Trait.REGISTERS in self.workload.traits and not self.confirmed
 
     def committed(self, who: str, place: "Place", newest_given: int, generation: int) -> None:
         """A commit was confirmed; `newest_given` is what was known when it was sent."""
@@ -144,14 +163,68 @@ class Place:
     offset: int
 
 
+class Late:
+    """Copies of requests that arrive long after the answer, as a retry does that was held up.
+
+    What a copy of a commit changes within the generation that it was sent in, no coordinator can
+    know: such a copy is sent only when a later generation was given to somebody.
+    """
+
+    def __init__(self, book: GroupBook, client: Client) -> None:
+        self._book = book
+        self._client = client
+        self._random = client.random
+
+    def again(self, request: Message, answer: type[Message], share: float) -> None:
+        """Send some requests once more, and take no notice of the answer."""
+        if self._random.random() < share:
+            self._client.run(self._send(copy(request), answer))
+
+    def commit_again(self, request: OffsetCommitRequest) -> None:
+        """Send a commit once more, when its generation is over."""
+        if self._random.random() < 0.1:
+            self._client.run(self._commit(request))
+
+    async def _send(self, request: Message, answer: type[Message]) -> None:
+        await asyncio.sleep(self._random.uniform(0.05, 3.0))
+        with suppress(*TROUBLE):
+            connection = await GroupMember.coordinator(self._client)
+            self._book.workload.happened["requests of a group, once more"] += 1
+            await connection.request(request, answer)
+
+    async def _commit(self, request: OffsetCommitRequest) -> None:
+        generation = request.generation_id_or_member_epoch
+        for _ in range(100):
+            await asyncio.sleep(self._random.uniform(0.05, 0.2))
+            if self._book.newest_given > generation or self._book.workload.is_over:
+                break
+        if self._book.newest_given <= generation:
+            return
+        try:
+            connection = await GroupMember.coordinator(self._client)
+            answer = await connection.request(request, OffsetCommitResponse)
+        except TROUBLE:
+            return
+        self._book.workload.happened["commits of an older generation"] += 1
+        if not answer.topics[0].partitions[0].error_code:
+            self._book.workload.violated(
+                f"a commit of generation {generation} is taken; "
+                f"{self._book.newest_given} was given before it was sent"
+            )
+
+
 class RejoinError(Exception):
     """The group rebalances."""
 
 
 class GroupMember:
-    """One member."""
+    """One member, static or not."""
 
     def __init__(self, book: GroupBook, client: Client, name: str) -> None:
+        traits = book.workload.traits
+        is_static = Trait.STATIC in traits and client.random.random() < 0.6
+        self.instance_id = f"static-{name}" if is_static else None
+        self._late = book.late if Trait.LATE in traits else None
         self._book = book
         self._workload = book.workload
         self._client = client
@@ -174,11 +247,11 @@ class GroupMember:
                 await self._client.begin_anew()
 
     @staticmethod
-    async def coordinator(client: Client) -> Connection:
-        """The way to the group's coordinator."""
+    async def coordinator(client: Client, group: str = GROUP) -> Connection:
+        """The way to a group's coordinator."""
         cluster = await client.cluster()
-        cluster.forget_coordinator(GROUPS, GROUP)
-        return await cluster.coordinator(GROUPS, GROUP)
+        cluster.forget_coordinator(GROUPS, group)
+        return await cluster.coordinator(GROUPS, group)
 
     def put_out(self) -> None:
         """The group goes on without it."""
@@ -221,6 +294,7 @@ class GroupMember:
             session_timeout_ms=_SESSION_MS,
             rebalance_timeout_ms=_REBALANCE_MS,
             member_id=self._member_id,
+            group_instance_id=self.instance_id,
             protocol_type="simulated",
             protocols=[protocol],
         )
@@ -229,6 +303,8 @@ class GroupMember:
             request.member_id = joined.member_id
             joined = await connection.request(request, JoinGroupResponse)
         await self._check("JoinGroup", joined.error_code)
+        if self._late is not None:
+            self._late.again(request, JoinGroupResponse, 0.03)
         self._member_id, self._generation = joined.member_id, joined.generation_id
         ids = sorted(member.member_id for member in joined.members)
         parts = {
@@ -240,6 +316,7 @@ class GroupMember:
                 group_id=GROUP,
                 generation_id=self._generation,
                 member_id=self._member_id,
+                group_instance_id=self.instance_id,
                 protocol_type="simulated",
                 protocol_name="range",
                 assignments=[
@@ -253,7 +330,7 @@ class GroupMember:
         )
         await self._check("SyncGroup", synced.error_code)
         mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
-        self._book.given(self._member_id, self._generation, mine)
+        self._book.given(self.instance_id or self._member_id, self._generation, mine)
         floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
         told = await self.positions(connection, mine)
         if told is None:
@@ -262,11 +339,13 @@ class GroupMember:
         return [Place(p, told[p], floors[p], told[p]) for p in mine]
 
     @staticmethod
-    async def positions(connection: Connection, partitions: list[int]) -> dict[int, int] | None:
+    async def positions(
+        connection: Connection, partitions: list[int], group: str = GROUP
+    ) -> dict[int, int] | None:
         """What is committed; None if that cannot be told just now."""
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
-        group = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
-        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
+        request = OffsetFetchRequest(groups=[asked], require_stable=True)
         (answer,) = (await connection.request(request, OffsetFetchResponse)).groups
         parts = [part for topic in answer.topics for part in topic.partitions]
         if answer.error_code or any(part.error_code for part in parts):
@@ -282,6 +361,10 @@ class GroupMember:
                 await asyncio.sleep(_SESSION_MS / 1000 * self._random.uniform(0.8, 2))
             elif chance < 0.02:
                 await self.leave(connection)
+            elif chance < 0.03 and self.instance_id is not None:
+                self._workload.happened["static members restarted"] += 1
+                self._member_id = ""
+                raise RejoinError
             elif chance < 0.4 or not places:
                 await self.beat(connection)
             else:
@@ -295,7 +378,10 @@ class GroupMember:
             OdradekError, ConnectionError: the coordinator cannot be asked.
         """
         request = HeartbeatRequest(
-            group_id=GROUP, generation_id=self._generation, member_id=self._member_id
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
         )
         answer = await connection.request(request, HeartbeatResponse)
         await self._check("Heartbeat", answer.error_code)
@@ -307,7 +393,7 @@ class GroupMember:
             RejoinError: it has gone, and may come back.
             OdradekError, ConnectionError: the coordinator cannot be asked.
         """
-        member = MemberIdentity(member_id=self._member_id)
+        member = MemberIdentity(member_id=self._member_id, group_instance_id=self.instance_id)
         request = LeaveGroupRequest(group_id=GROUP, members=[member])
         await connection.request(request, LeaveGroupResponse)
         self._member_id = ""
@@ -319,15 +405,16 @@ class GroupMember:
         part = OffsetCommitRequestPartition(
             partition_index=place.partition, committed_offset=place.offset, committed_metadata=""
         )
-        answer = await connection.request(
-            OffsetCommitRequest(
-                group_id=GROUP,
-                generation_id_or_member_epoch=self._generation,
-                member_id=self._member_id,
-                topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
-            ),
-            OffsetCommitResponse,
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
+            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
         )
+        answer = await connection.request(request, OffsetCommitResponse)
+        if self._late is not None:
+            self._late.commit_again(request)
         code = answer.topics[0].partitions[0].error_code
         if not code:
             self._book.committed(self._name, place, newest_given, self._generation)
@@ -337,17 +424,18 @@ class GroupMember:
 class LastReader:
     """In the end everything that was confirmed is there."""
 
-    def __init__(self, book: GroupBook, client: Client) -> None:
+    def __init__(self, book: GroupBook, client: Client, group: str = GROUP) -> None:
         self._book = book
         self._client = client
+        self._group = group
         self.has_read_all = False
         self.told: dict[int, int] = {}
 
     async def read_some(self) -> None:
         """Ask once."""
         try:
-            connection = await GroupMember.coordinator(self._client)
-            told = await GroupMember.positions(connection, list(range(PARTITIONS)))
+            connection = await GroupMember.coordinator(self._client, self._group)
+            told = await GroupMember.positions(connection, list(range(PARTITIONS)), self._group)
         except TROUBLE:
             await self._client.begin_anew()
             return

@@ -20,6 +20,7 @@ from odradek.record.records import Record
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.committed import committed_records, fetch_committed
 from odradek.sim.groups import GONE, GROUP, GroupBook, GroupMember, LastReader, Place, RejoinError
+from odradek.sim.traits import Trait
 from odradek.sim.transactions import (
     TOPIC,
     AbortError,
@@ -57,7 +58,7 @@ class Moves:
     def __init__(self, workload: "Workload", ledger: Ledger, book: GroupBook) -> None:
         self.ledger = ledger
         self.book = book
-        self.last = LastReader(book, workload.client("last"))
+        self.last = LastReader(book, workload.client(f"last-of-{book.group}"), book.group)
         self._workload = workload
         self._sources: dict[bytes, Source] = {}
         self._moved: dict[Source, bytes] = {}
@@ -193,6 +194,7 @@ class Mover(Transactor):
             producer_epoch=self._producer[1],
             generation_id=self._member.generation,
             member_id=self._member.member_id,
+            group_instance_id=self._member.instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
         )
         newest_given = -1
@@ -212,6 +214,8 @@ class Mover(Transactor):
             return error
 
         await self._until_answered("TxnOffsetCommit", ask)
+        if Trait.LATE in self._workload.traits and self._version > 1:
+            self._moves.book.late.again(request, TxnOffsetCommitResponse, 0.2)
         return newest_given
 
     async def _add_group(self) -> ErrorCode:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from odradek.sim.coverage import all_pairs
 from odradek.sim.simulation import Options, Outcome
 
 
@@ -28,6 +29,7 @@ class Totals:
     shortfalls: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)  # by kind
     happened: Counter[str] = field(default_factory=Counter)  # what a kind of run is for
+    pairs: Counter[str] = field(default_factory=Counter)  # of event and state
     simulated_s: float = 0.0
     cpu_s: float = 0.0
 
@@ -42,6 +44,7 @@ class Totals:
         self.shortfalls.update(outcome.shortfalls)
         self.faults.update(outcome.kinds_played)
         self.happened.update(outcome.happened)
+        self.pairs.update(outcome.pairs)
         self.simulated_s += outcome.simulated_s
         self.cpu_s += outcome.cpu_s
         tally = outcome.tally
@@ -50,6 +53,8 @@ class Totals:
             lives=outcome.lives,
             acknowledged=outcome.acknowledged,
             read=outcome.read,
+            committed=outcome.committed,
+            commits=outcome.commits,
             elections=tally.elections,
             truncations=tally.truncations,
             isr_changes=tally.isr_changes,
@@ -71,8 +76,10 @@ class Totals:
             )
         if self.happened:
             parts.append(_list(self.happened))
+        parts.append(f"{len(self.pairs)} of {len(all_pairs())} pairs of event and state")
         parts.append(
-            f"{sums['acknowledged']} records acknowledged, {sums['faults']} faults in "
+            f"{sums['acknowledged']} records acknowledged, {sums['committed']} transactions "
+            f"committed, {sums['commits']} commits of members, {sums['faults']} faults in "
             f"{self.simulated_s / 60:.0f} simulated minutes, {self.cpu_s:.0f} s of CPU"
         )
         return "; ".join(parts)
@@ -92,6 +99,8 @@ class Totals:
             **self.sums,
             **({"happened": dict(sorted(self.happened.items()))} if self.happened else {}),
             "faults_by_kind": dict(sorted(self.faults.items())),
+            "pairs": len(self.pairs),
+            "pairs_never_met": sorted(all_pairs() - self.pairs.keys()),
             "simulated_s": round(self.simulated_s),
             "cpu_s": round(self.cpu_s),
         }

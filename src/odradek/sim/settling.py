@@ -1,6 +1,7 @@
 """Once everything has healed, it must come to work again, in this order and each within a minute.
 
-    served       all partitions have leaders, as clients see it, and all replicas are in sync
+    served       all partitions have leaders, as clients see it, and all replicas are in sync; what
+                 coordinators there are answer
     restored     partitions that were moved get as many replicas as they once had
     balanced     the preferred replicas lead: by themselves after a while, or when asked to
     read         whoever reads comes to the end of everything
@@ -15,7 +16,7 @@ from typing import Final
 from odradek.model.partition import TopicPartition
 from odradek.sim.client import TROUBLE, Client
 from odradek.sim.cluster import SimulatedCluster
-from odradek.sim.groups import GROUP_OVER_S
+from odradek.sim.groups import GROUP_OVER_S, GroupMember
 from odradek.sim.reassigners import Reassigner
 from odradek.sim.replication import ReplicationChecker
 from odradek.sim.transactions import TRANSACTIONS_OVER_S
@@ -25,6 +26,7 @@ from odradek.sim.workload import Workload
 RECOVER_S: Final = 60.0
 _LAST_WORDS_S: Final = 5.0  # for those who are in the middle of something
 _LOOK_S: Final = 0.2
+PROBES: Final = tuple(f"probe-{number}" for number in range(4))  # names of groups
 
 
 class Settling:
@@ -100,7 +102,22 @@ class Settling:
         for topic in answer.topics:
             self._workload.history.topic_seen(topic.topic_id, "metadata")
         await self._client.pause()
-        return sorted(map(str, wanted - led))
+        missing = sorted(map(str, wanted - led))
+        return missing if self._workload.book is None else [*missing, *await self._loading()]
+
+    async def _loading(self) -> list[str]:
+        """The groups that no coordinator answers for: of all partitions of `__consumer_offsets`."""
+        missing = []
+        for group in PROBES:
+            try:
+                connection = await GroupMember.coordinator(self._client, group)
+                told = await GroupMember.positions(connection, [0], group)
+            except TROUBLE as error:
+                await self._client.begin_anew()
+                return [f"{group}: {error}"]
+            if told is None:
+                missing.append(f"the coordinator of {group}")
+        return missing
 
     async def _restore(self) -> None:
         """Ask for all replicas once, as an operator would, and wait until they are there."""

@@ -23,7 +23,9 @@ from typing import Any, Final
 
 from odradek.log.disk import StorageError
 from odradek.sim.checkers import LogChecker
+from odradek.sim.clients.registers import register_properties
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
+from odradek.sim.coverage import watched
 from odradek.sim.disk import Crash
 from odradek.sim.faults import USUAL, Fault, FaultPlayer, Kind, draw_schedule
 from odradek.sim.groups import GroupBook, group_properties
@@ -31,6 +33,9 @@ from odradek.sim.history import History
 from odradek.sim.network import SimulatedLoop
 from odradek.sim.replication import ReplicationChecker, Tally
 from odradek.sim.settling import RECOVER_S, Settling
+from odradek.sim.traits import Trait, draw_traits, possible
+from odradek.sim.traits import names as trait_names
+from odradek.sim.transactions import Fate as TransactionFate
 from odradek.sim.transactions import Ledger, TransactionOptions
 from odradek.sim.transactions import kinds as kinds_of_transactions
 from odradek.sim.workload import Workload
@@ -40,6 +45,9 @@ VIOLATIONS_MAX: Final = 20
 SECONDS_MIN: Final = 60.0
 FAULTS_MIN: Final = 20
 RECORDS_MIN: Final = 1_000
+COMMITTED_MIN: Final = 20  # transactions, where there are such
+COMMITS_MIN: Final = 10  # of members of a group, where it is about these
+GENERATIONS_MIN: Final = 3
 PROBE_S: Final = 1.0
 _COLLECT_AFTER: Final = 1_000_000  # objects, more than were let go
 # How long a follower may lag: longer than most faults, or shorter.
@@ -81,6 +89,14 @@ class Options:
     groups: bool = False  # members of a group, instead of the usual clients
     reassigns: bool = False  # an administrator reassigns all the while
     durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
+    traits: frozenset[Trait] | None = None  # None: drawn from the seed
+
+    def traits_of(self, seed: int) -> frozenset[Trait]:
+        """What this seed has."""
+        if self.traits is not None:
+            return self.traits
+        has_transactions = self.transactions is not None
+        return draw_traits(seed, possible(groups=self.groups, transactions=has_transactions))
 
     @property
     def fault_kinds(self) -> tuple[Kind, ...]:
@@ -113,6 +129,8 @@ class Options:
             words.append("--no-reassign")
         if self.durable:
             words.append("--durable")
+        if self.traits is not None:
+            words.append(f"--traits {trait_names(self.traits)}")
         return " ".join(words)
 
 
@@ -132,11 +150,15 @@ class Outcome:
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
+    committed: int = 0  # transactions
+    commits: int = 0  # of members of the group
+    generations: int = 0
     cpu_s: float = 0.0  # where somebody looked at the clock
     tally: Tally = field(default_factory=Tally)
     ledger: Ledger | None = None
     book: GroupBook | None = None
     happened: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)  # of event and state, see `coverage`
 
     @property
     def shortfalls(self) -> list[str]:
@@ -147,13 +169,29 @@ class Outcome:
         enough = {
             f"less than {SECONDS_MIN:.0f} s": self.simulated_s >= SECONDS_MIN,
             f"less than {FAULTS_MIN} faults": self.faults >= FAULTS_MIN,
-            f"less than {RECORDS_MIN} records": self.acknowledged >= RECORDS_MIN,
             "no election": tally.elections > 0,
-            "no truncation": tally.truncations > 0,
             "no ISR change": tally.isr_changes > 0,
             "no other controller": tally.controllers > 1,  # the first is no move
+            **self._enough_of_clients(),
         }
         return [what for what, is_enough in enough.items() if not is_enough]
+
+    def _enough_of_clients(self) -> dict[str, bool]:
+        if self.options.transactions is not None:
+            return {
+                f"less than {COMMITTED_MIN} transactions": self.committed >= COMMITTED_MIN,
+                "no other coordinator": self.happened["transaction coordinators loaded"] > 1,
+            }
+        if self.options.groups:
+            return {
+                f"less than {COMMITS_MIN} commits": self.commits >= COMMITS_MIN,
+                f"less than {GENERATIONS_MIN} generations": self.generations >= GENERATIONS_MIN,
+                "no other coordinator": self.happened["group coordinators loaded"] > 1,
+            }
+        return {
+            f"less than {RECORDS_MIN} records": self.acknowledged >= RECORDS_MIN,
+            "no truncation": self.tally.truncations > 0,
+        }
 
     @property
     def counts(self) -> bool:
@@ -181,6 +219,7 @@ def simulate(
     simulation = Simulation(seed, options, keep_trace=keep_trace)
     # When the loop is closed, what is still waiting somewhere is cancelled: that is no news.
     with (
+        watched(simulation.outcome.pairs),
         _listening(lambda _record: None),
         _collecting_seldom(),
         asyncio.Runner(loop_factory=SimulatedLoop) as runner,
@@ -206,7 +245,7 @@ class Simulation:
         self._loop = loop
         loop.set_exception_handler(self._unhandled)
         outcome, options = self.outcome, self.outcome.options
-        transactions = options.transactions
+        transactions, traits = options.transactions, options.traits_of(outcome.seed)
         of_transactions = transactions and transactions.properties(options.brokers)
         lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
         balances = options.brokers > 1 and random.Random(f"{outcome.seed}/balance").random() < 0.5
@@ -221,6 +260,7 @@ class Simulation:
             | (BALANCE if balances else {})
             | (of_transactions or {})
             | (group_properties(options.brokers) if options.groups or transactions else {})
+            | (register_properties() if Trait.REGISTERS in traits else {})
             | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
         )
         drawn = draw_schedule(
@@ -228,6 +268,7 @@ class Simulation:
             seconds=options.seconds,
             brokers=options.brokers,
             kinds=options.fault_kinds,
+            is_uneven=Trait.UNEVEN in traits,
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
@@ -237,6 +278,7 @@ class Simulation:
             transactions,
             groups=options.groups,
             reassigns=options.reassigns,
+            traits=traits,
         )
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
         self._settling = Settling(
@@ -254,17 +296,26 @@ class Simulation:
                 raise
             finally:
                 cluster.bury()
-        outcome.simulated_s = loop.time()
+        self._count_up()
+        outcome.digest = self._digest.hexdigest()
+        return outcome
+
+    def _count_up(self) -> None:
+        outcome = self.outcome
+        outcome.simulated_s = self._loop.time()
         outcome.faults = self._player.played
-        outcome.lives = sum(broker.lives for broker in cluster.brokers)
+        outcome.lives = sum(broker.lives for broker in self.cluster.brokers)
         outcome.sent, outcome.read = self.history.sent, self.history.read
         outcome.acknowledged = self.history.acknowledged
         outcome.tally = self._replication.tally
         outcome.ledger = self._workload.ledger
         outcome.book = self._workload.book
+        if outcome.ledger is not None:
+            outcome.committed = outcome.ledger.count(TransactionFate.COMMITTED)
+        if outcome.book is not None:
+            outcome.commits = outcome.book.commits
+            outcome.generations = outcome.book.generations
         outcome.happened = self._workload.happened
-        outcome.digest = self._digest.hexdigest()
-        return outcome
 
     async def _play(self) -> None:
         for broker in self.cluster.brokers:

@@ -18,10 +18,11 @@ Version 2 has an epoch for each transaction, and late copies end nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.connection import Connection
@@ -29,7 +30,7 @@ from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
 from odradek.sim.client import TROUBLE, Client
-from odradek.sim.faults import LOSSLESS, USUAL, Kind
+from odradek.sim.faults import LOSSLESS, OF_COORDINATORS, USUAL, Kind
 from odradek.sim.history import Topic, value_of
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from odradek.sim.workload import Workload
 
 TOPIC: Final = "moves"
+YOUNG: Final = "young"  # what the names of topics that come and go begin with
 PARTITIONS: Final = 3
 TRANSACTIONS: Final = 1  # the kind of coordinator
 GIVE_UP_S: Final = 20.0
@@ -91,8 +93,9 @@ def kinds(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
     acknowledge only what is on their disks (`durable`).
     """
     if brokers > 1:
-        return (*USUAL, *[Kind.BLACKOUT] * 4) if durable else USUAL
-    return (*LOSSLESS, *[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else LOSSLESS
+        return (*USUAL, *OF_COORDINATORS, *([Kind.BLACKOUT] * 4 if durable else ()))
+    powerless = (*[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else ()
+    return (*LOSSLESS, *OF_COORDINATORS, *powerless)
 
 
 class Fate(Enum):
@@ -126,6 +129,8 @@ class Ledger:
         self.watching: list[Callable[[bytes], None]] = []
         self.checks: list[Callable[[], None]] = []
         self._of: dict[bytes, Transaction] = {}
+        self._written_to: dict[bytes, tuple[Topic, TopicPartition]] = {}
+        self._offsets: dict[bytes, int] = {}
         self.workload = workload
 
     def begin(self, name: str) -> Transaction:
@@ -134,14 +139,32 @@ class Ledger:
         self.transactions.append(transaction)
         return transaction
 
-    def writes(self, transaction: Transaction, key: bytes) -> None:
+    def writes(
+        self, transaction: Transaction, key: bytes, topic: Topic, partition: TopicPartition
+    ) -> None:
         """A record of it is on its way."""
         transaction.keys.append(key)
         self._of[key] = transaction
+        self._written_to[key] = topic, partition
+
+    def stand(self, keys: Iterable[bytes], base_offset: int) -> None:
+        """A leader has said where records stand."""
+        self._offsets.update(zip(keys, count(base_offset), strict=False))
+
+    def is_gone(self, key: bytes) -> bool:
+        """Whether somebody has asked to delete it: its topic, or the records up to it."""
+        topic, partition = self._written_to[key]
+        if topic.is_doomed:
+            return True
+        asked = self.workload.history.of(topic, partition.partition).delete_asked
+        offset = self._offsets.get(key)
+        return bool(asked) and (offset is None or offset < asked)
 
     def read(self, key: bytes, partition: TopicPartition, offset: int) -> None:
         """A reader of committed has got a record."""
         place = self.seen.setdefault(key, (partition, offset))
+        if key in self._written_to and self._written_to[key][0].is_doomed:
+            return  # the next topic of that name may have got it as well
         if place != (partition, offset):
             self.workload.violated(f"{key!r} is at {place} and at {partition}@{offset}")
         transaction = self._of.get(key)
@@ -153,9 +176,9 @@ class Ledger:
     def check(self) -> None:
         """At the end, when everything has been read."""
         for transaction in self.transactions:
-            seen = [key in self.seen for key in transaction.keys]
+            seen = [key in self.seen for key in transaction.keys if not self.is_gone(key)]
             if not seen:
-                continue
+                continue  # nothing was written, or all of it was deleted
             if transaction.fate is Fate.COMMITTED and not all(seen):
                 self.workload.violated(f"{seen.count(False)} records of {transaction} are gone")
             elif transaction.fate is Fate.ASKED and any(seen) != all(seen):
@@ -206,14 +229,13 @@ class Transactor:
         """Transaction after transaction, until the workload ends."""
         while not self._workload.is_over:
             await asyncio.sleep(self._random.expovariate(3))
-            topic = self._workload.history.topics.get(TOPIC)
-            if topic is None:
+            if TOPIC not in self._workload.history.topics:
                 continue
             try:
                 if self._producer[0] < 0:
                     await self._init()
                 with self._transaction() as transaction:
-                    await self._play(transaction, topic)
+                    await self._play(transaction)
             except FencedError:
                 self._producer = (-1, -1)
                 await self._client.pause()
@@ -232,9 +254,17 @@ class Transactor:
 
     # ------------------------------------------------------------------ one transaction
 
-    async def _play(self, transaction: Transaction, topic: Topic) -> None:
+    def _topic(self) -> Topic:
+        """Where to write to: often to the topic that is youngest, if topics come and go."""
+        young = [topic for topic in self._workload.topics if topic.name.startswith(YOUNG)]
+        if young and self._random.random() < 0.6:
+            return young[-1] if self._random.random() < 0.5 else self._random.choice(young)
+        return self._workload.history.topics[TOPIC]
+
+    async def _play(self, transaction: Transaction) -> None:
         try:
             for _ in range(self._random.choice((1, 2, 3, 4))):
+                topic = self._topic()
                 index = self._random.randrange(topic.partitions)
                 await self._write(transaction, topic, index, self._random.choice((1, 1, 2)))
                 await self._dawdle()
@@ -269,19 +299,19 @@ class Transactor:
             raise FencedError("aborted") from None
 
     async def _write(
-        self, transaction: Transaction, topic: Topic, index: int, count: int
+        self, transaction: Transaction, topic: Topic, index: int, records: int
     ) -> list[bytes]:
         """Write so many records. Returns their keys."""
         partition = TopicPartition(topic.name, index)
         if self._version == 1 and partition not in self._joined:
             await self._join(partition)
         number = len(transaction.keys)
-        keys = [f"{transaction.name}/{number + n}".encode() for n in range(count)]
+        keys = [f"{transaction.name}/{number + n}".encode() for n in range(records)]
         for key in keys:
-            self._ledger.writes(transaction, key)
+            self._ledger.writes(transaction, key, topic, partition)
             self._workload.history.sending(key, topic, index, idempotent=True)
         sequence = self._sequences.get(partition, 0)
-        self._sequences[partition] = sequence + count
+        self._sequences[partition] = sequence + records
         batch = build_batch(
             [Record(key, value_of(key), self._workload.wall_ms()) for key in keys],
             producer_id=self._producer[0],
@@ -289,10 +319,11 @@ class Transactor:
             base_sequence=sequence,
             transactional=True,
         )
-        await self._produce(partition, batch)
+        self._ledger.stand(keys, await self._produce(topic, partition, batch))
         return keys
 
-    async def _produce(self, partition: TopicPartition, batch: bytes) -> None:
+    async def _produce(self, topic: Topic, partition: TopicPartition, batch: bytes) -> int:
+        """Until it is there. Returns its offset."""
         data = TopicProduceData(
             name=partition.topic,
             partition_data=[PartitionProduceData(index=partition.partition, records=batch)],
@@ -301,18 +332,25 @@ class Transactor:
             transactional_id=self._id, acks=-1, timeout_ms=2_000, topic_data=[data]
         )
 
+        base_offset = -1
+
         async def ask() -> ErrorCode:
+            nonlocal base_offset
+            if topic.is_doomed:
+                raise AbortError("the topic is being deleted")
             leader = await self._client.leader(partition)
             answer = await leader.request(
                 request, ProduceResponse, version_max=_PRODUCE[self._version]
             )
-            error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+            outcome = answer.responses[0].partition_responses[0]
+            error, base_offset = ErrorCode(outcome.error_code), outcome.base_offset
             if error is not ErrorCode.NONE:
                 await self._client.refresh([partition.topic])
             return error
 
         # Not sent again for ever: by then the transaction has timed out.
         await self._until_answered("Produce", ask)
+        return base_offset
 
     async def _join(self, partition: TopicPartition) -> None:
         topic = AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])

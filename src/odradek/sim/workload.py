@@ -5,25 +5,45 @@ into the `History`; answers that no client can make sense of are violations here
 """
 
 from collections import Counter
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Protocol
 
 from odradek.client.connection import Connection
 from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.sim.admins import Administrator
 from odradek.sim.client import Client
+from odradek.sim.clients.registers import start_registers
+from odradek.sim.clients.shipped import (
+    start_shipped_group,
+    start_shipped_movers,
+    start_shipped_producer,
+)
+from odradek.sim.clients.young import YoungAdministrator
 from odradek.sim.clock import EPOCH_MS
 from odradek.sim.cluster import SimulatedBroker, SimulatedCluster
-from odradek.sim.committed import CommittedReader, start_readers
-from odradek.sim.groups import GroupBook, LastReader, start_groups
+from odradek.sim.committed import start_readers
+from odradek.sim.groups import GroupBook, start_groups
 from odradek.sim.history import Facts, History, Topic
 from odradek.sim.movers import start_movers
 from odradek.sim.producers import Producer
 from odradek.sim.readers import Reader
 from odradek.sim.reassigners import Reassigner
+from odradek.sim.traits import Trait
 from odradek.sim.transactions import Ledger, TransactionOptions, start_transactions
 from odradek.sim.vandals import Vandal
 
 STEADY_TOPICS: Final = 3
+
+
+class LastLook(Protocol):
+    """Somebody who has to come to the end of something when all is healed."""
+
+    async def read_some(self) -> None:
+        """Go on."""
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether it is at the end."""
 
 
 class Workload:
@@ -37,6 +57,7 @@ class Workload:
         *,
         groups: bool = False,
         reassigns: bool = False,
+        traits: Collection[Trait] = (),
     ) -> None:
         """`transactions`: there are transactors, and nobody else; `groups`: members of a group.
 
@@ -44,10 +65,11 @@ class Workload:
         """
         self.cluster = cluster
         self.history = history
+        self.traits = frozenset(traits)
         self.is_over = False
         self.replication_factor = min(3, len(cluster.brokers))
         self.last_success_s = 0.0  # when a producer was last told that all is well
-        self.readers: list[Reader | CommittedReader | LastReader] = []
+        self.readers: list[LastLook] = []
         self.ledger: Ledger | None = None
         self._transactions = transactions
         self._groups = groups
@@ -65,14 +87,33 @@ class Workload:
     def start(self) -> None:
         """Let them all go."""
         if self._transactions is not None:
-            self.ledger = start_transactions(self, self._transactions)
-            self.book = start_movers(self, self._transactions, self.ledger)
-            start_readers(self, self.ledger)
-            self._read(self.client("reader"), 0)
-            return
-        if self._groups:
-            self.book = start_groups(self)
-            return
+            self._start_transactions(self._transactions)
+        elif self._groups:
+            self._start_groups()
+        else:
+            self._start_usual()
+
+    def _start_transactions(self, options: TransactionOptions) -> None:
+        self.ledger = start_transactions(self, options)
+        self.book = start_movers(self, options, self.ledger)
+        start_readers(self, self.ledger)
+        self._read(self.client("reader"), 0)
+        if Trait.REGISTERS in self.traits:
+            start_registers(self, self.ledger, options)
+        if Trait.SHIPPED in self.traits and options.version > 1:
+            start_shipped_movers(self, self.ledger)
+        if Trait.YOUNG in self.traits:
+            client = self.client("admin-of-young")
+            client.run(YoungAdministrator(self, client).run())
+
+    def _start_groups(self) -> None:
+        self.book = start_groups(self)
+        if Trait.REGISTERS in self.traits:
+            start_registers(self)
+        if Trait.SHIPPED in self.traits:
+            start_shipped_group(self)
+
+    def _start_usual(self) -> None:
         draw = self.cluster.randomness("clients")
         administrator = self.client("admin")
         administrator.run(Administrator(self, administrator).run(STEADY_TOPICS))
@@ -80,6 +121,8 @@ class Workload:
         for number in range(draw.randint(2, 5)):
             client = draw.choice(clients)
             client.run(Producer(self, client, f"p{number}").run())
+        if Trait.SHIPPED in self.traits:
+            start_shipped_producer(self, self.produces_each_second)
         if self.replication_factor > 1:
             client = self.client("torrent")
             client.run(Producer(self, client, "torrent", torrent=True).run())

@@ -1,0 +1,1 @@
+"""Simulated clients that take part in some seeds only."""

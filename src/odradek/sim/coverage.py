@@ -1,0 +1,104 @@
+"""Which events the three machines have met in which of their states.
+
+A search that finds nothing says nothing of what it never came to. So each run counts the pairs of
+event and state of the controller, the group coordinator and the transaction coordinator, and a
+search that is kept says which of them none of its seeds had. Not each of those can be.
+
+Every broker of a simulation runs in this Python process: the machines' public `handle` is watched
+for as long as a run takes, and nothing of it is there in a broker that ships.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from types import UnionType
+from typing import Any, Final, get_args
+
+from odradek.controller import events as controller_events
+from odradek.controller.controller import Controller
+from odradek.group import effects as group_events
+from odradek.group.group import GroupState
+from odradek.group.machine import GroupMachine
+from odradek.txn import events as txn_events
+from odradek.txn.machine import TransactionMachine
+from odradek.txn.transaction import State as TransactionState
+
+NOTHING: Final = "UNKNOWN"  # there is no such group, or no such transactional id
+_CLUSTER: Final = ("ALL_WELL", "BROKER_LEAVES", "DIR_OFFLINE", "DELETING", "DIR_OFFLINE_DELETING")
+
+
+def _controller_state(machine: Controller, event: object) -> str:
+    del event
+    context = machine.context
+    if context.shutting_down:
+        return "BROKER_LEAVES"
+    parts = [
+        *(["DIR_OFFLINE"] if context.offline_dirs else []),
+        *(["DELETING"] if context.being_deleted else []),
+    ]
+    return "_".join(parts) or "ALL_WELL"
+
+
+def _group_state(machine: GroupMachine, event: object) -> str:
+    group = machine.groups.get(getattr(event, "group_id", ""))
+    return NOTHING if group is None else group.state.name
+
+
+def _transaction_state(machine: TransactionMachine, event: object) -> str:
+    transaction = machine.find(getattr(event, "transactional_id", ""))
+    return NOTHING if transaction is None else transaction.state.name
+
+
+_MACHINES: Final[dict[str, tuple[Any, Callable[[Any, object], str]]]] = {
+    "controller": (Controller, _controller_state),
+    "group": (GroupMachine, _group_state),
+    "transaction": (TransactionMachine, _transaction_state),
+}
+
+
+def all_pairs() -> frozenset[str]:
+    """Each event of each machine with each state."""
+    return frozenset(
+        f"{machine} {event}/{state}"
+        for machine, event_type, states in (
+            ("controller", controller_events.Event, _CLUSTER),
+            ("group", group_events.Event, (NOTHING, *(state.name for state in GroupState))),
+            ("transaction", txn_events.Event, (NOTHING, *(s.name for s in TransactionState))),
+        )
+        for event, state in product(_names(event_type), states)
+    )
+
+
+def _names(union: object) -> Iterator[str]:
+    for member in get_args(union):
+        if isinstance(member, UnionType):
+            yield from _names(member)
+        else:
+            yield member.__name__
+
+
+@contextmanager
+def watched(pairs: Counter[str]) -> Iterator[None]:
+    """Count the pairs that are met meanwhile."""
+    before = {machine: machine.handle for machine, _ in _MACHINES.values()}
+    for name, (machine, state) in _MACHINES.items():
+        machine.handle = _counting(name, before[machine], state, pairs)
+    try:
+        yield
+    finally:
+        for machine, handle in before.items():
+            machine.handle = handle
+
+
+def _counting(
+    name: str,
+    handle: Callable[..., Any],
+    state: Callable[[Any, object], str],
+    pairs: Counter[str],
+) -> Callable[..., Any]:
+    def counted(machine: Any, event: object, *rest: Any) -> Any:
+        pairs[f"{name} {type(event).__name__}/{state(machine, event)}"] += 1
+        return handle(machine, event, *rest)
+
+    return counted

@@ -1,0 +1,94 @@
+"""What was once wrong in coordinators is found again by a seed when its cure is switched off.
+
+Each rule here is missing from an older version of this code, or from Apache Kafka. A search over a
+few seeds must find that, and must find nothing while the rule holds.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.broker import coordinator_log
+from odradek.group import offsets
+from odradek.group.machine import GroupMachine
+from odradek.sim.faults import Kind
+from odradek.sim.simulation import Options, simulate
+from odradek.sim.traits import Trait
+from odradek.sim.transactions import TransactionOptions
+
+
+def an_offset_expires_although_its_next_is_pending(monkeypatch):
+    """Apache Kafka 3.9 spares what is staged, and forgets what an open transaction commits."""
+    monkeypatch.setattr(offsets, "can_expire", lambda *, is_staged, is_pending: not is_staged)
+
+
+def a_commit_that_is_refused_takes_those_before_it_with_it(monkeypatch):
+    """As Apache Kafka 3.9, which remembers the last of several pipelined commits only."""
+
+    def unsettled(commits, settled):
+        if settled is commits[-1]:
+            return []
+        return [commit for commit in commits if commit is not settled]
+
+    monkeypatch.setattr(offsets, "unsettled", unsettled)
+
+
+def a_load_that_failed_is_given_up(monkeypatch):
+    """One read that fails while a coordinator loads, and it loads for ever."""
+    monkeypatch.setattr(coordinator_log, "retry_after_ms", lambda failures: None)
+
+
+def commits_of_an_older_generation_are_taken(monkeypatch):
+    """A member that missed a rebalance commits what it read before it."""
+    commit = GroupMachine.commit
+
+    def taken(self, group_id, who, positions, now):
+        group = self.groups.get(group_id)
+        if group is not None and who.generation >= 0:
+            who = replace(who, generation=group.generation)
+        return commit(self, group_id, who, positions, now)
+
+    monkeypatch.setattr(GroupMachine, "commit", taken)
+
+
+def of_transactions(trait, *kinds):
+    options = TransactionOptions(version=2, late_copies=False)
+    return Options(brokers=3, seconds=30.0, transactions=options, traits={trait}, kinds=kinds)
+
+
+def of_groups(trait, *kinds):
+    return Options(brokers=3, seconds=30.0, groups=True, traits={trait}, kinds=kinds)
+
+
+ALONE = Options(
+    brokers=1, seconds=10.0, groups=True, traits={Trait.REGISTERS}, kinds=(Kind.LOAD_ERROR,)
+)
+PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
+FOUND = [
+    (
+        an_offset_expires_although_its_next_is_pending,
+        2,
+        of_transactions(Trait.REGISTERS, Kind.KILL),
+    ),
+    (
+        a_commit_that_is_refused_takes_those_before_it_with_it,
+        2,
+        of_groups(Trait.REGISTERS, *PAUSES),
+    ),
+    (a_load_that_failed_is_given_up, 4, ALONE),
+    (commits_of_an_older_generation_are_taken, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
+]
+SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
+
+
+@pytest.mark.parametrize(
+    ("rule", "seed", "options"), FOUND, ids=[rule.__name__ for rule, *_ in FOUND]
+)
+def test_a_seed_finds_it_and_finds_nothing_when_the_rule_holds(monkeypatch, rule, seed, options):
+    with monkeypatch.context() as switched_off:
+        rule(switched_off)
+        seeds = range(seed, seed + SEEDS_MAX)
+        found = next((s for s in seeds if simulate(s, options).violations), None)
+    assert found is not None, f"{SEEDS_MAX} seeds from {seed} on have found nothing"
+    outcome = simulate(found, options)
+    assert not outcome.violations, outcome.replay
