@@ -125,11 +125,11 @@ async def make(client, topic, *, timeout_ms):
         await client.pause()
 
 
-async def is_written(client, record):
-    """Send a record once; whether all have acknowledged it."""
+async def is_written(client, record, *, acks=-1):
+    """Send a record once; whether all have acknowledged it, or its leader (acks=1)."""
     data = PartitionProduceData(index=0, records=build_batch([record]))
     request = ProduceRequest(
-        acks=-1,
+        acks=acks,
         timeout_ms=2_000,
         topic_data=[TopicProduceData(name="t", partition_data=[data])],
     )

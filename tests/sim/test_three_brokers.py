@@ -6,9 +6,22 @@ The first steps of replication under a simulator; faults here are deaths of brok
 import asyncio
 
 import pytest
-from tests.sim.stage import TOPIC, contents, ends, held, in_sync, leader_of, play, produce, until
+from tests.sim.stage import (
+    TOPIC,
+    contents,
+    ends,
+    held,
+    in_sync,
+    is_written,
+    leader_of,
+    play,
+    produce,
+    until,
+)
 
 from odradek.coord import layout
+from odradek.record.records import Record
+from odradek.sim.clock import EPOCH_MS
 from odradek.sim.cluster import State
 
 
@@ -165,6 +178,46 @@ def test_a_cluster_that_stops_as_a_whole_leaves_leaders_and_isrs_as_they_are(see
         first.start()  # each of them has all there is, and leads at once
         await until(lambda: leader_of(cluster) is first, within_s=5)
         assert contents(first)[: len(acked)] == acked
+
+    play(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_what_only_leaders_have_acknowledged_is_there_after_a_whole_cluster_stopped(seed):
+    """Another replica may lead at the next start: none may take records that others do not get."""
+
+    async def write(client, acked, stop):
+        number = 0
+        while not stop.is_set():
+            number += 1
+            record = Record(None, b"%d" % number, timestamp=EPOCH_MS)
+            if await is_written(client, record, acks=1):
+                acked.add(record.value)
+            await asyncio.sleep(0.001)
+
+    async def story(cluster, client):
+        acked, stop = set(), asyncio.Event()
+        chance = cluster.randomness("stops")
+        ids = [broker.id for broker in cluster.brokers]
+        producer = client.run(write(client, acked, stop))
+        for _ in range(2):
+            leader = leader_of(cluster)
+            others = [broker for broker in cluster.brokers if broker is not leader]
+            await until(lambda: len(acked) > 50)
+            stops = []
+            for broker in (*others, leader):
+                stops.append(asyncio.ensure_future(broker.stop(ids)))
+                await asyncio.sleep(chance.uniform(0, 0.02))
+            await asyncio.gather(*stops)
+            for broker in others:
+                broker.start()
+            await asyncio.sleep(1)
+            leader.start()
+            await until(lambda: len(in_sync(cluster)) == 3)
+        stop.set()
+        await producer
+        await until(lambda: len(ends(cluster)) == 1)
+        assert acked <= set(contents(cluster.brokers[0]))
 
     play(seed, story)
 
