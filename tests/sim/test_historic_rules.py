@@ -265,14 +265,7 @@ SWAYING = Options(
 )
 # Four: the controller is then not always one of those that have to hear the leader.
 UNHEARD = Options(traits=BARE, brokers=4, seconds=30.0, kinds=(Kind.UNHEARD, Kind.CUT, Kind.KILL))
-OF_TRANSACTIONS = Options(
-    traits=BARE,
-    brokers=3,
-    seconds=40.0,
-    transactions=TransactionOptions(
-        traits=BARE,
-    ),
-)
+OF_TRANSACTIONS = Options(traits=BARE, brokers=3, seconds=40.0, transactions=TransactionOptions())
 FOUND = [
     (rules.truncation_to_the_high_watermark, 6, STORMY),
     (rules.one_step_of_truncation, 14, STORMY),
