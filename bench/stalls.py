@@ -122,7 +122,7 @@ def large_requests(elements: int) -> Iterator[tuple[str, Attack]]:
         for wide in (True, False):
             if not arrays or not (wide or any(_has_array(field, api.last) for field in arrays)):
                 continue
-            count = min(elements, 32_000) if key == ApiKey.FETCH else elements
+            count = min(elements, 16_000) if key == ApiKey.FETCH else elements
             yield (
                 f"{api.name} {'wide' if wide else 'deep'}",
                 _asking(message, api.last, count, wide),

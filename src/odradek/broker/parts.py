@@ -18,33 +18,40 @@ PART: Final = 100
 
 
 class Parts(NamedTuple):
-    """The way to the innermost elements: array, array of its elements ... in both messages."""
+    """The way to the innermost elements: array, array of its elements ... in both messages.
+
+    `together`: a part may wait for others (for replicas), so the next one begins meanwhile.
+    """
 
     asked: tuple[str, ...]
     answered: tuple[str, ...]
+    together: bool = False
 
 
 _TOPICS: Final = Parts(("topics", "partitions"), ("topics", "partitions"))
+_WRITTEN: Final = _TOPICS._replace(together=True)
 PARTS: Final[Mapping[ApiKey, Parts]] = {
     ApiKey.METADATA: Parts(("topics",), ("topics",)),
-    ApiKey.OFFSET_COMMIT: _TOPICS,
-    ApiKey.TXN_OFFSET_COMMIT: _TOPICS,
+    ApiKey.OFFSET_COMMIT: _WRITTEN,
+    ApiKey.TXN_OFFSET_COMMIT: _WRITTEN,
     ApiKey.OFFSET_DELETE: _TOPICS,
     ApiKey.OFFSET_FETCH: Parts(
         ("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _TOPICS,
-    ApiKey.DELETE_RECORDS: _TOPICS,
+    ApiKey.DELETE_RECORDS: _WRITTEN,
     ApiKey.FIND_COORDINATOR: Parts(("coordinator_keys",), ("coordinators",)),
     ApiKey.DESCRIBE_GROUPS: Parts(("groups",), ("groups",)),
     ApiKey.DELETE_GROUPS: Parts(("groups_names",), ("results",)),
-    ApiKey.DELETE_TOPICS: Parts(("topics",), ("responses",)),
     ApiKey.DESCRIBE_CONFIGS: Parts(("resources",), ("results",)),
     ApiKey.ALTER_CONFIGS: Parts(("resources",), ("responses",)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Parts(("resources",), ("responses",)),
     ApiKey.DESCRIBE_PRODUCERS: Parts(("topics", "partition_indexes"), ("topics", "partitions")),
     ApiKey.DESCRIBE_TRANSACTIONS: Parts(("transactional_ids",), ("transaction_states",)),
     ApiKey.ADD_PARTITIONS_TO_TXN: Parts(("transactions",), ("results_by_transaction",)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Parts(
+        ("dirs", "topics", "partitions"), ("results", "partitions")
+    ),
     ApiKey.CREATE_ACLS: Parts(("creations",), ("results",)),
     ApiKey.DELETE_ACLS: Parts(("filters",), ("filter_results",)),
 }
@@ -52,7 +59,6 @@ PARTS: Final[Mapping[ApiKey, Parts]] = {
 _BEFORE: Final[Mapping[ApiKey, tuple[int, Parts | None]]] = {
     ApiKey.OFFSET_FETCH: (7, Parts(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.FIND_COORDINATOR: (3, None),
-    ApiKey.DELETE_TOPICS: (5, Parts(("topic_names",), ("responses",))),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         3,
         Parts(

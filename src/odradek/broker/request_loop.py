@@ -13,6 +13,7 @@ this version; the peer has a session; its throttle time mutes the channel. What 
 understood ends the connection, with one log line and a counter.
 """
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -304,19 +305,31 @@ class RequestLoop:
         self, connection: Connection, route: Route, request: Request, parts: Parts
     ) -> Message | None:
         """The answer to all parts, None if nobody waits for it any more."""
+        answers: list[Message | Encoded | asyncio.Task[Message | Encoded]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in split(request.body, parts.asked):
+                    await self._turns.next()
+                    if connection.closing:
+                        break
+                    found = route.handle(request._replace(body=part, is_part=True))
+                    if not inspect.isawaitable(found):
+                        answers.append(found)
+                    elif parts.together:
+                        answers.append(group.create_task(_awaited(found)))
+                    else:
+                        answers.append(await found)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         whole: Message | None = None
-        for part in split(request.body, parts.asked):
-            await self._turns.next()
-            if connection.closing:
-                return None
-            found = route.handle(request._replace(body=part, is_part=True))
-            answer = await found if inspect.isawaitable(found) else found
+        for each in answers:
+            answer = each.result() if isinstance(each, asyncio.Task) else each
             assert not isinstance(answer, Encoded), "a part is joined before it is encoded"
             if whole is None:
                 whole = answer
             else:
                 join(whole, answer, parts.answered)
-        return whole
+        return None if connection.closing else whole
 
     # ------------------------------------------------------------------------ answers
 
@@ -413,6 +426,10 @@ class RequestLoop:
 def _can_say_error(message: Message, api_version: int) -> bool:
     fields = message.SCHEMA.fields
     return any(field.name == "error_code" and api_version in field.versions for field in fields)
+
+
+async def _awaited(found: Awaitable[Message | Encoded]) -> Message | Encoded:
+    return await found
 
 
 def _elements_max(api_key: int) -> int:

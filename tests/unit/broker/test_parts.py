@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.parts import PART, PARTS, join, parts_of, split
+from odradek.broker.parts import PART, PARTS, Parts, join, parts_of, split
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -99,10 +99,8 @@ def test_a_request_keeps_its_elements_when_it_is_split():
 @pytest.mark.parametrize("key", sorted(PARTS))
 def test_the_ways_name_arrays_that_are_there(key):
     for version in range(APIS[key].accepted[0], APIS[key].accepted[-1] + 1):
-        parts = parts_of(key, version)
-        for message, way in zip(
-            (request_class(key), response_class(key)), parts or ((), ()), strict=True
-        ):
+        parts = parts_of(key, version) or Parts((), ())
+        for message, way in zip((request_class(key), response_class(key)), parts[:2], strict=True):
             part = message
             for name in way:
                 fields = {field.name: field for field in part.SCHEMA.fields}

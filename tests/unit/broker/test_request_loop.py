@@ -13,6 +13,12 @@ from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import encoder
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
+from odradek.wire.messages.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.wire.messages.list_offsets import ListOffsetsRequest
 from odradek.wire.messages.metadata import (
@@ -356,6 +362,30 @@ def test_a_large_request_of_a_peer_that_goes_is_given_up():
 
         assert answer.cancelled()
         assert 10 <= parts < 20
+
+    play(story)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_parts_that_wait_for_replicas_wait_together(fails):
+    async def story(live):
+        async def wait(request):
+            await asyncio.sleep(3)
+            if fails:
+                raise ApiError(ErrorCode.POLICY_VIOLATION)
+            topics = [DeleteRecordsTopicResult(name=t.name) for t in request.body.topics]
+            return DeleteRecordsResponse(topics=topics)
+
+        replace(live, ApiKey.DELETE_RECORDS, wait)
+        asked = [DeleteRecordsTopic(name=f"topic-{n}") for n in range(2_000)]
+        peer, started = live.peer(), live.loop.time()
+        answer = peer.send(DeleteRecordsRequest(topics=asked), 2)
+        await asyncio.wait([answer])
+
+        assert live.loop.time() - started == pytest.approx(3.0, abs=0.1)
+        assert peer.closed is fails, "the answer has no place for an error of the whole request"
+        told = [] if fails else [topic.name for topic in answer.result().topics]
+        assert told == ([] if fails else [topic.name for topic in asked])
 
     play(story)
 
