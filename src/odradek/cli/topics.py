@@ -317,7 +317,7 @@ def matching_topics(names: Sequence[str], pattern: str) -> list[str]:
 
 def _need(topics: Sequence[str], flags: Flags) -> None:
     wanted = flags.value("topic")
-    if not topics and wanted is not None and not flags.has("if-exists"):
+    if not topics and wanted and not flags.has("if-exists"):  # an empty name is no name
         raise IllegalArgumentError(f"Topic '{wanted}' does not exist as expected")
 
 
