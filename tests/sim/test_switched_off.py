@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.broker import coordinator_log
+from odradek.broker.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
 from odradek.group.machine import GroupMachine
 from odradek.sim.faults import Kind
@@ -36,6 +37,16 @@ def a_commit_that_is_refused_takes_those_before_it_with_it(monkeypatch):
 def a_load_that_failed_is_given_up(monkeypatch):
     """One read that fails while a coordinator loads, and it loads for ever."""
     monkeypatch.setattr(coordinator_log, "retry_after_ms", lambda failures: None)
+
+
+def keys_move_when_an_internal_topic_grows(monkeypatch):
+    """The hash of a group goes over the partitions that there are now, as Kafka's after a start."""
+
+    def of(self, topic):
+        shown = self.cache.topic(topic)
+        return 0 if shown is None else len(shown.partitions)
+
+    monkeypatch.setattr(CoordinatorCounts, "of", of)
 
 
 def commits_of_an_older_generation_are_taken(monkeypatch):
@@ -76,6 +87,7 @@ FOUND = [
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
     (a_load_that_failed_is_given_up, 4, ALONE),
+    (keys_move_when_an_internal_topic_grows, 1, of_groups(Trait.REGISTERS, Kind.GROW_INTERNAL)),
     (commits_of_an_older_generation_are_taken, 2, of_groups(Trait.LATE, Kind.PAUSE, Kind.RESET)),
 ]
 SEEDS_MAX = 10  # from the recorded one on: what happens in a seed changes with the code
