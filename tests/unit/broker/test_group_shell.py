@@ -237,6 +237,17 @@ def test_positions_expire():
     )
 
 
+def test_a_retention_without_end_keeps_an_offset():
+    async def story(live):
+        peer = await coordinated(live)
+        request = commit(5, retention_time_ms=(1 << 63) - 1)
+        assert error_of(await peer.ask(request, 4)) is ErrorCode.NONE
+
+        assert await fetched(peer) == {("t", 0): 5}
+
+    play(story)
+
+
 def test_a_commit_that_is_too_large_for_its_topic_is_told_so():
     async def story(live):
         peer = await coordinated(live)

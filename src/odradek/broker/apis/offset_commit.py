@@ -34,6 +34,7 @@ from odradek.wire.messages.offset_commit import (
 )
 
 _NO_RETENTION: Final = -1
+_LATEST_MS: Final = (1 << 63) - 1  # a retention may be as long as that
 
 
 class PositionPart(Protocol):
@@ -56,7 +57,7 @@ def offset_commit(
     now = groups.now()
     expires_ms = NO_TIMESTAMP
     if request.retention_time_ms != _NO_RETENTION:
-        expires_ms = now.wall_ms + request.retention_time_ms
+        expires_ms = min(now.wall_ms + request.retention_time_ms, _LATEST_MS)
     for topic in request.topics:
         sort_positions(
             cache, session, topic.name, topic.partitions,
