@@ -42,6 +42,8 @@ MIRRORED = [
     (transaction_state.TransactionLogKey, f"{TRANSACTION}.TransactionLogKey"),
     (transaction_state.TransactionLogValue, f"{TRANSACTION}.TransactionLogValue"),
 ]
+# Kafka counts its tags from 0 in each message.
+OWN_TAGS_FROM = 10_000
 IDS = [message.__name__ for message, _ in MIRRORED]
 
 
@@ -133,6 +135,11 @@ def shared_versions(message: MessageType, kafka: dict) -> Versions:
     return Versions(ours.first, theirs.last)
 
 
+def kafkas_fields(message: MessageType) -> list[Field]:
+    """Without the tagged fields that are our own, which other brokers skip (KIP-482)."""
+    return [field for field in message.SCHEMA.fields if (field.tag or 0) < OWN_TAGS_FROM]
+
+
 def our_facts(message: MessageType, valid: Versions) -> list:
     return [
         {
@@ -145,7 +152,7 @@ def our_facts(message: MessageType, valid: Versions) -> list:
             "default": field.default,
             "ignorable": field.ignorable,
         }
-        for field in message.SCHEMA.fields
+        for field in kafkas_fields(message)
         if clipped(field.versions, valid) is not None
     ]
 
@@ -187,7 +194,7 @@ def example(message: MessageType, version: int, draw: random.Random) -> Message:
     """A message with something in every field that the version has."""
     values = {
         field.name: example_value(field, version, draw)
-        for field in message.SCHEMA.fields
+        for field in kafkas_fields(message)
         if version in field.versions
     }
     made: Message = message(**values)
@@ -228,7 +235,7 @@ def as_json(message: Message, version: int, kafka: dict, structs: dict) -> dict:
     """The message as Kafka's JSON converters read it."""
     fields = {our_name(field["name"]): field for field in kafka["fields"]}
     said = {}
-    for field in message.SCHEMA.fields:
+    for field in kafkas_fields(message):
         value = getattr(message, field.name)
         if version not in field.versions or (field.tag is not None and value == field.default):
             continue
