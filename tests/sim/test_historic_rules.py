@@ -273,7 +273,7 @@ FOUND = [
     (rules.no_leader_epoch_in_fetches, 22, SWAYING),
     (rules.no_broker_epoch, 19, SURPRISED),
     (rules.no_controller_fencing, 3, DEPOSED),
-    (rules.high_watermark_by_the_stored_isr, 22, UNHEARD),
+    (rules.high_watermark_by_the_stored_isr, 39, UNHEARD),
     (rules.last_stable_offset_off_by_one, 0, OF_TRANSACTIONS),
 ]
 SEEDS_MAX = 15  # from the recorded one on: what happens in a seed changes with the code
