@@ -1,7 +1,7 @@
 """Before a broker stops: its leaderships move away, or the whole cluster goes down as it stands.
 
 alone       ControlledShutdown: the controller moves what this broker leads. What no other
-replica can lead stays, and is asked for again (`controlled.shutdown.max.retries`)
+replica can lead stays, and is asked for again, for a while
 together    every registered broker is being stopped: no leader moves. No more records are
 taken, the in-sync followers fetch what there is, and each broker goes on
 replicating until the controller has heard the same from all. So all in-sync
@@ -29,6 +29,7 @@ from odradek.wire.messages.controlled_shutdown import (
 log = logging.getLogger(__name__)
 TOGETHER_S_MAX: Final = 1.0  # for brokers that stop together to end alike
 _PAUSE_S: Final = 0.01
+_AGAIN_S: Final = 0.25
 
 
 class HandOver:
@@ -70,25 +71,31 @@ class HandOver:
             await self._leave(config, request)
 
     async def _leave(self, config: BrokerConfig, request: ControlledShutdownRequest) -> None:
-        asked = -1
-        for attempt in range(config.controlled_shutdown_max_retries):
-            if attempt:
-                await self._back_off(asked, config.controlled_shutdown_retry_backoff_ms)
-            asked = self._metadata.controller_id
+        """Ask until nothing is left to be moved, as long as Kafka's retries would last.
+
+        It is asked more often than `controlled.shutdown.retry.backoff.ms`: when other brokers stop,
+        too, the last one is to learn soon that no broker is left that could take over.
+        """
+        loop = asyncio.get_running_loop()
+        retries = config.controlled_shutdown_max_retries - 1
+        deadline_s = loop.time() + retries * config.controlled_shutdown_retry_backoff_ms / 1000
+        said = ""
+        while True:
             try:
                 answer = await self._ask(request)
             except PeerError as error:
-                log.info("the controller did not answer: %s", error)
-                continue
-            left = len(answer.remaining_partitions)
-            if not answer.error_code and not left:
+                trouble = f"the controller did not answer: {error}"
+            else:
+                left = len(answer.remaining_partitions)
+                if not answer.error_code and not left:
+                    return
+                trouble = f"controlled shutdown: error {answer.error_code}, {left} still led"
+            if trouble != said:
+                said = trouble
+                log.info("%s", trouble)
+            if loop.time() + _AGAIN_S > deadline_s:
                 return
-            log.info("controlled shutdown: error %d, %d still led", answer.error_code, left)
-
-    async def _back_off(self, asked: int, backoff_ms: int) -> None:
-        """Wait before the controller is asked again; not for another one than was asked."""
-        metadata = self._metadata
-        await metadata.wait_for(lambda: metadata.controller_id != asked, backoff_ms)
+            await asyncio.sleep(_AGAIN_S)
 
     async def _go_down(self, request: ControlledShutdownRequest) -> None:
         self._produce.is_closed = True
