@@ -113,6 +113,7 @@ def test_status_for_machines_has_the_agreed_form(stopped, capsys):
                 "listeners": ["PLAINTEXT://127.0.0.1:9092"],
                 "http": None,
                 "log_dirs": [f"{home}/broker-0/data"],
+                "reason": None,
             },
             {
                 "id": 1,
@@ -121,6 +122,7 @@ def test_status_for_machines_has_the_agreed_form(stopped, capsys):
                 "listeners": [],
                 "http": None,
                 "log_dirs": [f"{home}/broker-1/data"],
+                "reason": None,
             },
         ],
     }
