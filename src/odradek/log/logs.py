@@ -177,7 +177,7 @@ class Logs:
                 try:
                     self._settle_copies()
                 except StorageError as error:
-                    self.failed(error)
+                    self._take_offline(error)
         except StartupError:
             self._leave_directories()
             raise
@@ -188,7 +188,7 @@ class Logs:
                 directory.lock()
                 directory.check(identity)
             except StorageError as error:
-                self.failed(error)
+                self._take_offline(error)
 
     def _refuse_to_start_on_nothing(self) -> None:
         if not self.online_directories:
@@ -206,7 +206,7 @@ class Logs:
             yield from self._load_partitions(directory, identity)
             directory.is_loaded = True
         except StorageError as error:
-            self.failed(error)
+            self._take_offline(error)
 
     def _load_partitions(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
         entries = directory.open()
@@ -273,7 +273,7 @@ class Logs:
         except StorageError as error:
             if less is log:
                 raise  # the directory that is being loaded has failed
-            self.failed(error)
+            self._take_offline(error)
 
     def _put_aside(self, log: Log) -> None:
         """Another has its name. One that never held anything goes."""
@@ -450,11 +450,15 @@ class Logs:
         """A disk refused: the log directory around that path goes offline with all its logs.
 
         Where it was no disk but the process that had no descriptor left, nothing is lost: what
-        was asked for has failed, and may be asked for again.
+        was asked for has failed, and may be asked for again. Not so while logs are loaded: those
+        that were not would be made anew, and lead without a record.
         """
         if error.errno in NO_DESCRIPTORS:
             _logger.error("no file can be opened now; the log directory stays online: %s", error)
             return
+        self._take_offline(error)
+
+    def _take_offline(self, error: StorageError) -> None:
         around = [
             path
             for path in self.directories

@@ -586,6 +586,18 @@ def test_a_directory_stays_online_where_the_process_has_no_file_left(broker, cap
     assert "no file can be opened now; the log directory stays online" in caplog.text
 
 
+def test_a_directory_that_cannot_be_loaded_for_want_of_files_is_offline(world, broker):
+    """Else its logs would be made anew, empty, and one of them might lead."""
+    broker.create(T0, directory="/a")
+    broker.append(T0)
+    broker.stop()
+    world.disk.faults.append(Fault("read", "/a/t-0/", errno=errno.EMFILE))
+    broker.start()
+
+    assert broker.logs.online_directories == ["/b"]
+    assert broker.logs.has_offline_dir
+
+
 def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broker):
     log = broker.create(directory="/a")
     broker.append()
