@@ -8,12 +8,14 @@ import logging
 import resource
 from typing import Final, NamedTuple
 
+from odradek.net.server import ACCEPTED_AT_ONCE
+
 log = logging.getLogger(__name__)
 _UNLIMITED: Final = 1 << 20
 # For the store, listeners, other brokers, /metrics and directories.
 _RESERVED: Final = 32
-# A connection is refused after it was accepted: so many times the backlog may be open by then.
-_BACKLOGS: Final = 4
+# A connection is refused after it was accepted: so many turns of the loop may pass by then.
+_TURNS: Final = 4
 
 
 class FileShares(NamedTuple):
@@ -40,4 +42,5 @@ def raise_limit() -> int:
 def shares(limit: int, *, backlog: int) -> FileShares:
     """Half of the files are for logs, the other half for connections, less a reserve."""
     logs = max(16, min(limit // 2, 50_000))
-    return FileShares(logs, max(1, limit - logs - _RESERVED - _BACKLOGS * backlog))
+    refused = _TURNS * min(backlog, ACCEPTED_AT_ONCE)
+    return FileShares(logs, max(1, limit - logs - _RESERVED - refused))

@@ -58,7 +58,7 @@ class Request(NamedTuple):
     header: RequestHeader
     session: Session
     body: Any
-    is_part: bool = False  # of one that is handled in parts: the answer is joined with others
+    part: int | None = None  # its index, of one that is handled in parts: answers are joined
 
 
 class Route(NamedTuple):
@@ -308,11 +308,11 @@ class RequestLoop:
         answers: list[Message | Encoded | asyncio.Task[Message | Encoded]] = []
         try:
             async with asyncio.TaskGroup() as group:
-                for part in split(request.body, parts.asked):
+                for index, part in enumerate(split(request.body, parts.asked)):
                     await self._turns.next()
                     if connection.closing:
                         break
-                    found = route.handle(request._replace(body=part, is_part=True))
+                    found = route.handle(request._replace(body=part, part=index))
                     if not inspect.isawaitable(found):
                         answers.append(found)
                     elif parts.together:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
@@ -277,6 +277,11 @@ def why_not_listen(host: str, port: int) -> str | None:
     return None
 
 
+# asyncio accepts as many connections in one turn of the loop as its backlog says. With a long queue
+# that is a long turn, and many open files before the first one can be refused.
+ACCEPTED_AT_ONCE: Final = 50
+
+
 class RealNetwork:
     """TCP on the running loop."""
 
@@ -302,8 +307,9 @@ class RealNetwork:
             listening.close()
             raise
         server = await asyncio.get_running_loop().create_server(
-            make_protocol, sock=listening, backlog=self._backlog
+            make_protocol, sock=listening, backlog=min(self._backlog, ACCEPTED_AT_ONCE)
         )
+        listening.listen(self._backlog)
         return _RealListeningSocket(server, listening.getsockname()[1])
 
     async def connect(

@@ -12,3 +12,7 @@ from odradek.broker.open_files import shares
 def test_the_shares_of_a_limit(limit, logs, connections):
     assert shares(limit, backlog=50) == (logs, connections)
     assert logs + connections < limit
+
+
+def test_a_long_queue_of_connections_takes_no_files():
+    assert shares(20_000, backlog=4_000) == shares(20_000, backlog=50)

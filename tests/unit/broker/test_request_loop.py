@@ -3,11 +3,13 @@
 import asyncio
 import inspect
 import logging
+from collections import Counter
 
 import pytest
 from tests.unit.broker.live import fetch, play, produce, produced
 
 from odradek.broker.request_loop import Route
+from odradek.broker.topic_maker import MADE_AT_ONCE
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import encoder
@@ -296,9 +298,9 @@ def test_a_large_request_is_answered_as_a_small_one_in_parts():
         parts = []
         whole = live.broker.metadata_api.handle
 
-        def handle(session, request, api_version, *, is_part):
-            parts.append((len(request.topics), is_part))
-            return whole(session, request, api_version, is_part=is_part)
+        def handle(session, request, api_version, *, part):
+            parts.append((len(request.topics), part))
+            return whole(session, request, api_version, part=part)
 
         live.broker.metadata_api.handle = handle
         response = await live.peer().ask(asked, 12)
@@ -307,9 +309,24 @@ def test_a_large_request_is_answered_as_a_small_one_in_parts():
         errors = {topic.error_code for topic in response.topics if topic.name != "topic-7"}
         assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert len(response.topics[7].partitions) == 1
-        assert parts == [(100, True)] * 50
+        assert parts == [(100, index) for index in range(50)]
 
     play(story)
+
+
+def test_a_large_request_begins_no_more_topics_than_a_broker_makes_at_once():
+    async def story(live):
+        asked = many(5_000)
+        asked.allow_auto_topic_creation = True
+        answered = await live.peer().ask(asked, 12)
+        errors = Counter(topic.error_code for topic in answered.topics)
+
+        assert errors == {
+            ErrorCode.LEADER_NOT_AVAILABLE: MADE_AT_ONCE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 5_000 - MADE_AT_ONCE,
+        }
+
+    play(story, auto_create_topics_enable="true")
 
 
 def test_while_a_large_request_is_handled_others_are_answered_and_its_own_peer_waits():

@@ -32,7 +32,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from odradek.broker.parts import PART
 from odradek.broker.session import Session
+from odradek.broker.topic_maker import MADE_AT_ONCE
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS, topic_name_problem
@@ -106,27 +108,27 @@ class MetadataApi:
         request: MetadataRequest,
         api_version: int,
         *,
-        is_part: bool = False,
+        part: int | None = None,
     ) -> Encoded | Message | Awaitable[Encoded | Message]:
         """Answer at once, from what was encoded before or anew; a large answer takes turns.
 
-        `is_part`: of a larger question, whose answer is not kept.
+        `part`: the index of this part of a larger question, whose answer is not kept.
         """
         if not self._cache.brokers:
-            return self._when_announced(session, request, api_version, is_part=is_part)
-        if is_part:
-            return self._fresh(session, request, api_version)
+            return self._when_announced(session, request, api_version, part)
+        if part is not None:
+            return self._fresh(session, request, api_version, part)
         return self._answer(session, request, api_version)
 
     async def _when_announced(
-        self, session: Session, request: MetadataRequest, api_version: int, *, is_part: bool
+        self, session: Session, request: MetadataRequest, api_version: int, part: int | None
     ) -> Encoded | Message:
         if not await self._cache.wait_for(
             lambda: bool(self._cache.brokers), self._announced_within_ms
         ):  # this answer has no place for an error: the connection is closed
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller has announced a broker")
-        if is_part:
-            return self._fresh(session, request, api_version)
+        if part is not None:
+            return self._fresh(session, request, api_version, part)
         answer = self._answer(session, request, api_version)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -147,15 +149,18 @@ class MetadataApi:
         return self._keep(key, self._fresh(session, request, api_version), api_version)
 
     def _fresh(
-        self, session: Session, request: MetadataRequest, api_version: int
+        self, session: Session, request: MetadataRequest, api_version: int, part: int = 0
     ) -> MetadataResponse:
+        # Topics of the first parts are made before the last ones are looked at: what one request
+        # may begin is bounded here, not by what is being made at a time.
+        makes = part < MADE_AT_ONCE // PART
         return metadata(
             self._cache,
             session,
             request,
             api_version,
             cluster_id=self._cluster_id(),
-            maker=self._maker,
+            maker=self._maker if makes else None,
         )
 
     async def _in_slices(

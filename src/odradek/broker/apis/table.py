@@ -146,7 +146,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ),
         ApiKey.METADATA: Route(
             lambda r: broker.metadata_api.handle(
-                r.session, r.body, r.header.api_version, is_part=r.is_part
+                r.session, r.body, r.header.api_version, part=r.part
             )
         ),
         ApiKey.DESCRIBE_CLUSTER: Route(
