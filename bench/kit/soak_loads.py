@@ -129,6 +129,26 @@ def records_of(bootstrap: str, topic: str, partition: int) -> Iterator[Any]:
         consumer.close()
 
 
+def wait_for_end(bootstrap: str, group: str, topic: str) -> None:
+    """Wait until a group has committed the end of every partition of a topic."""
+    asked = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
+
+    def is_at_end(partition: int) -> bool:
+        here = TopicPartition(topic, partition)
+        _, end = asked.get_watermark_offsets(here, timeout=30)
+        (committed,) = asked.committed([here], timeout=30)
+        return bool(committed.offset == end)
+
+    try:
+        mixed.until(
+            f"{group} has read all of {topic}",
+            lambda: all(is_at_end(partition) for partition in range(PARTITIONS)),
+            timeout_s=DRAIN_S,
+        )
+    finally:
+        asked.close()
+
+
 class Numbered(Work):
     """Numbers its records, and notes for each partition which were acknowledged, in order."""
 
@@ -325,26 +345,11 @@ class Readers:
 
     def stop(self) -> None:
         """Wait until the group has committed the end of every partition, and end it."""
-        asked = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "soak-readers", "log_level": 2}
-        )
         try:
-            mixed.until(
-                "the group reads to the end", lambda: self._is_done(asked), timeout_s=DRAIN_S
-            )
+            wait_for_end(self._bootstrap, "soak-readers", self.topic)
         finally:
-            asked.close()
             for member in self.members:
                 member.stop()
-
-    def _is_done(self, asked: Consumer) -> bool:
-        for partition in range(PARTITIONS):
-            here = TopicPartition(self.topic, partition)
-            _, end = asked.get_watermark_offsets(here, timeout=30)
-            (committed,) = asked.committed([here], timeout=30)
-            if committed.offset != end:
-                return False
-        return True
 
     def check(self) -> None:
         """Every record that is there was read before it was committed."""
@@ -436,24 +441,11 @@ class Copiers:
 
     def stop(self) -> None:
         """Wait until all of the source is copied, and end."""
-        asked = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "soak-copiers", "log_level": 2}
-        )
         try:
-            mixed.until("all is copied", lambda: self._is_done(asked), timeout_s=DRAIN_S)
+            wait_for_end(self._bootstrap, "soak-copiers", self.source)
         finally:
-            asked.close()
             for member in self.members:
                 member.stop()
-
-    def _is_done(self, asked: Consumer) -> bool:
-        for partition in range(PARTITIONS):
-            here = TopicPartition(self.source, partition)
-            _, end = asked.get_watermark_offsets(here, timeout=30)
-            (committed,) = asked.committed([here], timeout=30)
-            if committed.offset != end:
-                return False
-        return True
 
     def check(self) -> None:
         """The copy is the source."""

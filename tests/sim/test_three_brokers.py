@@ -153,6 +153,15 @@ def stored(cluster):
     return layout.decode_partition_state(TOPIC, node.data, store_version=0).leader_and_isr
 
 
+async def start_and_find(cluster, acked):
+    """Start all brokers; they come to agree, and have what was acknowledged, in order."""
+    for broker in cluster.brokers:
+        broker.start()
+    await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
+    await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
+    assert contents(cluster.brokers[0])[: len(acked)] == acked
+
+
 async def written_by_all(cluster, client, count=20):
     acked, stop = [], asyncio.Event()
     producer = client.run(produce(client, acked, stop))
@@ -234,11 +243,7 @@ def test_one_that_is_killed_while_the_cluster_stops_costs_no_acknowledged_record
         await asyncio.gather(*stops)
         stop.set()
         await producer
-        for broker in cluster.brokers:
-            broker.start()
-        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
-        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
-        assert contents(cluster.brokers[0])[: len(acked)] == acked
+        await start_and_find(cluster, acked)
 
     play(seed, story)
 
@@ -255,11 +260,7 @@ def test_brokers_that_are_told_to_stop_at_the_same_time_do_not_wait_for_each_oth
         assert loop.time() - began_s < 2
         stop.set()
         await producer
-        for broker in cluster.brokers:
-            broker.start()
-        await until(lambda: len(in_sync(cluster)) == 3, what="the ISR did not heal")
-        await until(lambda: len(ends(cluster)) == 1, what="the logs do not end alike")
-        assert contents(cluster.brokers[0])[: len(acked)] == acked
+        await start_and_find(cluster, acked)
 
     play(seed, story)
 
