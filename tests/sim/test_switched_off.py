@@ -83,7 +83,7 @@ FOUND = [
     ),
     (
         a_commit_that_is_refused_takes_those_before_it_with_it,
-        2,
+        119,
         of_groups(Trait.REGISTERS, *PAUSES),
     ),
     (a_load_that_failed_is_given_up, 4, ALONE),
