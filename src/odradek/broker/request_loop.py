@@ -304,7 +304,7 @@ class RequestLoop:
     async def _in_parts(
         self, connection: Connection, route: Route, request: Request, parts: Parts
     ) -> Message | None:
-        """The answer to all parts, None if nobody waits for it any more."""
+        """The answer to all parts; None if the peer has closed the connection."""
         answers: list[Message | Encoded | asyncio.Task[Message | Encoded]] = []
         try:
             async with asyncio.TaskGroup() as group:

@@ -7,7 +7,7 @@ transaction in a partition is asked about; after it the open transaction itself 
 
     verify only    version 1: the producer has added the partitions itself. Not asked where
                    `transaction.partition.verification.enable` says so
-    add            version 2: the leader adds them, always: nobody else does
+    add            version 2: the leader always adds them; the client does not
 
 The coordinator on this broker is asked by a plain call; another by AddPartitionsToTxn, one
 request under way for each broker, that takes along all who wait. A coordinator that is just ending

@@ -37,7 +37,7 @@ def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
             known[id_] = present[id_]
     effects: list[Effect] = [Disconnect(id_) for id_ in sorted(gone)]
     if machines.context.is_going_down and not joined:
-        return effects  # nobody can take over: what is stored stays for the next start
+        return effects  # no broker can take over: what is stored stays for the next start
     if gone:
         effects += _fail(machines, gone)
     if joined:

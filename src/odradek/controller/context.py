@@ -117,7 +117,7 @@ class ControllerContext:
 
     @property
     def is_going_down(self) -> bool:
-        """Whether every registered broker has asked to leave: then nobody can take over."""
+        """Whether every registered broker has asked to leave: then none can take over."""
         return self.brokers.keys() <= self.shutting_down
 
     @property
