@@ -41,6 +41,7 @@ from odradek.model.partition import TopicPartition as OurPartition
 PARTITIONS: Final = 3
 PREFERRED: Final = 0
 DRAIN_S: Final = 300.0
+COLLECT_S: Final = 1.0  # after each transaction of a copier: the next copies more than one record
 _GIVING_UP: Final = (OdradekError, ConnectionError, TimeoutError)
 _END: Final = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
 _NATIVE: Final = {
@@ -491,6 +492,7 @@ class _Copier(Asyncio):
                 records = await consumer.poll(500)
                 if records:
                     await self._transaction(producer, consumer, records)
+                    await asyncio.sleep(COLLECT_S)
 
     async def _transaction(
         self, producer: OurProducer, consumer: OurConsumer, records: list[Any]
