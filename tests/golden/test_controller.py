@@ -239,7 +239,7 @@ class Stage:
             if proposal.partition in refused:
                 outcomes.append(Conflicting(proposal, refused[proposal.partition]))
             else:
-                outcomes.append(Accepted(proposal, proposal.proposed.store_version + 1))
+                outcomes.append(Accepted(proposal, proposal.proposed.partition_epoch + 1))
         self.report(Stored(tuple(outcomes)))
 
     def on_unclean(self, plain: list[str], given: dict[str, str]) -> None:
@@ -356,7 +356,7 @@ def show_answer(answer) -> Iterable[str]:
             yield f"answer {error.name}"
             for name, result in partitions.items():
                 ok = isinstance(result, LeaderAndIsr)
-                shown = f"{words(result)} version={result.store_version}" if ok else result.name
+                shown = f"{words(result)} version={result.partition_epoch}" if ok else result.name
                 yield f"answer {name} {shown}"
         case ReassignmentsAnswer(refusals):
             for name, refusal in refusals.items():
@@ -376,7 +376,7 @@ def words(s: LeaderAndIsr) -> str:
 
 
 def version(s: LeaderAndIsr) -> str:
-    return "none" if s.store_version == -1 else str(s.store_version)
+    return "none" if s.partition_epoch == -1 else str(s.partition_epoch)
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -412,7 +412,7 @@ def parse_state(plain: list[str], given: dict[str, str]) -> LeaderAndIsr:
         leader=int(given["leader"]),
         leader_epoch=int(given["epoch"]),
         isr=ids(given["isr"]),
-        store_version=int(given["version"]),
+        partition_epoch=int(given["version"]),
         leader_recovery_state=int("recovering" in plain),
     )
 

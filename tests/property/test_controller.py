@@ -151,14 +151,14 @@ class Life(RuleBasedStateMachine):
             self.meddlers.pop()
             self.meddle(name)
         stands = self.states.get(name)
-        if stands is None and wanted.store_version != NO_VERSION:
+        if stands is None and wanted.partition_epoch != NO_VERSION:
             return Conflicting(proposal, None)
-        if stands is not None and stands.leader_and_isr.store_version != wanted.store_version:
+        if stands is not None and stands.leader_and_isr.partition_epoch != wanted.partition_epoch:
             return Conflicting(proposal, stands)
         self.check_lawful(proposal, stands)
-        accepted = replace(wanted, store_version=wanted.store_version + 1)
+        accepted = replace(wanted, partition_epoch=wanted.partition_epoch + 1)
         self.states[name] = StoredState(accepted, self.controller.context.controller_epoch)
-        return Accepted(proposal, accepted.store_version)
+        return Accepted(proposal, accepted.partition_epoch)
 
     def check_lawful(self, proposal, stands) -> None:
         name, wanted = proposal.partition, proposal.proposed
@@ -187,7 +187,7 @@ class Life(RuleBasedStateMachine):
         if stands is None or stands.leader_and_isr.leader == NO_LEADER:
             return
         before = stands.leader_and_isr
-        alone = replace(before, isr=(before.leader,), store_version=before.store_version + 1)
+        alone = replace(before, isr=(before.leader,), partition_epoch=before.partition_epoch + 1)
         self.states[name] = StoredState(alone, stands.controller_epoch)
 
     def remove(self, names) -> None:

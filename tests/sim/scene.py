@@ -170,7 +170,7 @@ class Scene:
     def stored(self):
         path = layout.partition_state_path(TOPIC)
         node = self.cluster.tree.find(path)
-        return layout.decode_partition_state(TOPIC, node.data, store_version=node.version)
+        return layout.decode_partition_state(TOPIC, node.data, partition_epoch=node.version)
 
     @property
     def memory(self):
@@ -179,7 +179,7 @@ class Scene:
         if node is None or not node.data:
             return None
         memory = layout_odradek.decode_memory(TOPIC, node.data)
-        is_valid = memory.partition_epoch == self.state.store_version
+        is_valid = memory.partition_epoch == self.state.partition_epoch
         return memory if is_valid else None
 
     @property

@@ -150,7 +150,7 @@ def test_after_a_clean_stop_of_all_whoever_is_in_sync_leads_at_once():
 def stored(cluster):
     """The partition's state as the next controller will find it."""
     node = cluster.tree.find(layout.partition_state_path(TOPIC))
-    return layout.decode_partition_state(TOPIC, node.data, store_version=0).leader_and_isr
+    return layout.decode_partition_state(TOPIC, node.data, partition_epoch=0).leader_and_isr
 
 
 async def start_and_find(cluster, acked):

@@ -297,7 +297,7 @@ def _leader_and_isr_state(item: PartitionNews) -> LeaderAndIsrPartitionState:
         leader=led.leader,
         leader_epoch=led.leader_epoch,
         isr=list(led.isr),
-        partition_epoch=led.store_version,
+        partition_epoch=led.partition_epoch,
         replicas=list(assignment.replicas),
         adding_replicas=list(assignment.adding),
         removing_replicas=list(assignment.removing),
@@ -314,7 +314,7 @@ def _metadata_state(item: PartitionNews) -> UpdateMetadataPartitionState:
         leader=LEADER_DURING_DELETE if item.being_deleted else led.leader,
         leader_epoch=led.leader_epoch,
         isr=list(led.isr),
-        zk_version=led.store_version,
+        zk_version=led.partition_epoch,
         replicas=list(item.assignment.replicas),
         offline_replicas=list(item.offline),
     )

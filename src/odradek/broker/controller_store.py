@@ -335,7 +335,7 @@ class ControllerStore:
             return None
         data, stat = node
         try:
-            state = layout.decode_partition_state(partition, data, store_version=stat.version)
+            state = layout.decode_partition_state(partition, data, partition_epoch=stat.version)
         except CorruptNodeError as error:
             self._skip(str(error))
             return None
@@ -380,7 +380,7 @@ class ControllerStore:
         data = layout.encode_partition_state(
             layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
         )
-        version = proposal.proposed.store_version
+        version = proposal.proposed.partition_epoch
         memory = self._write_memory(proposal)
         if version != NO_VERSION:
             return [self._reign.token, *memory, SetData(path, data, version)]
@@ -410,7 +410,7 @@ class ControllerStore:
             found = await self.states([proposal.partition])
             if proposal.partition in found:
                 return self._judge(proposal, found[proposal.partition])
-            if proposal.proposed.store_version != NO_VERSION:
+            if proposal.proposed.partition_epoch != NO_VERSION:
                 return Conflicting(proposal, None)
             missing = await self._missing(proposal.partition)
             if missing is None:
@@ -435,7 +435,7 @@ class ControllerStore:
         """What stands there may be our own write, whose answer was lost."""
         stands, wanted = found.leader_and_isr, proposal.proposed
         ours = found.controller_epoch == self._reign.controller_epoch
-        follows = stands.store_version == wanted.store_version + 1
+        follows = stands.partition_epoch == wanted.partition_epoch + 1
         same = (stands.leader, stands.leader_epoch, stands.isr, stands.leader_recovery_state) == (
             wanted.leader,
             wanted.leader_epoch,
@@ -443,7 +443,7 @@ class ControllerStore:
             wanted.leader_recovery_state,
         )
         if ours and follows and same:
-            return Accepted(proposal, stands.store_version)
+            return Accepted(proposal, stands.partition_epoch)
         return Conflicting(proposal, found)
 
     async def _missing(self, partition: TopicPartition) -> list[Operation] | None:

@@ -178,7 +178,7 @@ class Partition:
                 for replica in replicas
                 if replica != own_id
             },
-            isr=Isr(state.isr, state.store_version),
+            isr=Isr(state.isr, state.partition_epoch),
             isr_min=isr_min,
             lag_ms_max=lag_ms_max,
             epoch_start_offset=before.epoch_start_offset if before else log.leo,
@@ -186,7 +186,7 @@ class Partition:
         )
         self._take_over(state, replicas)
         self.error = ErrorCode.NONE
-        moved = self.leader.isr_stored(state.isr, state.store_version, now_ms=now_ms)
+        moved = self.leader.isr_stored(state.isr, state.partition_epoch, now_ms=now_ms)
         self._high_watermark_may_move(moved)
         if self.leader.leo < log.leo:  # what is not on the disk comes to count when it is
             log.flush_rest(partial(self._flushed, now_ms, None))
@@ -219,7 +219,7 @@ class Partition:
     def _take_over(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
-        self.partition_epoch = state.store_version
+        self.partition_epoch = state.partition_epoch
         self.replicas = replicas
 
     # ------------------------------------------------------------------ data's way

@@ -384,7 +384,7 @@ class ReplicaManager:
                 return ErrorCode.INCONSISTENT_TOPIC_ID
             refusal = refuse_role(
                 leader_epoch=order.state.leader_epoch,
-                partition_epoch=order.state.store_version,
+                partition_epoch=order.state.partition_epoch,
                 known_leader_epoch=partition.leader_epoch,
                 known_partition_epoch=partition.partition_epoch,
             )

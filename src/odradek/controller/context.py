@@ -34,7 +34,7 @@ class Partition:
         if memory is None or state is None:
             return None
         written_with = (memory.partition_epoch, memory.controller_epoch)
-        return memory if written_with == (state.store_version, self.controller_epoch) else None
+        return memory if written_with == (state.partition_epoch, self.controller_epoch) else None
 
     @property
     def leader(self) -> int | None:

@@ -116,7 +116,7 @@ class IsrChange:
     """What a leader wants its partition's ISR to be."""
 
     partition: TopicPartition
-    wanted: LeaderAndIsr  # its `store_version` is the partition epoch that the leader knows
+    wanted: LeaderAndIsr  # its `partition_epoch` is the one that the leader has
     # The broker epochs with which the leader saw its followers fetch; -1 is not checked.
     broker_epochs: Mapping[int, int]
 

@@ -69,7 +69,7 @@ def judge(
 
 
 def _judge_epochs(stored: LeaderAndIsr, wanted: LeaderAndIsr) -> ErrorCode:
-    if wanted.store_version > stored.store_version or wanted.leader_epoch > stored.leader_epoch:
+    if wanted.partition_epoch > stored.partition_epoch or wanted.leader_epoch > stored.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < stored.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -81,7 +81,7 @@ def _judge_isr(
 ) -> ErrorCode:
     stored, wanted = partition.leader_and_isr, change.wanted
     assert stored is not None, partition.name
-    if wanted.store_version != stored.store_version:
+    if wanted.partition_epoch != stored.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     if wanted.leader_recovery_state == RECOVERING and (
         len(wanted.isr) > 1 or stored.leader_recovery_state == RECOVERED

@@ -103,7 +103,7 @@ class PartitionMachine:
             leads=leads,
         )
         epoch = self._context.controller_epoch
-        return Memory(proposed.store_version + 1, epoch, left=left, isr=isr)
+        return Memory(proposed.partition_epoch + 1, epoch, left=left, isr=isr)
 
     def store(self) -> list[Effect]:
         """Everything decided on since the last time, as one step."""
@@ -238,7 +238,7 @@ class PartitionMachine:
         if elected is None:
             return None
         leader, isr = elected
-        return LeaderAndIsr(leader=leader, leader_epoch=0, isr=isr, store_version=NO_VERSION)
+        return LeaderAndIsr(leader=leader, leader_epoch=0, isr=isr, partition_epoch=NO_VERSION)
 
     def _elect_when_offline(
         self, partition: Partition, stored: LeaderAndIsr, cause: Cause
@@ -316,8 +316,8 @@ class PartitionMachine:
             partition = self._context.partition(outcome.proposal.partition)
             assert partition is not None, outcome
             match outcome:
-                case Accepted(proposal, store_version):
-                    accepted = replace(proposal.proposed, store_version=store_version)
+                case Accepted(proposal, partition_epoch):
+                    accepted = replace(proposal.proposed, partition_epoch=partition_epoch)
                     self._accepted(partition, proposal, accepted)
                 case Conflicting(_, None):
                     pass  # its topic was removed by hand: the watch on the topics says so
@@ -374,7 +374,7 @@ class PartitionMachine:
     def _conflicting(
         self, partition: Partition, proposal: Proposal, current: LeaderAndIsr, epoch: int
     ) -> None:
-        assert current.store_version != proposal.proposed.store_version, (proposal, current)
+        assert current.partition_epoch != proposal.proposed.partition_epoch, (proposal, current)
         partition.leader_and_isr = current
         partition.controller_epoch = epoch
         if partition.state is PartitionState.NEW:

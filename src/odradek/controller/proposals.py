@@ -8,7 +8,7 @@ from odradek.controller.causes import Cause
 from odradek.controller.last_isr import Memory
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
-NO_VERSION: Final = -1  # `store_version` of what is not stored yet: its node is to be created
+NO_VERSION: Final = -1  # `partition_epoch` of what is not stored yet: its node is to be created
 
 
 class StoredState(NamedTuple):
@@ -51,7 +51,7 @@ class Accepted(NamedTuple):
     """A proposal stands in the store, with this version."""
 
     proposal: Proposal
-    store_version: int
+    partition_epoch: int
 
 
 class Conflicting(NamedTuple):

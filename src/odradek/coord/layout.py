@@ -354,7 +354,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def decode_partition_state(
-    partition: TopicPartition, data: bytes | None, *, store_version: int
+    partition: TopicPartition, data: bytes | None, *, partition_epoch: int
 ) -> PartitionState:
     """The state of a partition as it stood at this version of its node."""
     fields = parse(partition_state_path(partition), data)
@@ -371,7 +371,7 @@ def decode_partition_state(
         leader=leader,
         leader_epoch=fields.integer("leader_epoch"),
         isr=isr,
-        store_version=store_version,
+        partition_epoch=partition_epoch,
         leader_recovery_state=recovery,
     )
     return PartitionState(leader_and_isr, fields.integer("controller_epoch"))

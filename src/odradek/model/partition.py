@@ -79,7 +79,7 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     # Of the stored state this was read from, for a conditional write. On the wire: the
     # partition epoch (ZooKeeper: zkVersion).
-    store_version: int
+    partition_epoch: int
     leader_recovery_state: int = RECOVERED
 
     def __post_init__(self) -> None:

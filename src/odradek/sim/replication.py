@@ -147,7 +147,7 @@ class ReplicationChecker:
         node = self._cluster.tree.find(path)
         if node is None:
             return  # made and removed in one step
-        state = layout.decode_partition_state(partition, node.data, store_version=node.version)
+        state = layout.decode_partition_state(partition, node.data, partition_epoch=node.version)
         before, self._stored[partition] = self._stored.get(partition), state
         now = state.leader_and_isr
         assigned = self._assigned(partition)
@@ -189,7 +189,7 @@ class ReplicationChecker:
         if node is None:
             return False
         memory = layout_odradek.decode_memory(partition, node.data)
-        return memory.partition_epoch == now.store_version and now.leader not in memory.isr
+        return memory.partition_epoch == now.partition_epoch and now.leader not in memory.isr
 
     def _topic(self, name: str) -> layout.TopicNode | None:
         node = self._cluster.tree.find(layout.topic_path(name))

@@ -296,7 +296,7 @@ class Cluster:
     async def state(self, topic: str, number: int) -> layout.PartitionState:
         partition = TopicPartition(topic, number)
         data, stat = await self.store.get(layout.partition_state_path(partition))
-        return layout.decode_partition_state(partition, data, store_version=stat.version)
+        return layout.decode_partition_state(partition, data, partition_epoch=stat.version)
 
     async def end(self) -> None:
         for node in self.nodes.values():

@@ -35,7 +35,7 @@ def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads(play):
         state = await cluster.state("t", 1)
         assert state.controller_epoch == 1
         assert state.leader_and_isr == LeaderAndIsr(
-            leader=1, leader_epoch=0, isr=(1,), store_version=0
+            leader=1, leader_epoch=0, isr=(1,), partition_epoch=0
         )
 
     play(story)
@@ -167,7 +167,7 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again(play)
         # It still owns the node, so it may reign on - knowing the epoch that stands.
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
         state = await cluster.state("t", 0)
-        assert (state.controller_epoch, state.leader_and_isr.store_version) == (7, 0)
+        assert (state.controller_epoch, state.leader_and_isr.partition_epoch) == (7, 0)
 
     play(story)
 
@@ -216,7 +216,7 @@ def test_a_lost_answer_of_the_store_is_settled_by_looking(play, loss):
         for number in (0, 1):
             state = await cluster.state("t", number)
             assert state.leader_and_isr.leader_epoch == 0
-            assert state.leader_and_isr.store_version == 0
+            assert state.leader_and_isr.partition_epoch == 0
 
     play(story)
 
@@ -238,12 +238,12 @@ def test_a_leader_asks_for_another_isr_and_is_answered(play):
         await cluster.create_topic("t", {0: (1, 2)})
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
         epoch = node.shell.machine.context.brokers[1].broker_epoch
-        wanted = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), store_version=0)
+        wanted = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0)
         change = IsrChange(TopicPartition("t", 0), wanted, {})
 
         answer = await node.shell.ask(IsrChangesRequested(1, epoch, (change,)), IsrChangesAnswer)
 
-        stands = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), store_version=1)
+        stands = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), partition_epoch=1)
         assert answer.partitions == {TopicPartition("t", 0): stands}
         assert (await cluster.state("t", 0)).leader_and_isr == stands
 
@@ -278,7 +278,7 @@ def test_unclean_election_is_held_where_the_topic_allows_it(play):
         await cluster.store.set_data(path, config)
         for topic in ("safe", "available"):  # only 2 is in sync
             state = layout.PartitionState(
-                LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), store_version=0), 1
+                LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), partition_epoch=0), 1
             )
             partition = TopicPartition(topic, 0)
             await cluster.store.multi(
@@ -366,7 +366,7 @@ def test_where_unclean_election_is_allowed_later_it_is_held_at_once(play):
             await cluster.create_topic(topic, {0: (2, 1)})
         await cluster.until(lambda: len(cluster.brokers[1].leaders()) == 2)
         for topic in ("t", "u"):
-            wanted = LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), store_version=0)
+            wanted = LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), partition_epoch=0)
             change = IsrChange(TopicPartition(topic, 0), wanted, {})
             epoch = node.shell.machine.context.brokers[2].broker_epoch
             await node.shell.ask(IsrChangesRequested(2, epoch, (change,)), IsrChangesAnswer)

@@ -12,7 +12,7 @@ from odradek.coord import layout
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 CAUSE = Cause(CauseKind.BROKER_FAILED, (2,))
-STATE = LeaderAndIsr(leader=1, leader_epoch=3, isr=(1,), store_version=4, leader_recovery_state=1)
+STATE = LeaderAndIsr(leader=1, leader_epoch=3, isr=(1,), partition_epoch=4, leader_recovery_state=1)
 
 
 class Clock:

@@ -58,7 +58,7 @@ async def catch_up(node, isr):
         leader=stands.leader,
         leader_epoch=stands.leader_epoch,
         isr=isr,
-        store_version=stands.store_version,
+        partition_epoch=stands.partition_epoch,
     )
     epoch = context.brokers[stands.leader].broker_epoch
     changes = (IsrChange(T0, wanted, {}),)

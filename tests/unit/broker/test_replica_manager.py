@@ -36,7 +36,7 @@ def role(
         topic_partition=TopicPartition(name, index),
         topic_id=topic_id,
         state=LeaderAndIsr(
-            leader=leader, leader_epoch=leader_epoch, isr=replicas, store_version=partition_epoch
+            leader=leader, leader_epoch=leader_epoch, isr=replicas, partition_epoch=partition_epoch
         ),
         controller_epoch=1,
         replicas=replicas,
@@ -84,7 +84,7 @@ def test_a_leader_from_outside_the_isr_warns_of_what_is_lost(caplog):
         order = role(leader_epoch=3)
         unclean = replace(order.state, leader_recovery_state=RECOVERING)
         await take(live, order._replace(state=unclean))
-        await take(live, order._replace(state=replace(unclean, store_version=1)))
+        await take(live, order._replace(state=replace(unclean, partition_epoch=1)))
         warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
         (said,) = [each for each in warned if "from outside the ISR" in each]
         assert said.startswith("t-0 is led here from outside the ISR, in leader epoch 3")

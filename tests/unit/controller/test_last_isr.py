@@ -210,7 +210,7 @@ class Settled:
                     effects += step()[::-1]
                 case Store(proposals):
                     self.stored += [proposal.proposed for proposal in proposals]
-                    accepted = [Accepted(p, p.proposed.store_version + 1) for p in proposals]
+                    accepted = [Accepted(p, p.proposed.partition_epoch + 1) for p in proposals]
                     effects += self.controller.handle(Stored(tuple(accepted)))[::-1]
                 case AskLogEnds():
                     self.asked.append(effect)
@@ -232,7 +232,7 @@ def broker(id_, epoch, *, clean_since=None, empty_since=-1, noted_id=-1):
 
 
 def leaderless(*, isr, left):
-    state = LeaderAndIsr(leader=NO_LEADER, leader_epoch=5, isr=isr, store_version=7)
+    state = LeaderAndIsr(leader=NO_LEADER, leader_epoch=5, isr=isr, partition_epoch=7)
     memory = Memory(7, 1, left=left, isr=dict.fromkeys(isr, 50))
     return StoredState(state, 1, 60, memory)
 
@@ -267,7 +267,7 @@ def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not
     noted_id, leader
 ):
     """Broker 1 has registered in transaction 58, and the state was written in 60."""
-    state = LeaderAndIsr(leader=3, leader_epoch=5, isr=(1, 2, 3), store_version=7)
+    state = LeaderAndIsr(leader=3, leader_epoch=5, isr=(1, 2, 3), partition_epoch=7)
     brokers = broker(1, 58, noted_id=noted_id), broker(2, 10, noted_id=11)
     settled = Settled(brokers, StoredState(state, 1, 60), replicas=(1, 2, 3))
     assert settled.stored[-1].leader == leader
@@ -295,7 +295,7 @@ def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_l
     ids=["it has caught up since", "it never lost any"],
 )
 def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_since, known_in):
-    state = LeaderAndIsr(leader=1, leader_epoch=5, isr=(1, 2), store_version=7)
+    state = LeaderAndIsr(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=7)
     brokers = (broker(1, 61, clean_since=50, empty_since=empty_since), broker(2, 10))
     settled = Settled(brokers, StoredState(state, 1, known_in), replicas=(1, 2))
     partition = settled.controller.context.partition(TOPIC)
@@ -311,7 +311,7 @@ def test_a_log_in_another_directory_than_the_one_that_was_replaced_is_as_good_as
 
 
 def test_the_journal_says_how_many_replicas_a_broker_lost():
-    state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), store_version=7)
+    state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), partition_epoch=7)
     settled = Settled((broker(2, 10),), StoredState(state, 1, 60), replicas=(1, 2))
     settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]

@@ -36,8 +36,8 @@ def again_state(path, data):
     _, _, _, topic, _, number, _ = path.split("/")
     partition = TopicPartition(topic, int(number))
     assert layout.partition_state_path(partition) == path
-    state = layout.decode_partition_state(partition, data, store_version=3)
-    assert state.leader_and_isr.store_version == 3
+    state = layout.decode_partition_state(partition, data, partition_epoch=3)
+    assert state.leader_and_isr.partition_epoch == 3
     return layout.encode_partition_state(state)
 
 
@@ -181,11 +181,11 @@ def test_topics_of_every_age_are_read():
 def test_a_partition_without_leader_keeps_its_isr():
     data = b'{"controller_epoch":2,"leader":-1,"version":1,"leader_epoch":1,"isr":[4]}'
 
-    state = layout.decode_partition_state(T0, data, store_version=1)
+    state = layout.decode_partition_state(T0, data, partition_epoch=1)
 
     assert state.controller_epoch == 2
     assert state.leader_and_isr == LeaderAndIsr(
-        leader=-1, leader_epoch=1, isr=(4,), store_version=1
+        leader=-1, leader_epoch=1, isr=(4,), partition_epoch=1
     )
 
 
@@ -320,7 +320,7 @@ def test_a_corrupt_partition_state_is_named_with_its_problem(data, problem):
     with pytest.raises(
         CorruptNodeError, match=f"^znode /brokers/topics/t/partitions/0/state: {problem}"
     ):
-        layout.decode_partition_state(T0, data, store_version=0)
+        layout.decode_partition_state(T0, data, partition_epoch=0)
 
 
 @pytest.mark.parametrize(

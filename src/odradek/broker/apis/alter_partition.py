@@ -95,7 +95,7 @@ def _change(
             leader=leader,
             leader_epoch=asked.leader_epoch,
             isr=isr,
-            store_version=asked.partition_epoch,
+            partition_epoch=asked.partition_epoch,
             leader_recovery_state=asked.leader_recovery_state,
         ),
         epochs,
@@ -111,7 +111,7 @@ def _answer(partition: TopicPartition, verdict: LeaderAndIsr | ErrorCode) -> Alt
         leader_epoch=verdict.leader_epoch,
         isr=list(verdict.isr),
         leader_recovery_state=verdict.leader_recovery_state,
-        partition_epoch=verdict.store_version,
+        partition_epoch=verdict.partition_epoch,
     )
 
 

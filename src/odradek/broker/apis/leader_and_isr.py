@@ -63,7 +63,7 @@ def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> Ro
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             isr=tuple(state.isr),
-            store_version=state.partition_epoch,
+            partition_epoch=state.partition_epoch,
             leader_recovery_state=state.leader_recovery_state,
         ),
         controller_epoch=state.controller_epoch,
