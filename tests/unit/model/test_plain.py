@@ -15,7 +15,7 @@ from odradek.model.plain import NotPlainError, from_plain, to_plain
 
 WallMs = NewType("WallMs", int)
 NAME = TopicPartition("t", 7)
-LED = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), store_version=-1)
+LED = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), partition_epoch=-1)
 
 
 class Colour(Enum):
