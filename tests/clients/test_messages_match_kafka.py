@@ -15,7 +15,7 @@ import zipfile
 import pytest
 from fetch import jars
 
-from odradek.wire.api_keys import APIS, NOT_KAFKAS, TRANSACTION_VERSION_2
+from odradek.wire.api_keys import APIS, OWN_APIS, TRANSACTION_VERSION_2
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.messages import consumer_offsets, consumer_protocol, transaction_state
 from odradek.wire.primitives import uuid_to_string
@@ -27,7 +27,7 @@ CLIENTS = "org.apache.kafka.common.message"
 GROUP = "org.apache.kafka.coordinator.group.generated"
 TRANSACTION = "org.apache.kafka.coordinator.transaction.generated"
 
-KAFKAS = [api for api in APIS.values() if api.key not in NOT_KAFKAS]
+KAFKAS = [api for api in APIS.values() if api.key not in OWN_APIS]
 
 # Each message class, and the Java class (without what the generator appends) that it mirrors.
 MIRRORED = [

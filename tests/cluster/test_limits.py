@@ -85,7 +85,7 @@ def request(api_key, version, body=b""):
         (sized(struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xff"),
          r"request header: client id b'\\xff\\xff'; must be UTF-8"),
         (sized(struct.pack(">hhih", 3, 9, 1, -1) + b"\x05" + b"\0\0" * 5),
-         r"request header: tag 0 after tag 0; tags must rise"),
+         r"request header: tag 0 after tag 0; tags must ascend"),
         (request(999, 0), r"request header: api key 999; no such API here"),
         (request(-1, 0), r"request header: api key -1; no such API here"),
         (request(ApiKey.METADATA, 99), r"Metadata version 99; served are 0-12"),

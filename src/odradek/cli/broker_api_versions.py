@@ -14,7 +14,7 @@ from odradek.cli.flags import Parser
 from odradek.client import admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
-from odradek.wire.api_keys import APIS, NOT_KAFKAS
+from odradek.wire.api_keys import APIS, OWN_APIS
 from odradek.wire.schema import NO_VERSIONS, Versions
 
 # How long BrokerApiVersionsCommand tries each of the addresses.
@@ -91,7 +91,7 @@ async def _run(cluster: Cluster) -> int:
 
 def _lines(served: dict[int, Versions]) -> list[str]:
     lines = []
-    for key in sorted({*APIS, *_OTHERS, *served} - NOT_KAFKAS):
+    for key in sorted({*APIS, *_OTHERS, *served} - OWN_APIS):
         api = APIS.get(key)
         name = api.name if api is not None else _OTHERS.get(key, "UNKNOWN")
         theirs = served.get(key)

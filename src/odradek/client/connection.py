@@ -21,7 +21,7 @@ from odradek import __version__
 from odradek.client.closing import Closing
 from odradek.client.settings import Security
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
-from odradek.wire.api_keys import APIS, OWN_SOFTWARE, ApiKey, asked_api
+from odradek.wire.api_keys import APIS, OWN_SOFTWARE, ApiKey, client_api
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.frame import LENGTH_BYTES, FrameBuffer
 from odradek.wire.header import decode_response_header, encode_request_header
@@ -169,7 +169,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
         Raises:
             ApiError: there is none.
         """
-        api = asked_api(api_key)
+        api = client_api(api_key)
         ours, theirs = api.decodable, self.versions.get(api_key, Versions(0, -1))
         highest = min(ours.last, theirs.last, ours.last if version_max is None else version_max)
         if highest < max(ours.first, theirs.first):
@@ -342,7 +342,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
         except TimeoutError:
             await self.close()
             raise ConnectionError(
-                f"{self.name}: {asked_api(api_key).name} was not answered within {timeout_ms} ms"
+                f"{self.name}: {client_api(api_key).name} was not answered within {timeout_ms} ms"
             ) from None
         return self._decode(answer, version, data)
 

@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def keep_frame(self) -> None:
         """Leave the memory of the present frame to its handler."""
-        self._frames.give_away()
+        self._frames.detach()
 
     def refuse(self, reason: str) -> None:
         """Close it because of what the peer sent."""
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
     def rest(self, oldest_ms: int) -> None:
         """If it has sent nothing since then, keep no more memory than what is there needs."""
         if self.active_ms < oldest_ms and self._reading:
-            self._frames.rest()
+            self._frames.release_memory()
             self._count()
 
     def close_when_answered(self) -> None:

@@ -1,1 +1,1 @@
-"""Bytes to messages and back: Kafka's protocol, declared once."""
+"""Kafka's wire protocol: frames, headers, and messages declared once and encoded both ways."""

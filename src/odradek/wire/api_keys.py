@@ -1,25 +1,27 @@
-"""The APIs: key, name, versions, first flexible version; and where their messages are.
+"""The APIs: key, name, versions, first flexible version; and the modules of their messages.
 
-    served        what a broker of ours answers: on every listener, or, for those that only
-                  brokers send each other (`inter_broker`), on the inter-broker listener
-    accepted      beyond it, what is not always advertised, or not to clients
-    kafka         what a broker of Apache Kafka 3.9 answers in its ZooKeeper mode; none for the one
+    served        what our broker answers: on every listener, or, for APIs that only brokers
+                  send each other (`inter_broker`), on the inter-broker listener
+    accepted      the served versions and later ones that are not always advertised, or not to
+                  clients
+    kafka         what a broker of Apache Kafka 3.9 answers in ZooKeeper mode; empty for the one
                   API that is our own
-    decodable     from the first we serve to the last of Kafka 3.9, or the last we accept: what our
-                  messages declare, for brokers of both kinds may stand in one cluster
-    flexible_from the first version in the later encoding; None: there is none
+    decodable     from the first version served to the last of Kafka 3.9, or the last accepted:
+                  what our messages declare, because one cluster may have brokers of both kinds
+    flexible_from the first flexible version (KIP-482); None: the API has none
 
-Served versions begin where Kafka 4.0's do (what Kafka 2.1 spoke). Produce begins at 0 all
-the same: librdkafka of old turns compression off when it does not. Kafka's AddPartitionsToTxn
-4-5 is for brokers, whose versions follow from `inter.broker.protocol.version` and not from
-what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their versions are
-advertised while every broker of the cluster is ours (`odradek.broker.features`).
+Served versions begin where Kafka 4.0's do (those of Kafka 2.1, KIP-896). Produce begins at 0 all
+the same: old versions of librdkafka turn compression off when it does not. Kafka's
+AddPartitionsToTxn 4-5 is for brokers, whose versions follow from `inter.broker.protocol.version`
+and not from what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their
+versions are advertised while every broker of the cluster is an Odradek broker
+(`odradek.broker.features`).
 
 DescribeState is our own (docs/decisions.md, "An API of our own, for our own tools"). Its key is far
-beyond Kafka's, and it is advertised only to clients that name themselves `OWN_SOFTWARE`.
+beyond Kafka's, and it is advertised only to clients whose software name is `OWN_SOFTWARE`.
 
-Message modules are imported when they are first asked for: a broker uses a few of them in
-its first second, a tool two or three in its life.
+Message modules are imported at their first use: a broker uses a few of them in its first second,
+a tool two or three at all.
 """
 
 from enum import IntEnum
@@ -32,7 +34,7 @@ from odradek.wire.schema import Message, Versions
 
 
 class ApiKey(IntEnum):
-    """The number of an API, as it stands in a request's header."""
+    """The API key in a request's header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -98,7 +100,7 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API."""
+    """An API and its version ranges; see the head of this module."""
 
     key: ApiKey
     name: str  # as Kafka writes it
@@ -119,7 +121,7 @@ class Api(NamedTuple):
 
     @property
     def accepted(self) -> Versions:
-        """The versions served, and those that are not advertised to everybody."""
+        """The versions served, and those not advertised to every client."""
         beyond = TRANSACTION_VERSION_2.get(self.key) or _FOR_BROKERS.get(self.key)
         return self.served if beyond is None else Versions(self.served.first, beyond)
 
@@ -158,9 +160,9 @@ TRANSACTION_VERSION_2: Final = {
 }
 _FOR_BROKERS: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: 5}
 
-OWN_SOFTWARE: Final = "odradek"  # the software name by which our clients introduce themselves
-NOT_KAFKAS: Final = frozenset({ApiKey.DESCRIBE_STATE})
-_NONE: Final = (0, -1)
+OWN_SOFTWARE: Final = "odradek"  # the software name of our clients in ApiVersions
+OWN_APIS: Final = frozenset({ApiKey.DESCRIBE_STATE})
+_NOT_SERVED: Final = (0, -1)
 
 _CLIENTS = False
 _BROKERS = True
@@ -228,7 +230,7 @@ _ROWS: Final = (
     (65, "DescribeTransactions", (0, 0), (0, 0), 0, _CLIENTS),
     (66, "ListTransactions", (0, 1), (0, 1), 0, _CLIENTS),
     (67, "AllocateProducerIds", (0, 0), (0, 0), 0, _BROKERS),
-    (31_000, "DescribeState", (0, 0), _NONE, 0, _CLIENTS),
+    (31_000, "DescribeState", (0, 0), _NOT_SERVED, 0, _CLIENTS),
 )
 # fmt: on
 
@@ -239,7 +241,7 @@ APIS: Final[dict[int, Api]] = {
 
 
 class ForeignApi(NamedTuple):
-    """An API that brokers in ZooKeeper mode do not have, and our client asks those of KRaft for."""
+    """An API that only KRaft brokers serve, and that our client sends them."""
 
     name: str
     decodable: Versions
@@ -251,11 +253,11 @@ FOREIGN_APIS: Final[dict[int, ForeignApi]] = {
 }
 
 
-def asked_api(key: int) -> Api | ForeignApi:
-    """An API as our client sees it.
+def client_api(key: int) -> Api | ForeignApi:
+    """An API that our client sends, including those of KRaft brokers.
 
     Raises:
-        KeyError: there is none.
+        KeyError: the key is unknown.
     """
     return APIS.get(key) or FOREIGN_APIS[key]
 
@@ -264,7 +266,7 @@ def api(key: int) -> Api:
     """The API of a key.
 
     Raises:
-        MalformedRequestError: there is none.
+        MalformedRequestError: the key is unknown.
     """
     known = APIS.get(key)
     if known is None:

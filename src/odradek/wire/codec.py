@@ -7,16 +7,16 @@
 
     made = yield from sliced_decoder(FetchRequest, 12)(view, position)     # may be interrupted
 
-The functions are written and compiled at their first use and kept on the class. What they
-do is in `odradek.wire.decoder_source` and `odradek.wire.encoder_source`.
+The functions are written and compiled at their first use and kept on the class. The modules
+`odradek.wire.decoder_source` and `odradek.wire.encoder_source` describe what they do.
 
 A decoder raises `MalformedRequestError` and nothing else, whatever the bytes are. Besides
-the bounds of the frame it minds a budget of array elements, for a byte of an array can
-become hundreds of bytes of objects, and cost tens of microseconds to handle. A part or a string
-counts one, a number an eighth.
+the bounds of the frame it checks a budget of array elements, because a byte of an array can
+become hundreds of bytes of objects, and cost tens of microseconds to handle. A struct or a string
+counts as one element, a number as an eighth of one.
 
-    ELEMENTS_MAX           between brokers: the picture of a cluster of 500,000 partitions
-    CLIENT_ELEMENTS_MAX    what a client may ask for at once
+    ELEMENTS_MAX           between brokers: the metadata of a cluster of 500,000 partitions
+    CLIENT_ELEMENTS_MAX    one request of a client
     DATA_ELEMENTS_MAX      the partitions of a Produce or Fetch
 """
 
@@ -45,7 +45,7 @@ class Decoder(Protocol[M_co]):
         """Decode.
 
         Raises:
-            MalformedRequestError: the bytes are no such message, or one with more than
+            MalformedRequestError: the bytes are not such a message, or one with more than
                 `elements_max` array elements.
         """
 
@@ -57,13 +57,13 @@ class Encoder(Protocol[M_contra]):
         """Encode.
 
         Raises:
-            UnsupportedFieldError: a field says something that this version cannot.
-            UnencodableError: a field holds a value that it cannot hold.
+            UnsupportedFieldError: a field that this version lacks differs from its default.
+            UnencodableError: a value has the wrong type or is out of the field's range.
         """
 
 
 class SlicedDecoder(Protocol[M_co]):
-    """Reads the same, and yields every few hundred elements, so that others may run meanwhile."""
+    """Decodes like `Decoder`, and yields every few hundred elements so that other work can run."""
 
     def __call__(
         self, view: memoryview, position: int, elements_max: int = ELEMENTS_MAX, /
@@ -72,7 +72,7 @@ class SlicedDecoder(Protocol[M_co]):
 
 
 class SlicedEncoder(Protocol[M_contra]):
-    """Writes the same, and yields every few hundred elements."""
+    """Encodes like `Encoder`, and yields every few hundred elements."""
 
     def __call__(self, message: M_contra, /) -> Generator[None, None, bytes]:
         """Encode; raises as `Encoder` does."""

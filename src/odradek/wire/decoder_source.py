@@ -1,6 +1,6 @@
-"""Writes the decoder of one message class in one version.
+"""Generates the decoder of one message class in one version.
 
-What comes out for a part with an int32, a string and the end of the part, flexible:
+The code generated for a struct with an int32 and a string, in a flexible version:
 
     e2 = new_3(class_4)
     e2.partition, n5 = unpack_6(view, p)        # the run, and the first byte of the length
@@ -14,27 +14,35 @@ What comes out for a part with an int32, a string and the end of the part, flexi
     ...
 
 Runs of fixed-size fields are one `unpack`, together with the length (or the first byte of
-it) of what follows. Bounds of fixed-size fields are not tested: `unpack` raises by itself,
-and the line on which it did tells the field. Slices would be silently short, so their
-bounds are tested.
+the length) of what follows. Bounds of fixed-size fields are not tested: `unpack` raises by
+itself, and the line that raised identifies the field. A slice beyond the end would be short
+without an error, so the bounds of slices are tested.
 """
 
 from struct import Struct, unpack_from
 from typing import Any
 
 from odradek.wire import primitives
+from odradek.wire.function_source import (
+    FIXED,
+    FunctionSource,
+    absent,
+    bytes_min,
+    present,
+    tagged,
+    yield_line,
+)
 from odradek.wire.schema import Field, MessageType
-from odradek.wire.source import FIXED, Source, absent, bytes_min, present, tagged, yield_line
 
 
 class DecoderSource:
-    """One decoder being written. `_run` holds the fixed-size fields not yet written."""
+    """Generates one decoder. `_run` holds the fixed-size fields not yet written."""
 
     def __init__(self, message: MessageType, version: int, *, yields: bool = False) -> None:
-        """`yields`: a generator that yields every few hundred elements, and returns the same."""
+        """`yields`: generate a generator that yields every few hundred elements."""
         self._yields = yields
-        self._depth = 0  # of arrays around what is being written
-        self._source = Source(
+        self._depth = 0  # the number of arrays around the current field
+        self._source = FunctionSource(
             message.SCHEMA, version, "def decode(view, p, budget=elements_default):"
         )
         self._version = version
@@ -50,7 +58,7 @@ class DecoderSource:
             refused_tag_size=primitives.refused_tag_size,
             refused_bytes=primitives.refused_bytes,
             field_at=self._source.field_at,
-            stumbles=primitives.STUMBLES,
+            decoding_errors=primitives.DECODING_ERRORS,
             new=object.__new__,
             unpack_from=unpack_from,
         )
@@ -66,7 +74,7 @@ class DecoderSource:
         with source.block("try:"):
             self._part("m", self._message)
             self._flush()
-        with source.block("except stumbles as error:"):
+        with source.block("except decoding_errors as error:"):
             source.line(
                 "raise refused_bytes(field_at(error.__traceback__), error, p, view) from None"
             )
@@ -129,7 +137,7 @@ class DecoderSource:
         self._source.line(f"p += {run.size}")
 
     def _length(self, wide_code: str) -> str:
-        """Read a length or count, -1 for null; the name of the local that holds it."""
+        """Read a length or count, -1 for null. Returns the local variable that holds it."""
         source = self._source
         length = source.local("n")
         if self._flexible:
@@ -167,7 +175,7 @@ class DecoderSource:
         source.line("p = q")
 
     def _struct(self, target: str, part: MessageType) -> None:
-        """A part that may be null: a byte says whether it is there."""
+        """A nullable struct: a signed byte before it is negative for null."""
         source = self._source
         sign, made = source.local("n"), source.local("e")
         self._fixed("b", sign)
@@ -196,7 +204,7 @@ class DecoderSource:
         source = self._source
         part = field.part
         item_bytes = self._item_bytes(part)
-        # A number costs a fraction of what a part does, and is no object of ours.
+        # A number costs a fraction of what a struct does: no message object is made for it.
         cost = f"{count} >> 3" if part in primitives.LIST_CODES else count
         source.line(
             f"if not 0 <= {count} <= (end - p) // {item_bytes} or {cost} > budget: "

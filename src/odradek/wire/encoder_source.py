@@ -1,6 +1,6 @@
-"""Writes the encoder of one message class in one version.
+"""Generates the encoder of one message class in one version.
 
-What comes out for a part with an int32, a string and the end of the part, flexible:
+The code generated for a struct with an int32 and a string, in a flexible version:
 
     s5 = e2.name.encode()
     n6 = len(s5) + 1
@@ -10,28 +10,29 @@ What comes out for a part with an int32, a string and the end of the part, flexi
 
 A run of fixed-size fields is one `pack`, together with the length of what follows; the
 pieces are joined once at the end. A tagged section without fields is a zero byte, which
-rides in the next run (`x` in a format).
+is part of the next run (`x` in a format).
 
-What a version cannot say is refused (`UnsupportedFieldError`), as is a value that its field
-cannot hold (`UnencodableError`): both are mistakes of ours, and name the field.
+A field that the version lacks and that differs from its default is refused
+(`UnsupportedFieldError`), as is a value outside the range of its field (`UnencodableError`):
+both are errors of the calling code, and name the field.
 """
 
 from struct import Struct, pack
 from typing import Any
 
 from odradek.wire import primitives
+from odradek.wire.function_source import FIXED, FunctionSource, absent, present, tagged, yield_line
 from odradek.wire.schema import Field, MessageType
-from odradek.wire.source import FIXED, Source, absent, present, tagged, yield_line
 
 
 class EncoderSource:
-    """One encoder being written. `_run` holds the fixed-size fields not yet written."""
+    """Generates one encoder. `_run` holds the fixed-size fields not yet written."""
 
     def __init__(self, message: MessageType, version: int, *, yields: bool = False) -> None:
-        """`yields`: a generator that yields every few hundred elements, and returns the same."""
+        """`yields`: generate a generator that yields every few hundred elements."""
         self._yields = yields
-        self._depth = 0  # of arrays around what is being written
-        self._source = Source(message.SCHEMA, version, "def encode(m):")
+        self._depth = 0  # the number of arrays around the current field
+        self._source = FunctionSource(message.SCHEMA, version, "def encode(m):")
         self._version = version
         self._flexible = self._source.flexible
         self._run: list[tuple[str, str]] = []  # format and expression; no expression for `x`
@@ -42,7 +43,7 @@ class EncoderSource:
             refused_value=primitives.refused_value,
             unsupported=primitives.unsupported,
             field_at=self._source.field_at,
-            stumbles=primitives.ENCODING_STUMBLES,
+            encoding_errors=primitives.ENCODING_ERRORS,
             pack=pack,
             one_byte=primitives.ONE_BYTE,
         )
@@ -59,7 +60,7 @@ class EncoderSource:
                 source.line("yield")
             self._part("m", self._message)
             self._flush()
-        with source.block("except stumbles as error:"):
+        with source.block("except encoding_errors as error:"):
             source.line("raise refused_value(field_at(error.__traceback__), error) from error")
         source.line(f"return b''.join({'done + out' if self._yields else 'out'})")
         return source.compiled("encode", "encoder")
@@ -72,22 +73,22 @@ class EncoderSource:
         for field in absent(fields, self._version):
             if not field.ignorable:
                 with source.field(field):
-                    self._refuse_if_said(f"{value}.{field.name}", field)
+                    self._refuse_unless_default(f"{value}.{field.name}", field)
         for field in present(fields, self._version):
             with source.field(field):
                 self._field(f"{value}.{field.name}", field)
         if self._flexible:
             self._tags(value, tagged(fields, self._version))
 
-    def _refuse_if_said(self, value: str, field: Field) -> None:
+    def _refuse_unless_default(self, value: str, field: Field) -> None:
         source = self._source
         source.line(
-            f"if {self._is_said(value, field)}: "
+            f"if {self._differs_from_default(value, field)}: "
             f"raise unsupported({source.where!r}, {value}, {str(field.versions)!r})"
         )
 
-    def _is_said(self, value: str, field: Field) -> str:
-        """The condition that a field differs from its default."""
+    def _differs_from_default(self, value: str, field: Field) -> str:
+        """The expression that is true where a field differs from its default."""
         if isinstance(field.part, MessageType) and field.kind == "struct":
             part = field.part
             default = self._source.constant("default", part, part)
@@ -118,7 +119,7 @@ class EncoderSource:
             self._run_fields.append(self._source.where)
 
     def _take_run(self) -> tuple[str, str, str]:
-        """The run collected so far: format, arguments, whose; it begins anew."""
+        """Take the run collected so far: its format, its arguments, the fields it writes."""
         codes = "".join(code for code, _ in self._run)
         values = ", ".join(value for _, value in self._run if value)
         where = " or ".join(dict.fromkeys(self._run_fields))
@@ -140,7 +141,7 @@ class EncoderSource:
             self._source.line(f"{self._put}({self._packed(codes, values)})", where)
 
     def _length(self, wide_code: str, length: str) -> None:
-        """Write the run and a length or count; flexible lengths come increased by one."""
+        """Write the run and a length or count; `length` is one more in a flexible version."""
         source = self._source
         if not self._flexible:
             self._fixed(wide_code, length)
@@ -174,7 +175,7 @@ class EncoderSource:
         source.line(f"{self._put}({data})")
 
     def _struct(self, value: str, part: MessageType) -> None:
-        """A part that may be null: a byte says whether it is there."""
+        """A nullable struct: a signed byte before it is -1 for null, 1 otherwise."""
         source = self._source
         self._flush()
         with source.block(f"if {value} is None:"):
@@ -213,7 +214,8 @@ class EncoderSource:
         loop = f"{number}, {item} in enumerate({items})" if self._yields else f"{item} in {items}"
         with source.block(f"for {loop}:"):
             if self._yields:
-                # What is written is joined on the way: a million pieces take long at once.
+                # What is written is joined at each yield: joining a million pieces at the end
+                # would block the event loop.
                 source.line(
                     yield_line(number, self._depth, "done.append(b''.join(out)); out.clear()")
                 )
@@ -253,10 +255,10 @@ class EncoderSource:
             source.line(f"{self._put}(b''.join({sections}))")
 
     def _tagged(self, value: str, field: Field, sections: str) -> None:
-        """A tagged field is written aside first, for its size stands before it."""
+        """A tagged field is encoded into a list of its own, because its size comes before it."""
         source, outer = self._source, self._put
         aside, data = source.local("aside"), source.local("s")
-        with source.field(field), source.block(f"if {self._is_said(value, field)}:"):
+        with source.field(field), source.block(f"if {self._differs_from_default(value, field)}:"):
             source.line(f"{aside} = []")
             self._put = f"{aside}.append"
             if isinstance(field.part, MessageType) and field.kind == "struct":

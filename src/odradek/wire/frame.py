@@ -1,11 +1,12 @@
-"""Frames: the 4-byte length, and then as many bytes, that everything on a socket is.
+"""Frames: a 4-byte length and as many bytes. Everything on a socket is in frames.
 
 Bytes in, frames out; no socket here. A `FrameBuffer` belongs to one connection and lends its
 memory twice: to the socket, which writes into it (`writable`, `wrote`), and to the handler,
-which gets each frame as a view of it. So a record batch is copied once on its way from the
-kernel to the log: by the kernel.
+which gets each frame as a view of it. So the only copy of a record batch on its way to the log is
+the kernel's.
 
-A view is good until the next call of `writable`. Whoever keeps something of a frame copies it.
+A view is valid until the next call of `writable`: a handler that keeps bytes of a frame copies
+them first.
 """
 
 from mmap import mmap
@@ -17,10 +18,10 @@ from odradek.model.errors import MalformedRequestError
 LENGTH_BYTES: Final = 4
 _LENGTH: Final = Struct(">i")
 _SMALL_BYTES: Final = 16 * 1024
-# From this size on a buffer is mapped: it takes memory as it is filled, not as it is made, and
+# From this size on a buffer is mapped: its pages take memory when they are first written, and
 # making it takes no time.
 _MAPPED_BYTES: Final = 1 << 20
-# A buffer that has grown for large frames is given back after this many that were small.
+# A buffer that has grown for large frames is released after this many small ones.
 _SMALL_FRAMES_BEFORE_SHRINKING: Final = 64
 
 
@@ -33,14 +34,14 @@ class FrameBuffer:
     )  # fmt: skip
 
     def __init__(self, *, frame_bytes_max: int) -> None:
-        self.frame_bytes_max = frame_bytes_max  # raised once the peer is known
+        self.frame_bytes_max = frame_bytes_max  # higher once the peer is authenticated
         self._buffer: bytearray | mmap = bytearray(_SMALL_BYTES)
         self._view = memoryview(self._buffer)
-        self._start = 0  # of what is not yet consumed
-        self._end = 0  # of what the socket has written
+        self._start = 0  # of the bytes not yet consumed
+        self._end = 0  # of the bytes that the socket has written
         self._small_frames = 0
-        self.is_large = False  # it takes more memory than at the start
-        self._touched = 0  # bytes from the begin on that were ever written
+        self.is_large = False  # it has more memory than at the start
+        self._touched = 0  # bytes from the beginning of the buffer that were ever written
 
     def __len__(self) -> int:
         """Bytes received and not yet consumed."""
@@ -61,7 +62,7 @@ class FrameBuffer:
         return self._view[self._end :]
 
     def wrote(self, count: int) -> None:
-        """The socket has written `count` bytes."""
+        """Count `count` bytes that the socket has written into `writable()`."""
         self._end += count
 
     def next_frame(self) -> memoryview | None:
@@ -69,7 +70,7 @@ class FrameBuffer:
 
         Raises:
             MalformedRequestError: the length is negative or above the limit. It is checked
-                before the body is awaited, so a peer cannot make us buffer 2 GiB.
+                before the body arrives, so a peer cannot make a broker buffer 2 GiB.
         """
         start = self._start
         body = start + LENGTH_BYTES
@@ -88,32 +89,32 @@ class FrameBuffer:
         return self._view[body:end]
 
     def put_back(self, frame: memoryview) -> None:
-        """The last frame is the next one once more."""
+        """Make the last frame the next one again."""
         self._start -= len(frame) + LENGTH_BYTES
 
-    def give_away(self) -> None:
-        """Leave the memory to whoever has the last frame, and go on in another.
+    def detach(self) -> None:
+        """Leave the memory to the holder of the last frame, and continue in another buffer.
 
-        What stands behind the frame is copied: call it when that is little.
+        The bytes behind the frame are copied: call it when they are few.
         """
         self._replace(max(_SMALL_BYTES, 2 * (self._end - self._start)))
 
-    def rest(self) -> None:
-        """Nothing is coming just now: keep no more memory than what is there needs."""
+    def release_memory(self) -> None:
+        """While nothing is being received: give back a grown buffer that is empty."""
         if self._start == self._end and len(self._buffer) > _SMALL_BYTES:
             self._replace(_SMALL_BYTES)
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory this takes."""
+        """Memory of the buffer; of a mapped one, the part that was written."""
         size = len(self._buffer)
         return size if size < _MAPPED_BYTES else max(self._touched, self._end)
 
     def _make_room(self) -> None:
         """Move what is left to the front, into twice the room if it needs it.
 
-        Memory follows the data that came, never the length that was promised: a peer that
-        promises 100 MiB and sends ten bytes has cost us ten bytes.
+        Memory follows the bytes received, never the length announced: a peer that announces
+        100 MiB and sends ten bytes has cost ten bytes.
         """
         left = self._end - self._start
         size = len(self._buffer)
@@ -125,10 +126,10 @@ class FrameBuffer:
         self._start, self._end = 0, left
 
     def _more_room(self, size: int) -> int:
-        """Twice as much; for a frame that is larger than that and has begun well, all of it.
+        """Twice as much; for a mapped buffer whose frame is larger than that, the whole frame.
 
-        A mapped buffer costs nothing where nothing is written, and what is not made again and
-        again need not be copied again and again.
+        A mapped buffer costs nothing where nothing is written, and a buffer that is replaced once
+        is copied once.
         """
         if size < _MAPPED_BYTES:
             return size * 2

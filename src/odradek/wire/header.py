@@ -1,16 +1,16 @@
 """The headers of requests and responses.
 
-A request says which API, in which version, and who asks:
+A request's header contains:
 
-    v0   key, version, correlation id: only ControlledShutdown v0 has it
-    v1   and the client id
-    v2   and a tagged section: with every flexible version of an API
+    v0   API key, version, correlation id: only ControlledShutdown v0 has it
+    v1   also the client id
+    v2   also a tagged section: with every flexible version of an API
 
 The client id stays a plain nullable string in v2, so that a broker can read the header of
 an ApiVersions request that is newer than itself.
 
 A response repeats the correlation id (v0), with flexible versions followed by a tagged
-section (v1). ApiVersions answers in v0 always: the client does not know yet what we speak.
+section (v1). ApiVersions is always answered in v0: the client does not have our versions yet.
 """
 
 import struct
@@ -32,15 +32,15 @@ _FLEXIBLE_FROM: Final = {
     int(key): _NEVER if api.flexible_from is None else api.flexible_from
     for key, api in APIS.items()
 }
-# A broker knows the former alone.
-_ASKED_FLEXIBLE_FROM: Final = {
+# Brokers use only the former; clients also send the APIs of KRaft.
+_CLIENT_FLEXIBLE_FROM: Final = {
     **_FLEXIBLE_FROM,
     **{key: api.flexible_from for key, api in FOREIGN_APIS.items()},
 }
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what."""
+    """The fields of a request's header, in the order of the wire."""
 
     api_key: int
     api_version: int
@@ -49,11 +49,11 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(view: memoryview, position: int = 0) -> tuple[RequestHeader, int]:
-    """Read a request's header. Returns it and where the body begins.
+    """Read a request's header. Returns it and the position of the body.
 
     Raises:
-        MalformedRequestError: it is no header, or of an API that we do not know. A version
-            that we do not know is left to the caller: ApiVersions is answered even then.
+        MalformedRequestError: it is not a header, or its API key is unknown. An unknown version
+            is left to the caller, because ApiVersions is answered even then.
     """
     try:
         api_key, api_version, correlation_id, length = _KEY_TO_CLIENT_ID(view, position)
@@ -85,7 +85,7 @@ def decode_request_header(view: memoryview, position: int = 0) -> tuple[RequestH
 
 
 def _decode_short(view: memoryview, position: int) -> tuple[RequestHeader, int]:
-    """Header v0, or too few bytes for any."""
+    """Header v0, or too few bytes for any header."""
     if len(view) - position >= _KEY_TO_CORRELATION.size:
         api_key, api_version, correlation_id = _KEY_TO_CORRELATION.unpack_from(view, position)
         if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
@@ -106,7 +106,7 @@ def encode_request_header(
         return _KEY_TO_CORRELATION.pack(api_key, api_version, correlation_id)
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
-    tags = b"\0" if api_version >= _ASKED_FLEXIBLE_FROM[api_key] else b""
+    tags = b"\0" if api_version >= _CLIENT_FLEXIBLE_FROM[api_key] else b""
     return _PACK_TO_CLIENT_ID(api_key, api_version, correlation_id, length) + name + tags
 
 
@@ -120,7 +120,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 def decode_response_header(
     view: memoryview, position: int, api_key: int, api_version: int
 ) -> tuple[int, int]:
-    """Read a response's header. Returns the correlation id and where the body begins."""
+    """Read a response's header. Returns the correlation id and the position of the body."""
     has_tags = _response_has_tags(api_key, api_version)
     if len(view) - position < _CORRELATION.size + has_tags:
         raise MalformedRequestError(f"response header: only {len(view) - position} bytes")
@@ -135,4 +135,4 @@ def decode_response_header(
 
 
 def _response_has_tags(api_key: int, api_version: int) -> bool:
-    return api_version >= _ASKED_FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS
+    return api_version >= _CLIENT_FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS

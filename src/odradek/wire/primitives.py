@@ -1,4 +1,4 @@
-"""What all messages are made of: varints, tagged sections, UUIDs, and how they are refused.
+"""Varints, tagged sections, UUIDs, and the errors for bytes and values that are refused.
 
 The generated code of `odradek.wire.codec` does the common case inline (a length below 128
 is one byte) and calls here for the rest. Every function takes a view and a position and
@@ -8,7 +8,7 @@ Limits, all checked before memory is spent:
 
     * a varint has at most 5 bytes and fits in 32 bits;
     * a length or count never exceeds what is left of the frame;
-    * unknown tagged fields are skipped, not stored; tags must rise.
+    * unknown tagged fields are skipped, not stored; tags must ascend.
 """
 
 import base64
@@ -19,30 +19,30 @@ from typing import Any, Final
 
 from odradek.model.errors import MalformedRequestError, OdradekError
 
-# What generated decoders catch, and `refused_bytes` puts into words.
-STUMBLES: Final = (IndexError, struct.error, UnicodeDecodeError)
-# What generated encoders catch, and `refused_value` puts into words.
-ENCODING_STUMBLES: Final = (
+# What generated decoders catch, and `refused_bytes` turns into a MalformedRequestError.
+DECODING_ERRORS: Final = (IndexError, struct.error, UnicodeDecodeError)
+# What generated encoders catch, and `refused_value` turns into an UnencodableError.
+ENCODING_ERRORS: Final = (
     AttributeError, IndexError, TypeError, UnicodeEncodeError, ValueError, struct.error,
 )  # fmt: skip
-# Lists of these are read and written by one call of `struct`.
+# Lists of these are decoded and encoded by one call of `struct`.
 LIST_CODES: Final[dict[Any, str]] = {"int8": "b", "int32": "i", "int64": "q"}
 SHORT_LIST: Final = 16  # lists below this length have a Struct of their own
 ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
 
 
 class UnsupportedFieldError(OdradekError):
-    """A message says something that its version has no words for."""
+    """A field that the encoded version lacks differs from its default (and is not ignorable)."""
 
 
 class UnencodableError(OdradekError):
-    """A message holds a value that its field cannot: a mistake of ours, never a peer's."""
+    """A field holds a value that it cannot encode: an error of the calling code, not of a peer."""
 
 
 def unsigned_varint(view: memoryview, position: int, field: str) -> tuple[int, int]:
     """Read an unsigned varint of up to 32 bits."""
     try:
-        # The lengths of record batches have two or three bytes: these without a loop.
+        # The lengths of record batches have two or three bytes: these are read without a loop.
         value = view[position]
         if value < 0x80:
             return value, position + 1
@@ -79,11 +79,11 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def skip_tags(view: memoryview, position: int, count: int, field: str) -> int:
-    """Skip a tagged section of which this version knows no tag. Returns the end."""
+    """Skip a tagged section without any known tag. Returns its end."""
     if count > 0x7F:
         count, position = unsigned_varint(view, position - 1, field)
     previous = -1
-    for _ in range(count):  # each turn consumes two bytes or raises: bounded by the frame
+    for _ in range(count):  # each iteration consumes two bytes or raises: bounded by the frame
         previous, size, position = tag_header(view, position, previous, field)
         position += size
     return position
@@ -94,7 +94,7 @@ def tag_header(view: memoryview, position: int, previous: int, field: str) -> tu
     tag, position = unsigned_varint(view, position, field)
     size, position = unsigned_varint(view, position, field)
     if tag <= previous:
-        raise MalformedRequestError(f"{field}: tag {tag} after tag {previous}; tags must rise")
+        raise MalformedRequestError(f"{field}: tag {tag} after tag {previous}; tags must ascend")
     if size > len(view) - position:
         raise MalformedRequestError(
             f"{field}: tag {tag} of {size} bytes; {len(view) - position} are left"
@@ -106,7 +106,7 @@ def tag_header(view: memoryview, position: int, previous: int, field: str) -> tu
 
 
 def refused_length(field: str, length: int, left: int) -> MalformedRequestError:
-    """A length or count that cannot be."""
+    """A length that is negative or exceeds what is left of the frame."""
     if length == -1:
         return MalformedRequestError(f"{field}: null; this version does not allow it")
     if length < 0:
@@ -115,7 +115,7 @@ def refused_length(field: str, length: int, left: int) -> MalformedRequestError:
 
 
 def refused_count(field: str, count: int, limits: tuple[int, int, int]) -> MalformedRequestError:
-    """An array that cannot be, or would cost too much. `limits`: bytes left, of one, budget."""
+    """An array that does not fit. `limits`: bytes left, least bytes of one element, budget."""
     left, item_bytes, budget = limits
     if count == -1:
         return MalformedRequestError(f"{field}: null; this version does not allow it")
@@ -130,13 +130,13 @@ def refused_count(field: str, count: int, limits: tuple[int, int, int]) -> Malfo
     )
 
 
-def refused_tag_size(field: str, said: int, used: int) -> MalformedRequestError:
-    """A known tagged field that is not as long as it says."""
-    return MalformedRequestError(f"{field}: tagged field of {said} bytes that fills {used}")
+def refused_tag_size(field: str, declared: int, used: int) -> MalformedRequestError:
+    """A known tagged field whose size differs from what its value takes."""
+    return MalformedRequestError(f"{field}: tagged field of {declared} bytes that fills {used}")
 
 
 def refused_bytes(field: str, error: Exception, position: int, view: memoryview) -> Exception:
-    """What a decoder stumbled over, in our words."""
+    """The exception of a decoder as a MalformedRequestError that names the field."""
     if isinstance(error, UnicodeDecodeError):
         return MalformedRequestError(f"{field}: {bytes(error.object)[:40]!r}; must be UTF-8")
     assert isinstance(error, IndexError | struct.error), error
@@ -150,11 +150,11 @@ def refused_bytes(field: str, error: Exception, position: int, view: memoryview)
 
 def unsupported(field: str, value: object, versions: str) -> UnsupportedFieldError:
     """A field that differs from its default in a version without it."""
-    return UnsupportedFieldError(f"{field}: {value!r}; only versions {versions} can say it")
+    return UnsupportedFieldError(f"{field}: {value!r}; only versions {versions} have this field")
 
 
 def refused_value(field: str, error: Exception) -> UnencodableError:
-    """A value of another type, out of range, or None where no null is."""
+    """A value of another type, out of range, or None where null is not allowed."""
     return UnencodableError(f"{field}: {error}")
 
 

@@ -11,20 +11,19 @@ A message is a class whose body lists its fields in the order of the wire:
         topics: list[FetchTopic] = array(FetchTopic)
         cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0)
 
-The annotation is for the type checker and the reader; the call on the right says what
-stands on the wire. Version ranges are written as Kafka writes them: "3", "3-5", "3+".
+The annotation is for the type checker and the reader; the call on the right declares the
+encoding. Version ranges are written as Kafka writes them: "3", "3-5", "3+".
 
     * Every field has a default: zero, "", b"", False, [], or what is declared.
     * A field that a version lacks has its default after decoding: handlers see one shape.
-    * Encoding a version that lacks a field refuses to lose it: a value other than the
+    * Encoding a version that lacks a field refuses to drop its value: a value other than the
       default raises, unless the field is `ignorable`.
     * `nullable` names the versions in which the value may be None.
-    * `tag` puts a field into the tagged section of a flexible version, where it stands
+    * `tag` puts a field into the tagged section of a flexible version, which contains it
       only if it differs from its default.
-    * An optional part (`struct`) is None where the peer did not send it.
+    * An optional struct (`struct`) is None where the peer did not send it.
 
-How a declaration becomes code is in `odradek.wire.codec`. Nothing there or here knows a
-particular API.
+`odradek.wire.codec` turns a declaration into code. Neither module depends on a particular API.
 """
 
 from collections.abc import Callable
@@ -39,8 +38,8 @@ from typing import (
     overload,
 )
 
-# Raw bytes: what we encode may be any of these, what we decode is a memoryview of the
-# input, never a copy. Who keeps it longer than the frame copies it with bytes().
+# Raw bytes: an encoder takes any of these, a decoder returns a memoryview of its input, never a
+# copy. A caller that keeps it longer than the frame copies it with bytes().
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = bytes(16)
@@ -66,7 +65,7 @@ NO_VERSIONS: Final = Versions(1, 0)
 
 
 def parse_versions(text: str | None) -> Versions:
-    """Read "3", "3-5" or "3+"; None is no version at all."""
+    """Read "3", "3-5" or "3+"; None is the empty range."""
     if text is None:
         return NO_VERSIONS
     if text.endswith("+"):
@@ -80,7 +79,7 @@ class Field:
 
     __slots__ = ("default", "ignorable", "kind", "name", "nullable", "part", "tag", "versions")
 
-    def __init__(  # noqa: PLR0913 - what a declaration may say
+    def __init__(  # noqa: PLR0913 - what a declaration can contain
         self,
         kind: str,
         versions: str,
@@ -102,12 +101,12 @@ class Field:
 
     @property
     def is_list(self) -> bool:
-        """Whether the default is a list of its own for every message."""
+        """Whether the default is a new empty list for every message."""
         return self.kind == "array" and self.default is not None
 
 
 class Schema:
-    """What a message class declares, and the code made of it so far."""
+    """What a message class declares, and the functions compiled for it so far."""
 
     __slots__ = (
         "api_key", "decoders", "encoders", "fields", "flexible", "name", "sliced_decoders",
@@ -148,7 +147,7 @@ class MessageType(type):
         flexible: str | None = None,
         api_key: int | None = None,
     ) -> "MessageType":
-        """Make the class. `flexible`: the versions in the later encoding."""
+        """Make the class. `flexible`: its flexible versions (KIP-482)."""
         fields = []
         for field_name in [n for n, value in namespace.items() if isinstance(value, Field)]:
             field: Field = namespace.pop(field_name)
@@ -161,13 +160,13 @@ class MessageType(type):
 
 
 class Message(metaclass=MessageType):
-    """Base of everything that is encoded field by field. Made with keywords only."""
+    """Base of every encoded message and struct. Its constructor takes keywords only."""
 
     SCHEMA: ClassVar[Schema]
 
     def __init__(self, **values: Any) -> None:
-        # The first message of a class makes its constructor: a straight-line one costs
-        # 0.2 ms to compile and then a third of what a loop over the fields would cost.
+        # The first message of a class compiles its constructor: straight-line code takes 0.2 ms
+        # to compile and then a third of the time of a loop over the fields.
         cls = type(self)
         type.__setattr__(cls, "__init__", _constructor(cls.SCHEMA))
         cls.__init__(self, **values)
@@ -205,10 +204,10 @@ def _constructor(schema: Schema) -> Callable[..., None]:
     return made
 
 
-# ------------------------------------------------------------- what stands on the wire
+# ---------------------------------------------------------------------- kinds of fields
 #
-# Each of these returns a `Field` and says that it returns the value: so the type checker
-# sees an attribute with a default, and finds a nullable field declared without `| None`.
+# Each of these returns a `Field` and is typed as if it returned the value: so the type checker
+# sees an attribute with a default, and reports a nullable field declared without `| None`.
 
 M = TypeVar("M", bound=Message)
 
@@ -220,7 +219,7 @@ def _field(kind: str, versions: str, default: object, **options: Any) -> Any:
 def bool_(
     versions: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None
 ) -> bool:
-    """One byte, 0 or another."""
+    """One byte; any value but 0 is true."""
     return _field("bool", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
@@ -263,7 +262,7 @@ def uuid(
     versions: str = "0+", *, default: bytes = ZERO_UUID, ignorable: bool = False,
     tag: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Sixteen bytes; see `odradek.wire.primitives` for the text they are written as."""
+    """Sixteen bytes; `odradek.wire.primitives` has their text form."""
     return _field("uuid", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
@@ -326,7 +325,7 @@ def array(
     item: type[M], versions: str = "0+", *, nullable: str | None = None,
     default: tuple[()] | None = (), ignorable: bool = False, tag: int | None = None,
 ) -> list[M] | None:  # fmt: skip
-    """Any number of parts, each encoded like a message."""
+    """Any number of structs."""
     made: list[M] | None = _field(
         "array", versions, default, ignorable=ignorable, tag=tag, nullable=nullable, part=item
     )

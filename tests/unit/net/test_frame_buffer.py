@@ -37,7 +37,7 @@ def test_large_and_small_frames_in_pieces(seed):
     buffer = FrameBuffer(frame_bytes_max=10 * MIB)
 
     assert frames_of(buffer, b"".join(map(framed, sent)), pieces) == sent
-    buffer.rest()
+    buffer.release_memory()
     assert buffer.memory_bytes == 16_384
 
 
@@ -73,7 +73,7 @@ def test_a_frame_whose_memory_was_given_away_is_not_written_over():
         buffer.wrote(size)
         unread = unread[size:]
     kept = buffer.next_frame()
-    buffer.give_away()
+    buffer.detach()
     more = frames_of(buffer, behind[6:] + framed(b"b" * 2 * MIB), iter(lambda: MIB, None))
 
     assert more == [b"behind", b"b" * 2 * MIB]

@@ -8,7 +8,7 @@ import pytest
 
 import odradek.wire.messages
 from odradek.model.errors import MalformedRequestError
-from odradek.wire.api_keys import APIS, NOT_KAFKAS, ApiKey, api, request_class, response_class
+from odradek.wire.api_keys import APIS, OWN_APIS, ApiKey, api, request_class, response_class
 
 MODULES = {path.stem for path in pathlib.Path(odradek.wire.messages.__file__).parent.glob("*.py")}
 NOT_APIS = {
@@ -26,7 +26,7 @@ def test_every_key_has_its_row():
 
 
 @pytest.mark.parametrize("known", APIS.values(), ids=lambda known: known.name)
-def test_messages_are_declared_as_the_table_says(known):
+def test_messages_declare_the_versions_of_the_table(known):
     for message, side in ((known.request_class, "Request"), (known.response_class, "Response")):
         schema = message.SCHEMA
         assert schema.name == known.name + side
@@ -38,7 +38,7 @@ def test_messages_are_declared_as_the_table_says(known):
 
 @pytest.mark.parametrize(
     "known",
-    [known for known in APIS.values() if known.key not in NOT_KAFKAS],
+    [known for known in APIS.values() if known.key not in OWN_APIS],
     ids=lambda known: known.name,
 )
 def test_what_we_serve_is_part_of_what_kafka_serves(known):
@@ -46,7 +46,7 @@ def test_what_we_serve_is_part_of_what_kafka_serves(known):
     assert (known.first, known.last) == known.served
 
 
-def test_add_partitions_to_txn_has_versions_for_brokers_alone():
+def test_add_partitions_to_txn_has_versions_for_brokers_only():
     known = api(ApiKey.ADD_PARTITIONS_TO_TXN)
 
     assert str(known.served) == "0-3"
@@ -63,7 +63,7 @@ def test_classes_are_found_by_key():
     assert response_class(3).__name__ == "MetadataResponse"
 
 
-def test_message_modules_are_imported_when_they_are_asked_for():
+def test_message_modules_are_imported_at_their_first_use():
     program = (
         "import sys; from odradek.wire.api_keys import request_class\n"
         "loaded = lambda: {n for n in sys.modules if n.startswith('odradek.wire.messages.')}\n"

@@ -1,4 +1,4 @@
-"""What a codec does at the edges: versions, defaults, and every kind of damage, by name."""
+"""Codecs at the edges: versions, defaults, and every kind of malformed bytes, by name."""
 
 import re
 
@@ -25,20 +25,20 @@ from odradek.wire.schema import (
 
 
 class Limit(Message):
-    """An optional part."""
+    """A struct that may be absent."""
 
     most: int = int32(default=-1)
 
 
 class Item(Message):
-    """A part."""
+    """An element of an array."""
 
     number: int = int32()
     name: str = string()
 
 
 class Example(Message, versions="0-3", flexible="2+"):
-    """A message with a field of each kind that can be damaged."""
+    """A message with a field of each kind that can be malformed."""
 
     id: int = int16()
     name: str = string()
@@ -54,7 +54,7 @@ class Example(Message, versions="0-3", flexible="2+"):
 
 
 def whole(steps):
-    """What a generator returns, whenever it yields."""
+    """The return value of a generator, however often it yields."""
     while True:
         try:
             next(steps)
@@ -120,11 +120,11 @@ def test_lists_of_two_messages_are_not_the_same_list():
     assert Example().numbers == decoded(encoded(0), 0).numbers == []
 
 
-def test_a_version_refuses_to_lose_what_it_cannot_say():
+def test_a_version_refuses_to_drop_a_field_it_lacks():
     with pytest.raises(UnsupportedFieldError) as refused:
         encoded(2, epoch=5)
 
-    assert str(refused.value) == "Example v2 epoch: 5; only versions 3+ can say it"
+    assert str(refused.value) == "Example v2 epoch: 5; only versions 3+ have this field"
 
 
 def test_an_ignorable_field_is_left_out():
@@ -143,7 +143,7 @@ def test_bytes_are_views_of_the_frame():
     assert message.data.obj is frame.obj
 
 
-def test_decoding_begins_at_the_position_and_tells_where_it_ended():
+def test_decoding_begins_at_the_position_and_returns_the_end():
     data = encoded(1, id=9)
     message, end = decoder(Example, 1)(memoryview(b"###" + data + b"###"), 3)
 
@@ -173,7 +173,7 @@ def test_a_version_that_is_not_declared_has_no_codec(version):
     [
         pytest.param(0, {"id": 1 << 15}, "Example v0 id or Example v0 name", id="out of range"),
         pytest.param(2, {"id": "1"}, "Example v2 id", id="another type"),
-        pytest.param(0, {"name": None}, "Example v0 name", id="None where no null is"),
+        pytest.param(0, {"name": None}, "Example v0 name", id="None where null is not allowed"),
         pytest.param(0, {"name": "x" * 40_000}, "Example v0 id or Example v0 name", id="too long"),
         pytest.param(2, {"name": "\ud800"}, "Example v2 name", id="not UTF-8"),
         pytest.param(2, {"items": None}, "Example v2 items", id="no list"),
@@ -252,9 +252,13 @@ REFUSED = [
     (2, TO_TAGS + "01", "Example v2: the bytes end within a varint"),
     (2, TO_TAGS + "01 63", "Example v2: the bytes end within a varint"),
     (2, TO_TAGS + "01 63 05 61", "Example v2: tag 99 of 5 bytes; 1 are left"),
-    (2, TO_TAGS + "02 63 00 63 00", "Example v2: tag 99 after tag 99; tags must rise"),
-    (2, TO_TAGS + "02 01 01 01 00 05 00000005 00", "Example v2: tag 0 after tag 1; tags must rise"),
-    (2, TO_TAGS + "02 01 01 01 01 01 00", "Example v2: tag 1 after tag 1; tags must rise"),
+    (2, TO_TAGS + "02 63 00 63 00", "Example v2: tag 99 after tag 99; tags must ascend"),
+    (
+        2,
+        TO_TAGS + "02 01 01 01 00 05 00000005 00",
+        "Example v2: tag 0 after tag 1; tags must ascend",
+    ),
+    (2, TO_TAGS + "02 01 01 01 01 01 00", "Example v2: tag 1 after tag 1; tags must ascend"),
     (2, TO_TAGS + "ffffffff0f", "Example v2: the bytes end within a varint"),
     (
         2,
@@ -281,7 +285,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("version", "data", "refusal"), REFUSED, ids=[r[2] for r in REFUSED])
-def test_damage_is_refused_naming_field_value_and_rule(version, data, refusal):
+def test_malformed_bytes_are_refused_naming_field_value_and_rule(version, data, refusal):
     with pytest.raises(MalformedRequestError, match="^" + re.escape(refusal)):
         decoded(bytes.fromhex(data), version)
 
@@ -297,7 +301,7 @@ def test_a_message_has_a_budget_of_elements():
     )
 
 
-def test_numbers_count_an_eighth_of_a_part():
+def test_a_number_counts_as_an_eighth_of_a_struct():
     data = encoded(1, numbers=list(range(17)))
 
     assert decoded(data, 1, 2).numbers[-1] == 16
@@ -305,7 +309,7 @@ def test_numbers_count_an_eighth_of_a_part():
         decoded(data, 1, 1)
 
 
-def test_many_elements_are_refused_before_they_are_made():
+def test_many_elements_are_refused_before_objects_are_made():
     data = bytes.fromhex("0001 03 6162 00") + b"\xff\xff\xff\x07" + bytes(100 << 20)
 
     with pytest.raises(MalformedRequestError, match="items: 16777214 elements; the request has"):
@@ -316,13 +320,13 @@ def test_many_elements_are_refused_before_they_are_made():
 
 
 class Box(Message):
-    """A part with parts."""
+    """A struct that contains structs."""
 
     items: list[Item] = array(Item)
 
 
 class Boxes(Message, versions="0-1", flexible="1+"):
-    """A message that may be large."""
+    """A message of any number of structs."""
 
     boxes: list[Box] = array(Box)
     words: list[str] = string_array()

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, which alone has a part that may be null and has no tag."""
+"""DescribeTopicPartitions: the only message with a nullable struct that is not a tagged field."""
 
 import pytest
 
@@ -22,20 +22,20 @@ CURSOR = bytes.fromhex("02 02 74 00 000007d0 01 02 74 00000005 00 00")
     ("cursor", "data"),
     [(None, NO_CURSOR), (Cursor(topic_name="t", partition_index=5), CURSOR)],
 )
-def test_a_cursor_is_there_or_null(cursor, data):
+def test_a_cursor_may_be_null(cursor, data):
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")], cursor=cursor)
 
     assert encoder(DescribeTopicPartitionsRequest, 0)(request) == data
     assert decoder(DescribeTopicPartitionsRequest, 0)(memoryview(data), 0) == (request, len(data))
 
 
-def test_what_is_cut_off_is_refused():
+def test_truncated_bytes_are_refused():
     for end in range(len(CURSOR)):
         with pytest.raises(MalformedRequestError):
             decoder(DescribeTopicPartitionsRequest, 0)(memoryview(CURSOR[:end]), 0)
 
 
-def test_a_response_says_who_may_lead():
+def test_a_response_contains_the_eligible_leader_replicas():
     partition = PartitionResponse(
         partition_index=1, leader_id=2, replica_nodes=[1, 2], isr_nodes=[2],
         eligible_leader_replicas=[1], last_known_elr=None,

@@ -78,7 +78,7 @@ def test_the_pieces_are_what_the_generic_codec_writes(version, topic_count):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_are_handed_on_as_they_are(version):
+def test_records_are_not_copied(version):
     records = memoryview(bytearray(b"r" * 1000))
     key = TOPIC_ID if version >= 13 else "orders"
     pieces = encode_fetch_response(
@@ -90,7 +90,7 @@ def test_records_are_handed_on_as_they_are(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_no_records_are_no_bytes_rather_than_null(version):
+def test_no_records_are_empty_bytes_rather_than_null(version):
     key = TOPIC_ID if version >= 13 else "orders"
     frame = b"".join(encode_fetch_response(7, version, [(key, [PartitionData()])]))
     header = len(encode_response_header(1, version, 7))
@@ -104,7 +104,7 @@ def test_no_records_are_no_bytes_rather_than_null(version):
     ("version", "topic"),
     [pytest.param(12, TOPIC_ID, id="id too early"), pytest.param(13, "orders", id="name too late")],
 )
-def test_a_topic_goes_by_what_its_version_knows(version, topic):
+def test_a_version_refuses_the_topic_identifier_it_lacks(version, topic):
     with pytest.raises(AssertionError):
         encode_fetch_response(7, version, [(topic, [])])
 
@@ -121,5 +121,5 @@ def test_a_topic_goes_by_what_its_version_knows(version, topic):
         pytest.param(FetchRequest(), ReplicaState(replica_id=-1), id="consumer"),
     ],
 )
-def test_a_follower_says_who_it_is(request_, expected):
+def test_a_follower_identifies_itself(request_, expected):
     assert follower(request_) == expected

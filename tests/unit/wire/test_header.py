@@ -1,4 +1,4 @@
-"""Which header goes with which version, and what is no header at all."""
+"""Which header belongs to which version, and which bytes are not a header."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_a_request_header_goes_with_the_version_of_its_api(key, version, client_
         assert position == 2 + len(encoded)
 
 
-def test_a_version_that_we_do_not_know_still_has_a_header():
+def test_an_unknown_version_still_has_a_header():
     data = bytes.fromhex("0012 0063 00000007 0001 61 00")
 
     assert decode_request_header(memoryview(data))[0] == RequestHeader(18, 99, 7, "a")
@@ -66,7 +66,7 @@ def test_tagged_fields_of_a_header_are_skipped():
         ("0007 0000 000000", "request header: only 7 bytes are left"),
     ],
 )
-def test_what_is_no_header_is_refused(data, refusal):
+def test_bytes_that_are_not_a_header_are_refused(data, refusal):
     with pytest.raises(MalformedRequestError, match="^" + re.escape(refusal)):
         decode_request_header(memoryview(bytes.fromhex(data)))
 

@@ -1,4 +1,4 @@
-"""Varints and UUIDs."""
+"""Varints and UUIDs: encodings at the limits, and malformed ones."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_a_varint_has_seven_bits_in_a_byte(value, data):
         ("ffffffff10", "f: varint 4563402751; must fit in 32 bits"),
     ],
 )
-def test_what_is_no_varint_is_refused(data, refusal):
+def test_bytes_that_are_not_a_varint_are_refused(data, refusal):
     with pytest.raises(MalformedRequestError, match="^" + re.escape(refusal) + "$"):
         unsigned_varint(memoryview(bytes.fromhex(data)), 0, "f")
 
@@ -58,6 +58,6 @@ def test_a_uuid_is_written_as_kafka_writes_it():
 
 
 @pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "+" * 22, "Ä" * 22])
-def test_what_is_no_uuid_is_refused(text):
+def test_text_that_is_not_a_uuid_is_refused(text):
     with pytest.raises(ValueError, match=re.escape(f"uuid {text!r}: must be 16 bytes")):
         uuid_from_string(text)

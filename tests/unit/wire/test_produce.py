@@ -1,4 +1,4 @@
-"""The ways of produce that we know by heart, against the generic codec."""
+"""The fast codecs of produce against the generic codec."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_null_records_are_none(version):
 
 
 @pytest.mark.parametrize("version", [0, 8, 9, 11])
-def test_damage_is_refused_in_the_words_of_the_generic_codec(version):
+def test_malformed_bytes_raise_the_error_of_the_generic_codec(version):
     data = encoder(ProduceRequest, version)(generic(ONE))
     for length in range(len(data)):
         with pytest.raises(MalformedRequestError) as by_heart:
@@ -115,7 +115,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("version", range(12))
 @pytest.mark.parametrize("topics", ANSWERS.values(), ids=ANSWERS.keys())
-def test_a_response_says_in_every_version_what_it_can(topics, version):
+def test_a_response_has_the_fields_of_its_version(topics, version):
     frame = memoryview(encode_produce_response(7, version, topics, 250))
 
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -136,7 +136,7 @@ def test_a_response_says_in_every_version_what_it_can(topics, version):
 
 
 @pytest.mark.parametrize("version", range(12))
-def test_a_response_may_tell_where_the_new_leader_is(version):
+def test_a_response_may_contain_the_current_leader(version):
     end_points = [NodeEndpoint(node_id=2, host="b", port=9092)]
     frame = memoryview(encode_produce_response(7, version, [("t", [PLAIN])], 0, end_points))
     _, position = decode_response_header(frame, 4, 0, version)

@@ -1,4 +1,4 @@
-"""What a declared message class is."""
+"""The classes that message declarations become."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from odradek.wire.schema import Message, Versions, array, int32, parse_versions,
 
 
 class Part(Message):
-    """A part."""
+    """A struct in a message."""
 
     number: int = int32(default=-1)
 
 
 class Whole(Message, versions="1-3", flexible="2+", api_key=99):
-    """A message."""
+    """A message with a struct."""
 
     name: str | None = string("2+", nullable="3+", default=None)
     parts: list[Part] = array(Part)
@@ -32,7 +32,7 @@ def test_versions_are_written_as_kafka_writes_them(text, first, last):
     assert last + 1 not in versions
 
 
-def test_none_is_no_version():
+def test_none_is_the_empty_range():
     assert 0 not in parse_versions(None)
 
 
@@ -57,6 +57,6 @@ def test_a_message_has_no_other_fields():
         Whole().nmae = "a"  # type: ignore[attr-defined]
 
 
-def test_a_message_that_can_change_is_no_key():
+def test_a_message_is_mutable_and_so_not_hashable():
     with pytest.raises(TypeError, match="unhashable"):
         hash(Part())

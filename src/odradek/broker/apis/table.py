@@ -64,7 +64,7 @@ from odradek.broker.request_loop import RawRoute, Request, Route
 from odradek.broker.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.wire.api_keys import APIS, NOT_KAFKAS, ApiKey
+from odradek.wire.api_keys import APIS, OWN_APIS, ApiKey
 from odradek.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     }
     for key in sorted(table):
         offered = ServedRange(int(key), *APIS[key].served)
-        if key in NOT_KAFKAS:
+        if key in OWN_APIS:
             for_our_tools.append(offered)
             continue
         if not APIS[key].inter_broker:

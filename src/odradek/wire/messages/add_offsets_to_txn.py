@@ -8,8 +8,6 @@ from odradek.wire.schema import Message, int16, int32, int64, string
 
 
 class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+"):
-    """The request."""
-
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -17,7 +15,5 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+")
 
 
 class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()

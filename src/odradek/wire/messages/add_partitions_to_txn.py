@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): partitions join a transaction before they are written to.
 
-Clients speak v0-3, one transaction a request. Brokers speak v4-5, many transactions a
-request: they ask whether a partition is in a transaction before they append (KIP-890).
+Clients send v0-3, one transaction a request. Brokers send v4-5, many transactions a
+request: a leader verifies that a partition is in the transaction before it appends (KIP-890).
 
 Versions:
     v3  flexible
@@ -12,15 +12,11 @@ from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array
 
 
 class AddPartitionsToTxnTopic(Message):
-    """In `transactions.topics`."""
-
     name: str = string()
     partitions: list[int] = int32_array()
 
 
 class AddPartitionsToTxnTransaction(Message):
-    """In `transactions`."""
-
     transactional_id: str = string("4+")
     producer_id: int = int64("4+")
     producer_epoch: int = int16("4+")
@@ -29,8 +25,6 @@ class AddPartitionsToTxnTransaction(Message):
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
-    """The request."""
-
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
     v3_and_below_producer_id: int = int64("0-3")
@@ -39,15 +33,11 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3
 
 
 class AddPartitionsToTxnPartitionResult(Message):
-    """In `results_by_transaction.topic_results.results_by_partition`."""
-
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
 class AddPartitionsToTxnTopicResult(Message):
-    """In `results_by_transaction.topic_results`."""
-
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
         AddPartitionsToTxnPartitionResult
@@ -55,15 +45,11 @@ class AddPartitionsToTxnTopicResult(Message):
 
 
 class AddPartitionsToTxnResult(Message):
-    """In `results_by_transaction`."""
-
     transactional_id: str = string("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
 
 
 class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")

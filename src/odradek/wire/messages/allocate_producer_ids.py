@@ -4,15 +4,11 @@ from odradek.wire.schema import Message, int16, int32, int64
 
 
 class AllocateProducerIdsRequest(Message, api_key=67, versions="0", flexible="0+"):
-    """The request."""
-
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
 
 
 class AllocateProducerIdsResponse(Message, api_key=67, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id_start: int = int64()

@@ -8,51 +8,37 @@ from odradek.wire.schema import Message, array, bool_, float64, int16, int32, st
 
 
 class EntityData(Message):
-    """In `entries.entity`."""
-
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")  # None: the default entity
 
 
 class OpData(Message):
-    """In `entries.ops`."""
-
     key: str = string()
     value: float = float64()
     remove: bool = bool_()
 
 
 class EntryData(Message):
-    """In `entries`."""
-
     entity: list[EntityData] = array(EntityData)
     ops: list[OpData] = array(OpData)
 
 
 class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+"):
-    """The request."""
-
     entries: list[EntryData] = array(EntryData)
     validate_only: bool = bool_()
 
 
 class AlteredEntity(Message):
-    """In `entries.entity`."""
-
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
 
 
 class AlteredEntry(Message):
-    """In `entries`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     entity: list[AlteredEntity] = array(AlteredEntity)
 
 
 class AlterClientQuotasResponse(Message, api_key=49, versions="0-1", flexible="1+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     entries: list[AlteredEntry] = array(AlteredEntry)

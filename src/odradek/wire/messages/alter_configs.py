@@ -1,4 +1,4 @@
-"""AlterConfigs (33): all configs of a resource at once: what is not named falls to its default.
+"""AlterConfigs (33): replaces all configs of a resource; those not named return to defaults.
 
 Superseded by IncrementalAlterConfigs.
 
@@ -10,30 +10,22 @@ from odradek.wire.schema import Message, array, bool_, int8, int16, int32, strin
 
 
 class AlterableConfig(Message):
-    """In `resources.configs`."""
-
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class AlterConfigsResource(Message):
-    """In `resources`."""
-
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
 class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
-    """The request."""
-
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = bool_()
 
 
 class AlterConfigsResourceResponse(Message):
-    """In `responses`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
@@ -41,7 +33,5 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message, api_key=33, versions="0-2", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

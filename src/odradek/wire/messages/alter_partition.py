@@ -1,4 +1,4 @@
-"""AlterPartition (56): a leader asks the controller for another ISR.
+"""AlterPartition (56): a leader proposes an ISR to the controller (KIP-497).
 
 Versions:
     v1  leader recovery state
@@ -10,15 +10,11 @@ from odradek.wire.schema import Message, array, int8, int16, int32, int32_array,
 
 
 class BrokerState(Message):
-    """In `topics.partitions.new_isr_with_epochs`."""
-
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", default=-1)
 
 
 class AlterPartitionPartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     leader_epoch: int = int32()
     new_isr: list[int] = int32_array("0-2")
@@ -28,24 +24,18 @@ class AlterPartitionPartition(Message):
 
 
 class AlterPartitionTopic(Message):
-    """In `topics`."""
-
     topic_name: str = string("0-1", ignorable=True)
     topic_id: bytes = uuid("2+", ignorable=True)
     partitions: list[AlterPartitionPartition] = array(AlterPartitionPartition)
 
 
 class AlterPartitionRequest(Message, api_key=56, versions="0-3", flexible="0+"):
-    """The request."""
-
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
     topics: list[AlterPartitionTopic] = array(AlterPartitionTopic)
 
 
 class AlteredPartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -56,16 +46,12 @@ class AlteredPartition(Message):
 
 
 class AlteredTopic(Message):
-    """In `topics`."""
-
     topic_name: str = string("0-1", ignorable=True)
     topic_id: bytes = uuid("2+", ignorable=True)
     partitions: list[AlteredPartition] = array(AlteredPartition)
 
 
 class AlterPartitionResponse(Message, api_key=56, versions="0-3", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     topics: list[AlteredTopic] = array(AlteredTopic)

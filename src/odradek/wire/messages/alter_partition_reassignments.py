@@ -4,44 +4,32 @@ from odradek.wire.schema import Message, array, int16, int32, int32_array, strin
 
 
 class ReassignablePartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     replicas: list[int] | None = int32_array(nullable="0+", default=None)  # None: cancel
 
 
 class ReassignableTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0", flexible="0+"):
-    """The request."""
-
     timeout_ms: int = int32(default=60000)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
 class ReassignablePartitionResponse(Message):
-    """In `responses.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
 class ReassignableTopicResponse(Message):
-    """In `responses`."""
-
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
 class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -8,41 +8,29 @@ from odradek.wire.schema import Message, array, int16, int32, int32_array, strin
 
 
 class AlterReplicaLogDirTopic(Message):
-    """In `dirs.topics`."""
-
     name: str = string()
     partitions: list[int] = int32_array()
 
 
 class AlterReplicaLogDir(Message):
-    """In `dirs`."""
-
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
 class AlterReplicaLogDirsRequest(Message, api_key=34, versions="1-2", flexible="2+"):
-    """The request."""
-
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
 class AlterReplicaLogDirPartitionResult(Message):
-    """In `results.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class AlterReplicaLogDirTopicResult(Message):
-    """In `results`."""
-
     topic_name: str = string()
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
 class AlterReplicaLogDirsResponse(Message, api_key=34, versions="1-2", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -4,15 +4,11 @@ from odradek.wire.schema import Buffer, Message, array, bytes_, int8, int16, int
 
 
 class ScramCredentialDeletion(Message):
-    """In `deletions`."""
-
     name: str = string()
     mechanism: int = int8()
 
 
 class ScramCredentialUpsertion(Message):
-    """In `upsertions`."""
-
     name: str = string()
     mechanism: int = int8()
     iterations: int = int32()
@@ -21,22 +17,16 @@ class ScramCredentialUpsertion(Message):
 
 
 class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexible="0+"):
-    """The request."""
-
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
 
 class AlterUserScramCredentialsResult(Message):
-    """In `results`."""
-
     user: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

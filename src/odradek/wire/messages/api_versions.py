@@ -1,8 +1,8 @@
 """ApiVersions (18): which APIs this broker serves, in which versions.
 
-It is the first request of a connection, sent before versions are known. So a version that
-the broker does not know is answered in the layout of v0 with UNSUPPORTED_VERSION, and the
-response header never has a tagged section.
+It is the first request of a connection, sent before the client has the broker's versions. So an
+unsupported version is answered in the layout of v0 with UNSUPPORTED_VERSION, and the response
+header never has a tagged section.
 
 Versions:
     v3  flexible; client software; features
@@ -13,39 +13,29 @@ from odradek.wire.schema import Message, array, bool_, int16, int32, int64, stri
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
-    """The request."""
-
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
 
 
 class ApiVersion(Message):
-    """In `api_keys`."""
-
     api_key: int = int16()
     min_version: int = int16()
     max_version: int = int16()
 
 
 class SupportedFeatureKey(Message):
-    """In `supported_features`."""
-
     name: str = string("3+")
     min_version: int = int16("3+")
     max_version: int = int16("3+")
 
 
 class FinalizedFeatureKey(Message):
-    """In `finalized_features`."""
-
     name: str = string("3+")
     max_version_level: int = int16("3+")
     min_version_level: int = int16("3+")
 
 
 class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
-    """The response."""
-
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -1,14 +1,14 @@
 """Keys and values in `__consumer_offsets`.
 
-Each is preceded by its version as an int16. The version of a key also tells its kind: 0 and 1
-are offsets, 2 is a group.
+Each is preceded by its version as an int16. The version of a key is also its kind: 0 and 1
+are offset commits, 2 is a group's metadata.
 """
 
 from odradek.wire.schema import Buffer, Message, array, bytes_, int32, int64, string
 
 
 class OffsetCommitKey(Message, versions="0-1"):
-    """Names a group's position in a partition."""
+    """Names a group, a topic and a partition: whose committed offset the value holds."""
 
     group: str = string("0-1")
     topic: str = string("0-1")
@@ -16,7 +16,7 @@ class OffsetCommitKey(Message, versions="0-1"):
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """The position; an empty value is a tombstone."""
+    """A committed offset; an empty value is a tombstone."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
@@ -26,14 +26,10 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Message, versions="2"):
-    """Names a group."""
-
     group: str = string("2")
 
 
 class MemberMetadata(Message):
-    """In `members`."""
-
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
     client_id: str = string()

@@ -1,8 +1,8 @@
-"""What consumers tell each other through JoinGroup and SyncGroup: subscription and assignment.
+"""What consumers exchange through JoinGroup and SyncGroup: subscriptions and assignments.
 
-The broker passes these on unread, but for the topics of a subscription: they tell
-OffsetDelete and offset expiration what a group still reads. Each is preceded by its version
-as an int16; a reader takes a newer one than it knows for the newest it does.
+The broker passes these on without decoding them, except for the topics of a subscription, which
+OffsetDelete and offset expiration need. Each is preceded by its version as an int16; a reader
+decodes a version newer than it has as the newest one it has.
 """
 
 from odradek.wire.schema import (
@@ -18,14 +18,12 @@ from odradek.wire.schema import (
 
 
 class OwnedPartitions(Message):
-    """In `owned_partitions`."""
-
     topic: str = string("1+")
     partitions: list[int] = int32_array("1+")
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member brings to JoinGroup."""
+    """A member's metadata in JoinGroup."""
 
     topics: list[str] = string_array()
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -35,14 +33,12 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class AssignedPartitions(Message):
-    """In `assigned_partitions`."""
-
     topic: str = string()
     partitions: list[int] = int32_array()
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What the leader hands to SyncGroup for each member."""
+    """A member's assignment, sent by the group's leader in SyncGroup."""
 
     assigned_partitions: list[AssignedPartitions] = array(AssignedPartitions)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)

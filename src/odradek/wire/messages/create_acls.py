@@ -10,8 +10,6 @@ from odradek.wire.schema import Message, array, int8, int16, int32, string
 
 
 class AclCreation(Message):
-    """In `creations`."""
-
     resource_type: int = int8()
     resource_name: str = string()
     resource_pattern_type: int = int8("1+", default=3)
@@ -22,20 +20,14 @@ class AclCreation(Message):
 
 
 class CreateAclsRequest(Message, api_key=30, versions="1-3", flexible="2+"):
-    """The request."""
-
     creations: list[AclCreation] = array(AclCreation)
 
 
 class AclCreationResult(Message):
-    """In `results`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
 class CreateAclsResponse(Message, api_key=30, versions="1-3", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

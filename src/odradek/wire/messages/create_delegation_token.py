@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): a token with which others act as its owner.
+"""CreateDelegationToken (38): a token that authenticates its bearer as its owner.
 
 Versions:
     v2  flexible
@@ -9,15 +9,11 @@ from odradek.wire.schema import Buffer, Message, array, bytes_, int16, int32, in
 
 
 class CreatableRenewers(Message):
-    """In `renewers`."""
-
     principal_type: str = string()
     principal_name: str = string()
 
 
 class CreateDelegationTokenRequest(Message, api_key=38, versions="1-3", flexible="2+"):
-    """The request."""
-
     owner_principal_type: str | None = string("3+", nullable="3+")
     owner_principal_name: str | None = string("3+", nullable="3+")
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
@@ -25,8 +21,6 @@ class CreateDelegationTokenRequest(Message, api_key=38, versions="1-3", flexible
 
 
 class CreateDelegationTokenResponse(Message, api_key=38, versions="1-3", flexible="2+"):
-    """The response."""
-
     error_code: int = int16()
     principal_type: str = string()
     principal_name: str = string()

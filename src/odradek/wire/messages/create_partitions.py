@@ -9,14 +9,10 @@ from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array
 
 
 class CreatePartitionsAssignment(Message):
-    """In `topics.assignments`."""
-
     broker_ids: list[int] = int32_array()
 
 
 class CreatePartitionsTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     count: int = int32()  # after the change
     # None: the broker assigns
@@ -26,23 +22,17 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"):
-    """The request."""
-
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = bool_()
 
 
 class CreatePartitionsTopicResult(Message):
-    """In `results`."""
-
     name: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 
 
 class CreatePartitionsResponse(Message, api_key=37, versions="0-3", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

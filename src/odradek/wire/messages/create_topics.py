@@ -1,32 +1,26 @@
 """CreateTopics (19): new topics, with a number of partitions or a manual assignment.
 
 Versions:
-    v4  -1 for partitions and replication factor asks for the broker's defaults
-    v5  flexible; the response tells partitions and configs
+    v4  -1 for partitions and replication factor means the broker's defaults
+    v5  flexible; the response contains partitions and configs
     v6  quotas may refuse
-    v7  the response tells topic ids
+    v7  the response contains topic ids
 """
 
 from odradek.wire.schema import Message, array, bool_, int8, int16, int32, int32_array, string, uuid
 
 
 class CreatableReplicaAssignment(Message):
-    """In `topics.assignments`."""
-
     partition_index: int = int32()
     broker_ids: list[int] = int32_array()
 
 
 class CreatableTopicConfig(Message):
-    """In `topics.configs`."""
-
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class CreatableTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     num_partitions: int = int32()  # -1: the broker's default, or as assigned
     replication_factor: int = int16()  # -1: the broker's default, or as assigned
@@ -35,16 +29,12 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message, api_key=19, versions="2-7", flexible="5+"):
-    """The request."""
-
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = bool_("1+")
 
 
 class CreatableTopicConfigs(Message):
-    """In `topics.configs`."""
-
     name: str = string("5+")
     value: str | None = string("5+", nullable="5+")
     read_only: bool = bool_("5+")
@@ -53,8 +43,6 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    """In `topics`."""
-
     name: str = string()
     topic_id: bytes = uuid("7+", ignorable=True)
     error_code: int = int16()
@@ -68,7 +56,5 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message, api_key=19, versions="2-7", flexible="5+"):
-    """The response."""
-
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,4 +1,4 @@
-"""DeleteAcls (31): the ACL bindings that match filters go.
+"""DeleteAcls (31): deletes the ACL bindings that match filters.
 
 Versions:
     v1  prefixed resource patterns
@@ -10,8 +10,6 @@ from odradek.wire.schema import Message, array, int8, int16, int32, string
 
 
 class DeleteAclsFilter(Message):
-    """In `filters`."""
-
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -22,14 +20,10 @@ class DeleteAclsFilter(Message):
 
 
 class DeleteAclsRequest(Message, api_key=31, versions="1-3", flexible="2+"):
-    """The request."""
-
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
 class DeleteAclsMatchingAcl(Message):
-    """In `filter_results.matching_acls`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
@@ -42,15 +36,11 @@ class DeleteAclsMatchingAcl(Message):
 
 
 class DeleteAclsFilterResult(Message):
-    """In `filter_results`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
 class DeleteAclsResponse(Message, api_key=31, versions="1-3", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): everything before an offset goes.
+"""DeleteRecords (21): deletes the records before an offset.
 
 Versions:
     v2  flexible
@@ -8,43 +8,31 @@ from odradek.wire.schema import Message, array, int16, int32, int64, string
 
 
 class DeleteRecordsPartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     offset: int = int64()  # -1: the high watermark
 
 
 class DeleteRecordsTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
 class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
-    """The request."""
-
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()
 
 
 class DeleteRecordsPartitionResult(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     low_watermark: int = int64()
     error_code: int = int16()
 
 
 class DeleteRecordsTopicResult(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
 class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

@@ -1,4 +1,4 @@
-"""DeleteTopics (20): topics go, by name or id.
+"""DeleteTopics (20): deletes topics, by name or id.
 
 Versions:
     v4  flexible
@@ -10,23 +10,17 @@ from odradek.wire.schema import Message, array, int16, int32, string, string_arr
 
 
 class DeleteTopicState(Message):
-    """In `topics`."""
-
     name: str | None = string("6+", nullable="6+", default=None)
     topic_id: bytes = uuid("6+")
 
 
 class DeleteTopicsRequest(Message, api_key=20, versions="1-6", flexible="4+"):
-    """The request."""
-
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = string_array("0-5", ignorable=True)
     timeout_ms: int = int32()
 
 
 class DeletableTopicResult(Message):
-    """In `responses`."""
-
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", ignorable=True)
     error_code: int = int16()
@@ -34,7 +28,5 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message, api_key=20, versions="1-6", flexible="4+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

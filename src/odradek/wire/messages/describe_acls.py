@@ -10,8 +10,6 @@ from odradek.wire.schema import Message, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Message, api_key=29, versions="1-3", flexible="2+"):
-    """The request."""
-
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -22,8 +20,6 @@ class DescribeAclsRequest(Message, api_key=29, versions="1-3", flexible="2+"):
 
 
 class AclDescription(Message):
-    """In `resources.acls`."""
-
     principal: str = string()
     host: str = string()
     operation: int = int8()
@@ -31,8 +27,6 @@ class AclDescription(Message):
 
 
 class DescribeAclsResource(Message):
-    """In `resources`."""
-
     resource_type: int = int8()
     resource_name: str = string()
     pattern_type: int = int8("1+", default=3)
@@ -40,8 +34,6 @@ class DescribeAclsResource(Message):
 
 
 class DescribeAclsResponse(Message, api_key=29, versions="1-3", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -8,44 +8,32 @@ from odradek.wire.schema import Message, array, bool_, float64, int8, int16, int
 
 
 class ComponentData(Message):
-    """In `components`."""
-
     entity_type: str = string()
     match_type: int = int8()
     match: str | None = string(nullable="0+")
 
 
 class DescribeClientQuotasRequest(Message, api_key=48, versions="0-1", flexible="1+"):
-    """The request."""
-
     components: list[ComponentData] = array(ComponentData)
     strict: bool = bool_()
 
 
 class EntityData(Message):
-    """In `entries.entity`."""
-
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")  # None: the default entity
 
 
 class ValueData(Message):
-    """In `entries.values`."""
-
     key: str = string()
     value: float = float64()
 
 
 class EntryData(Message):
-    """In `entries`."""
-
     entity: list[EntityData] = array(EntityData)
     values: list[ValueData] = array(ValueData)
 
 
 class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible="1+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -8,15 +8,11 @@ from odradek.wire.schema import Message, array, bool_, int8, int16, int32, strin
 
 
 class DescribeClusterRequest(Message, api_key=60, versions="0-1", flexible="0+"):
-    """The request."""
-
     include_cluster_authorized_operations: bool = bool_()
     endpoint_type: int = int8("1+", default=1)
 
 
 class DescribeClusterBroker(Message):
-    """In `brokers`."""
-
     broker_id: int = int32()
     host: str = string()
     port: int = int32()
@@ -24,8 +20,6 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message, api_key=60, versions="0-1", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

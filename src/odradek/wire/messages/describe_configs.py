@@ -10,32 +10,24 @@ from odradek.wire.schema import Message, array, bool_, int8, int16, int32, strin
 
 
 class DescribeConfigsResource(Message):
-    """In `resources`."""
-
     resource_type: int = int8()
     resource_name: str = string()
     configuration_keys: list[str] | None = string_array(nullable="0+")  # None: all
 
 
 class DescribeConfigsRequest(Message, api_key=32, versions="1-4", flexible="4+"):
-    """The request."""
-
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = bool_("1+")
     include_documentation: bool = bool_("3+")
 
 
 class DescribeConfigsSynonym(Message):
-    """In `results.configs.synonyms`."""
-
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
     source: int = int8("1+")
 
 
 class DescribeConfigsResourceResult(Message):
-    """In `results.configs`."""
-
     name: str = string()
     value: str | None = string(nullable="0+")
     read_only: bool = bool_()
@@ -47,8 +39,6 @@ class DescribeConfigsResourceResult(Message):
 
 
 class DescribeConfigsResult(Message):
-    """In `results`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
@@ -57,7 +47,5 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message, api_key=32, versions="1-4", flexible="4+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -2,22 +2,18 @@
 
 Versions:
     v2  flexible
-    v3  who requested each
+    v3  the requester of each token
 """
 
 from odradek.wire.schema import Buffer, Message, array, bytes_, int16, int32, int64, string
 
 
 class DescribeDelegationTokenOwner(Message):
-    """In `owners`."""
-
     principal_type: str = string()
     principal_name: str = string()
 
 
 class DescribeDelegationTokenRequest(Message, api_key=41, versions="1-3", flexible="2+"):
-    """The request."""
-
     # None: all
     owners: list[DescribeDelegationTokenOwner] | None = array(
         DescribeDelegationTokenOwner, nullable="0+"
@@ -25,15 +21,11 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions="1-3", flexib
 
 
 class DescribedDelegationTokenRenewer(Message):
-    """In `tokens.renewers`."""
-
     principal_type: str = string()
     principal_name: str = string()
 
 
 class DescribedDelegationToken(Message):
-    """In `tokens`."""
-
     principal_type: str = string()
     principal_name: str = string()
     token_requester_principal_type: str = string("3+")
@@ -47,8 +39,6 @@ class DescribedDelegationToken(Message):
 
 
 class DescribeDelegationTokenResponse(Message, api_key=41, versions="1-3", flexible="2+"):
-    """The response."""
-
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = int32()

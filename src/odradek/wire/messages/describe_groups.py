@@ -20,15 +20,11 @@ from odradek.wire.schema import (
 
 
 class DescribeGroupsRequest(Message, api_key=15, versions="0-5", flexible="5+"):
-    """The request."""
-
     groups: list[str] = string_array()
     include_authorized_operations: bool = bool_("3+")
 
 
 class DescribedGroupMember(Message):
-    """In `groups.members`."""
-
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
     client_id: str = string()
@@ -38,8 +34,6 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    """In `groups`."""
-
     error_code: int = int16()
     group_id: str = string()
     group_state: str = string()
@@ -50,7 +44,5 @@ class DescribedGroup(Message):
 
 
 class DescribeGroupsResponse(Message, api_key=15, versions="0-5", flexible="5+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

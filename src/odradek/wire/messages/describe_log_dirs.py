@@ -10,22 +10,16 @@ from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array
 
 
 class DescribableLogDirTopic(Message):
-    """In `topics`."""
-
     topic: str = string()
     partitions: list[int] = int32_array()
 
 
 class DescribeLogDirsRequest(Message, api_key=35, versions="1-4", flexible="2+"):
-    """The request."""
-
     # None: all
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
 class DescribeLogDirsPartition(Message):
-    """In `results.topics.partitions`."""
-
     partition_index: int = int32()
     partition_size: int = int64()
     offset_lag: int = int64()
@@ -33,15 +27,11 @@ class DescribeLogDirsPartition(Message):
 
 
 class DescribeLogDirsTopic(Message):
-    """In `results.topics`."""
-
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
 class DescribeLogDirsResult(Message):
-    """In `results`."""
-
     error_code: int = int16()
     log_dir: str = string()
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
@@ -50,8 +40,6 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message, api_key=35, versions="1-4", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16("3+", ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (75): topics with what KRaft alone knows of them (KIP-966), page by page.
+"""DescribeTopicPartitions (75): topics with the ELR, which only KRaft has (KIP-966), paged.
 
-Brokers of ours do not serve it, as those of Kafka in ZooKeeper mode do not; the tools ask for it.
+Our brokers do not serve it, as Kafka's in ZooKeeper mode do not; our tools send it to KRaft ones.
 """
 
 from odradek.wire.schema import (
@@ -17,29 +17,23 @@ from odradek.wire.schema import (
 
 
 class TopicRequest(Message):
-    """In `topics`."""
-
     name: str = string()
 
 
 class Cursor(Message):
-    """Where the next page begins."""
+    """The topic and partition at which the next page begins."""
 
     topic_name: str = string()
     partition_index: int = int32()
 
 
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
-    """The request."""
-
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor)
 
 
 class PartitionResponse(Message):
-    """In `topics.partitions`."""
-
     error_code: int = int16()
     partition_index: int = int32()
     leader_id: int = int32()
@@ -52,8 +46,6 @@ class PartitionResponse(Message):
 
 
 class TopicResponse(Message):
-    """In `topics`."""
-
     error_code: int = int16()
     name: str | None = string(nullable="0+")
     topic_id: bytes = uuid()
@@ -63,8 +55,6 @@ class TopicResponse(Message):
 
 
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)
     next_cursor: Cursor | None = struct(Cursor)

@@ -13,21 +13,15 @@ from odradek.wire.schema import (
 
 
 class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):
-    """The request."""
-
     transactional_ids: list[str] = string_array()
 
 
 class TopicData(Message):
-    """In `transaction_states.topics`."""
-
     topic: str = string()
     partitions: list[int] = int32_array()
 
 
 class TransactionState(Message):
-    """In `transaction_states`."""
-
     error_code: int = int16()
     transactional_id: str = string()
     transaction_state: str = string()
@@ -39,7 +33,5 @@ class TransactionState(Message):
 
 
 class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

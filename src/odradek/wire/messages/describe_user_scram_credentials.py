@@ -4,27 +4,19 @@ from odradek.wire.schema import Message, array, int8, int16, int32, string
 
 
 class UserName(Message):
-    """In `users`."""
-
     name: str = string()
 
 
 class DescribeUserScramCredentialsRequest(Message, api_key=50, versions="0", flexible="0+"):
-    """The request."""
-
     users: list[UserName] | None = array(UserName, nullable="0+")  # None: all
 
 
 class CredentialInfo(Message):
-    """In `results.credential_infos`."""
-
     mechanism: int = int8()
     iterations: int = int32()
 
 
 class DescribeUserScramCredentialsResult(Message):
-    """In `results`."""
-
     user: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -32,8 +24,6 @@ class DescribeUserScramCredentialsResult(Message):
 
 
 class DescribeUserScramCredentialsResponse(Message, api_key=50, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): leadership to the preferred replica, or to one that is out of sync.
+"""ElectLeaders (43): elects the preferred replica, or one that is not in the ISR, as leader.
 
 Versions:
     v1  unclean election
@@ -9,15 +9,11 @@ from odradek.wire.schema import Message, array, int8, int16, int32, int32_array,
 
 
 class TopicPartitions(Message):
-    """In `topic_partitions`."""
-
     topic: str = string()
     partitions: list[int] = int32_array()
 
 
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
-    """The request."""
-
     election_type: int = int8("1+")  # 0: preferred; 1: unclean
     # None: all
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
@@ -25,23 +21,17 @@ class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
 
 
 class PartitionResult(Message):
-    """In `replica_election_results.partition_result`."""
-
     partition_id: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
 class ReplicaElectionResult(Message):
-    """In `replica_election_results`."""
-
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
 class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

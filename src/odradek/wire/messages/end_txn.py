@@ -2,15 +2,13 @@
 
 Versions:
     v3  flexible
-    v5  transactions of version 2: the response tells the epoch to go on in (KIP-890)
+    v5  transactions of version 2: the response contains the next producer epoch (KIP-890)
 """
 
 from odradek.wire.schema import Message, bool_, int16, int32, int64, string
 
 
 class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
-    """The request."""
-
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -18,8 +16,6 @@ class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)

@@ -4,15 +4,11 @@ from odradek.wire.schema import Buffer, Message, bytes_, int16
 
 
 class EnvelopeRequest(Message, api_key=58, versions="0", flexible="0+"):
-    """The request."""
-
     request_data: Buffer = bytes_()
     request_principal: Buffer | None = bytes_(nullable="0+")
     client_host_address: Buffer = bytes_()
 
 
 class EnvelopeResponse(Message, api_key=58, versions="0", flexible="0+"):
-    """The response."""
-
     response_data: Buffer | None = bytes_(nullable="0+", default=None)
     error_code: int = int16()

@@ -1,22 +1,22 @@
 """Fetch (1): record batches out of partitions, for consumers and for followers.
 
-A follower says who it is: `replica_id` up to v14, `replica_state` from v15. `follower` reads
-either. Its fetch offset is its acknowledgement of everything before.
+A follower identifies itself by `replica_id` up to v14, by `replica_state` from v15; `follower`
+reads either. Its fetch offset acknowledges every record before it.
 
-The broker writes its responses with `encode_fetch_response` at the end of this file, which
-leaves the records where they are; everything else goes through the generic codec.
+The broker encodes its responses with `encode_fetch_response` at the end of this file, which
+does not copy the records; everything else uses the generic codec.
 
 Versions:
     v4   isolation level; aborted transactions in the response
     v5   log start offset, both ways
     v7   incremental sessions (KIP-227)
-    v9   the asker's leader epoch, for fencing
+    v9   current leader epoch, for fencing (KIP-320)
     v11  rack, and a preferred read replica in the response (KIP-392)
     v12  flexible; last fetched epoch and diverging epoch replace truncation by
          OffsetForLeaderEpoch
     v13  topics by id only (KIP-516)
     v15  replica state with broker epoch (KIP-903)
-    v16  a refusal may name the new leader (KIP-951)
+    v16  an error may name the current leader (KIP-951)
     v17  directory id of the replica
 """
 
@@ -45,20 +45,16 @@ from odradek.wire.schema import (
 
 
 class ReplicaState(Message):
-    """In `replica_state`."""
-
     replica_id: int = int32("15+", default=-1)
     replica_epoch: int = int64("15+", default=-1)
 
 
 class FetchPartition(Message):
-    """In `topics.partitions`."""
-
     partition: int = int32()
-    # -1: the asker does not check
+    # -1: not checked
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
     fetch_offset: int = int64()
-    # of the last record it has; -1: does not check
+    # of the last record the follower has; -1: not checked
     last_fetched_epoch: int = int32("12+", default=-1)
     log_start_offset: int = int64("5+", default=-1, ignorable=True)  # a follower's own
     partition_max_bytes: int = int32()
@@ -66,24 +62,18 @@ class FetchPartition(Message):
 
 
 class FetchTopic(Message):
-    """In `topics`."""
-
     topic: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
 class ForgottenTopic(Message):
-    """In `forgotten_topics_data`."""
-
     topic: str = string("7-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
     partitions: list[int] = int32_array("7+")
 
 
 class FetchRequest(Message, api_key=1, versions="4-17", flexible="12+"):
-    """The request."""
-
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     replica_id: int = int32("0-14", default=-1)  # a follower's broker id; -1: a consumer
     replica_state: ReplicaState | None = struct(ReplicaState, "15+", tag=1)
@@ -93,7 +83,7 @@ class FetchRequest(Message, api_key=1, versions="4-17", flexible="12+"):
     # 0: up to the high watermark; 1: up to the last stable offset
     isolation_level: int = int8("4+", ignorable=True)
     session_id: int = int32("7+", ignorable=True)
-    # 0: a new session; -1: none, close what was
+    # 0: a new session; -1: no session, and close the one named
     session_epoch: int = int32("7+", default=-1, ignorable=True)
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+")
@@ -101,36 +91,26 @@ class FetchRequest(Message, api_key=1, versions="4-17", flexible="12+"):
 
 
 class EpochEndOffset(Message):
-    """In `responses.partitions.diverging_epoch`."""
-
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Message):
-    """In `responses.partitions.current_leader`."""
-
     leader_id: int = int32("12+", default=-1)
     leader_epoch: int = int32("12+", default=-1)
 
 
 class SnapshotId(Message):
-    """In `responses.partitions.snapshot_id`."""
-
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
 
 
 class AbortedTransaction(Message):
-    """In `responses.partitions.aborted_transactions`."""
-
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
 
 
 class PartitionData(Message):
-    """In `responses.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
     high_watermark: int = int64()
@@ -147,16 +127,12 @@ class PartitionData(Message):
 
 
 class FetchableTopicResponse(Message):
-    """In `responses`."""
-
     topic: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
     partitions: list[PartitionData] = array(PartitionData)
 
 
 class NodeEndpoint(Message):
-    """In `node_endpoints`."""
-
     node_id: int = int32("16+")
     host: str = string("16+")
     port: int = int32("16+")
@@ -164,8 +140,6 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message, api_key=1, versions="4-17", flexible="12+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)
     session_id: int = int32("7+")
@@ -174,11 +148,11 @@ class FetchResponse(Message, api_key=1, versions="4-17", flexible="12+"):
 
 
 def follower(request: FetchRequest) -> ReplicaState:
-    """Which broker asks, in which of its lives; replica id -1 for a consumer."""
+    """The requesting follower's id and broker epoch; replica id -1 for a consumer."""
     return request.replica_state or ReplicaState(replica_id=request.replica_id)
 
 
-# -------------------------------------------------------------------- on the way of the data
+# -------------------------------------------------------------------- the fast path
 
 FIRST_FLEXIBLE: Final = 12
 _LOG_START_FROM: Final = 5
@@ -212,15 +186,15 @@ def encode_fetch_response(  # noqa: PLR0913 - the fields of the response
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """Write a fetch response as a frame in pieces, the records among them as they are.
+    """The frame of a fetch response in pieces, with the records uncopied.
 
-    A topic goes by its name up to v12, by its id from v13. Partitions without records say
-    "no bytes", not null: the protocol allows null here, some clients do not.
+    A topic is identified by its name up to v12, by its id from v13. The records of a partition
+    without any are encoded as empty bytes, not as null, which some clients do not accept.
     """
     flexible = version >= FIRST_FLEXIBLE
     count = _compact_count if flexible else _INT32.pack
     tags = b"\0" if flexible else b""
-    piece = bytearray(4)  # the length of the frame, when it is known
+    piece = bytearray(4)  # the length of the frame, written at the end
     piece += encode_response_header(1, version, correlation_id)
     if version >= _SESSIONS_FROM:
         piece += _HEAD.pack(throttle_time_ms, error_code, session_id)
@@ -318,6 +292,6 @@ def _partition_tags(partition: PartitionData) -> bytes:
 
 
 def _node_endpoints(node_endpoints: Sequence[NodeEndpoint], version: int) -> bytes:
-    """The tagged section of the response: what the generic codec writes when that is all."""
+    """The tagged section of the response, written by the generic codec."""
     response = FetchResponse(node_endpoints=list(node_endpoints))
     return encoder(FetchResponse, version)(response)[_HEAD.size + 1 :]

@@ -1,6 +1,6 @@
-"""FindCoordinator (10): which broker minds a group or a transactional id.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id.
 
-Up to v3 one key is asked about, from v4 any number; both shapes stand side by side here.
+Up to v3 a request has one key, from v4 any number; the message has the fields of both.
 
 Versions:
     v1  transactional ids (`key_type` 1); error messages
@@ -12,16 +12,12 @@ from odradek.wire.schema import Message, array, int8, int16, int32, string, stri
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
-    """The request."""
-
     key: str = string("0-3")
     key_type: int = int8("1+")  # 0: a group; 1: a transactional id
     coordinator_keys: list[str] = string_array("4+")
 
 
 class Coordinator(Message):
-    """In `coordinators`."""
-
     key: str = string("4+")
     node_id: int = int32("4+")
     host: str = string("4+")
@@ -31,8 +27,6 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
     error_message: str | None = string("1-3", nullable="1-3", ignorable=True)

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member is alive, and learns whether its group rebalances.
+"""Heartbeat (12): renews a member's session; the response reports a rebalance.
 
 Versions:
     v3  static members
@@ -9,8 +9,6 @@ from odradek.wire.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
-    """The request."""
-
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()
@@ -18,7 +16,5 @@ class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -8,31 +8,23 @@ from odradek.wire.schema import Message, array, bool_, int8, int16, int32, strin
 
 
 class AlterableConfig(Message):
-    """In `resources.configs`."""
-
     name: str = string()
     config_operation: int = int8()
     value: str | None = string(nullable="0+")
 
 
 class AlterConfigsResource(Message):
-    """In `resources`."""
-
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
-    """The request."""
-
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = bool_()
 
 
 class AlterConfigsResourceResponse(Message):
-    """In `responses`."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
@@ -40,7 +32,5 @@ class AlterConfigsResourceResponse(Message):
 
 
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

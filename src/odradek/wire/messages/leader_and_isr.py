@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4): the controller tells a broker which partitions to lead or follow.
+"""LeaderAndIsr (4): the controller sends a broker the leader and ISR of partitions it holds.
 
 Versions:
     v2  grouped by topic; broker epoch (KIP-380)
@@ -6,7 +6,7 @@ Versions:
     v4  flexible
     v5  topic ids; full or incremental (`type`)
     v6  leader recovery state (KIP-704)
-    v7  may come from a KRaft controller
+    v7  may be sent by a KRaft controller
 """
 
 from odradek.wire.schema import (
@@ -24,15 +24,13 @@ from odradek.wire.schema import (
 
 
 class LeaderAndIsrPartitionState(Message):
-    """In `ungrouped_partition_states`."""
-
     topic_name: str = string("0-1", ignorable=True)
     partition_index: int = int32()
     controller_epoch: int = int32()
     leader: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = int32_array()
-    partition_epoch: int = int32()  # the store version of the stored state
+    partition_epoch: int = int32()  # the version of the partition's state znode
     replicas: list[int] = int32_array()
     adding_replicas: list[int] = int32_array("3+", ignorable=True)
     removing_replicas: list[int] = int32_array("3+", ignorable=True)
@@ -41,29 +39,23 @@ class LeaderAndIsrPartitionState(Message):
 
 
 class LeaderAndIsrTopicState(Message):
-    """In `topic_states`."""
-
     topic_name: str = string("2+")
     topic_id: bytes = uuid("5+", ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "2+")
 
 
 class LeaderAndIsrLiveLeader(Message):
-    """In `live_leaders`."""
-
     broker_id: int = int32()
     host_name: str = string()
     port: int = int32()
 
 
 class LeaderAndIsrRequest(Message, api_key=4, versions="0-7", flexible="4+"):
-    """The request."""
-
     controller_id: int = int32()
     is_kraft_controller: bool = bool_("7+")
     controller_epoch: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
-    type: int = int8("5+")  # 1: every partition that this broker has; 2: what changed
+    type: int = int8("5+")  # 1: every partition of this broker; 2: only those that changed
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(
         LeaderAndIsrPartitionState, "0-1"
     )
@@ -72,23 +64,17 @@ class LeaderAndIsrRequest(Message, api_key=4, versions="0-7", flexible="4+"):
 
 
 class LeaderAndIsrPartitionError(Message):
-    """In `partition_errors`."""
-
     topic_name: str = string("0-4", ignorable=True)
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class LeaderAndIsrTopicError(Message):
-    """In `topics`."""
-
     topic_id: bytes = uuid("5+")
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "5+")
 
 
 class LeaderAndIsrResponse(Message, api_key=4, versions="0-7", flexible="4+"):
-    """The response."""
-
     error_code: int = int16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4")
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+")

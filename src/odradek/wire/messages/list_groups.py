@@ -10,15 +10,11 @@ from odradek.wire.schema import Message, array, int16, int32, string, string_arr
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):
-    """The request."""
-
     states_filter: list[str] = string_array("4+")
     types_filter: list[str] = string_array("5+")
 
 
 class ListedGroup(Message):
-    """In `groups`."""
-
     group_id: str = string()
     protocol_type: str = string()
     group_state: str = string("4+", ignorable=True)
@@ -26,8 +22,6 @@ class ListedGroup(Message):
 
 
 class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)

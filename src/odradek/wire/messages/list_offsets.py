@@ -3,7 +3,7 @@
 Versions:
     v1  one offset instead of a list
     v2  isolation level
-    v4  the asker's leader epoch, and the epoch of the answer
+    v4  current leader epoch in the request, leader epoch of the offset in the response
     v6  flexible
     v7  timestamp -3: the record with the largest timestamp
     v8  timestamp -4: the earliest offset in the local log
@@ -14,32 +14,24 @@ from odradek.wire.schema import Message, array, int8, int16, int32, int64, strin
 
 
 class ListOffsetsPartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
-    # -1: the asker does not check
+    # -1: not checked
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
-    timestamp: int = int64()  # -1: latest; -2: earliest; others in the head of this file
+    timestamp: int = int64()  # -1: latest; -2: earliest; the others are listed above
 
 
 class ListOffsetsTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
 class ListOffsetsRequest(Message, api_key=2, versions="1-9", flexible="6+"):
-    """The request."""
-
     replica_id: int = int32()  # a follower's broker id; -1: a consumer
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
 
 
 class ListOffsetsPartitionResponse(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
     timestamp: int = int64("1+", default=-1)
@@ -48,14 +40,10 @@ class ListOffsetsPartitionResponse(Message):
 
 
 class ListOffsetsTopicResponse(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
 class ListOffsetsResponse(Message, api_key=2, versions="1-9", flexible="6+"):
-    """The response."""
-
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -4,15 +4,11 @@ from odradek.wire.schema import Message, array, int16, int32, int32_array, strin
 
 
 class ListPartitionReassignmentsTopics(Message):
-    """In `topics`."""
-
     name: str = string()
     partition_indexes: list[int] = int32_array()
 
 
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
-    """The request."""
-
     timeout_ms: int = int32(default=60000)
     # None: all
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -21,8 +17,6 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexi
 
 
 class OngoingPartitionReassignment(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     replicas: list[int] = int32_array()
     adding_replicas: list[int] = int32_array()
@@ -30,15 +24,11 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

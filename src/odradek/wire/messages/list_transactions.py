@@ -17,24 +17,18 @@ from odradek.wire.schema import (
 
 
 class ListTransactionsRequest(Message, api_key=66, versions="0-1", flexible="0+"):
-    """The request."""
-
     state_filters: list[str] = string_array()
     producer_id_filters: list[int] = int64_array()
     duration_filter: int = int64("1+", default=-1)
 
 
 class TransactionState(Message):
-    """In `transaction_states`."""
-
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
 
 
 class ListTransactionsResponse(Message, api_key=66, versions="0-1", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     unknown_state_filters: list[str] = string_array()

@@ -1,31 +1,27 @@
-"""Metadata (3): brokers, the controller, topics and who leads their partitions.
+"""Metadata (3): brokers, the controller, topics and the leaders of their partitions.
 
-In v0 an empty list of topics means all; from v1 None means all and an empty list none.
+In v0 an empty list of topics means all topics; from v1 None means all and an empty list no topic.
 
 Versions:
     v1   controller, racks, internal topics
     v4   may forbid automatic topic creation
     v5   offline replicas
     v7   leader epochs
-    v8   authorized operations; those of the cluster leave again at v11 (DescribeCluster)
+    v8   authorized operations; those of the cluster are removed at v11 (DescribeCluster)
     v9   flexible
     v10  topic ids in the response
-    v12  topics may be asked for by id, the name being None
+    v12  topics may be requested by id, the name being None
 """
 
 from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array, string, uuid
 
 
 class MetadataRequestTopic(Message):
-    """In `topics`."""
-
     topic_id: bytes = uuid("10+", ignorable=True)
     name: str | None = string(nullable="10+")
 
 
 class MetadataRequest(Message, api_key=3, versions="0-12", flexible="9+"):
-    """The request."""
-
     # None: all; in v0 an empty list is all
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = bool_("4+", default=True)
@@ -34,8 +30,6 @@ class MetadataRequest(Message, api_key=3, versions="0-12", flexible="9+"):
 
 
 class MetadataResponseBroker(Message):
-    """In `brokers`."""
-
     node_id: int = int32()
     host: str = string()
     port: int = int32()
@@ -43,8 +37,6 @@ class MetadataResponseBroker(Message):
 
 
 class MetadataResponsePartition(Message):
-    """In `topics.partitions`."""
-
     error_code: int = int16()
     partition_index: int = int32()
     leader_id: int = int32()
@@ -55,8 +47,6 @@ class MetadataResponsePartition(Message):
 
 
 class MetadataResponseTopic(Message):
-    """In `topics`."""
-
     error_code: int = int16()
     name: str | None = string(nullable="12+")
     topic_id: bytes = uuid("10+", ignorable=True)
@@ -66,8 +56,6 @@ class MetadataResponseTopic(Message):
 
 
 class MetadataResponse(Message, api_key=3, versions="0-12", flexible="9+"):
-    """The response."""
-
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)

@@ -1,36 +1,30 @@
-"""OffsetFetch (9): a group's committed positions.
+"""OffsetFetch (9): the committed offsets of groups.
 
-Up to v7 one group is asked about, from v8 any number; both shapes stand side by side here.
+Up to v7 a request has one group, from v8 any number; the message has the fields of both.
 
 Versions:
     v2  None for all topics; an error for the whole group
     v5  leader epochs
     v6  flexible
-    v7  `require_stable`: do not answer while a transaction holds an offset back (KIP-447)
+    v7  `require_stable`: an offset of an open transaction is an error (KIP-447)
     v8  many groups
-    v9  may come from a member of a KIP-848 group
+    v9  may be sent by a member of a KIP-848 group
 """
 
 from odradek.wire.schema import Message, array, bool_, int16, int32, int32_array, int64, string
 
 
 class OffsetFetchRequestTopic(Message):
-    """In `topics`."""
-
     name: str = string("0-7")
     partition_indexes: list[int] = int32_array("0-7")
 
 
 class OffsetFetchRequestTopics(Message):
-    """In `groups.topics`."""
-
     name: str = string("8+")
     partition_indexes: list[int] = int32_array("8+")
 
 
 class OffsetFetchRequestGroup(Message):
-    """In `groups`."""
-
     group_id: str = string("8+")
     member_id: str | None = string("9+", nullable="9+", default=None, ignorable=True)
     member_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -40,8 +34,6 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequest(Message, api_key=9, versions="1-9", flexible="6+"):
-    """The request."""
-
     group_id: str = string("0-7")
     topics: list[OffsetFetchRequestTopic] | None = array(
         OffsetFetchRequestTopic, "0-7", nullable="2-7"
@@ -51,8 +43,6 @@ class OffsetFetchRequest(Message, api_key=9, versions="1-9", flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32("0-7")
     committed_offset: int = int64("0-7")
     committed_leader_epoch: int = int32("5-7", default=-1, ignorable=True)
@@ -61,15 +51,11 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    """In `topics`."""
-
     name: str = string("0-7")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
 
 
 class OffsetFetchResponsePartitions(Message):
-    """In `groups.topics.partitions`."""
-
     partition_index: int = int32("8+")
     committed_offset: int = int64("8+")
     committed_leader_epoch: int = int32("8+", default=-1, ignorable=True)
@@ -78,23 +64,17 @@ class OffsetFetchResponsePartitions(Message):
 
 
 class OffsetFetchResponseTopics(Message):
-    """In `groups.topics`."""
-
     name: str = string("8+")
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
 
 
 class OffsetFetchResponseGroup(Message):
-    """In `groups`."""
-
     group_id: str = string("8+")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
     error_code: int = int16("8+")
 
 
 class OffsetFetchResponse(Message, api_key=9, versions="1-9", flexible="6+"):
-    """The response."""
-
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7", ignorable=True)

@@ -1,11 +1,10 @@
-"""OffsetForLeaderEpoch (23): where did a leader epoch end?
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch.
 
-Followers truncate to the answer before v12 of Fetch took that over; consumers detect
-truncation with it.
+Followers truncate to it (before Fetch v12 replaced that); consumers detect truncation with it.
 
 Versions:
-    v2  the asker's leader epoch
-    v3  the asker's replica id; -1 is a consumer
+    v2  current leader epoch, for fencing
+    v3  replica id; -1 is a consumer
     v4  flexible
 """
 
@@ -13,30 +12,22 @@ from odradek.wire.schema import Message, array, int16, int32, int64, string
 
 
 class OffsetForLeaderPartition(Message):
-    """In `topics.partitions`."""
-
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
     leader_epoch: int = int32()
 
 
 class OffsetForLeaderTopic(Message):
-    """In `topics`."""
-
     topic: str = string()
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
 class OffsetForLeaderEpochRequest(Message, api_key=23, versions="2-4", flexible="4+"):
-    """The request."""
-
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
 class EpochEndOffset(Message):
-    """In `topics.partitions`."""
-
     error_code: int = int16()
     partition: int = int32()
     leader_epoch: int = int32("1+", default=-1, ignorable=True)
@@ -44,14 +35,10 @@ class EpochEndOffset(Message):
 
 
 class OffsetForLeaderTopicResult(Message):
-    """In `topics`."""
-
     topic: str = string()
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
 class OffsetForLeaderEpochResponse(Message, api_key=23, versions="2-4", flexible="4+"):
-    """The response."""
-
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,18 +1,18 @@
 """Produce (0): record batches into partitions.
 
-On the way of the data the functions at the end of this file take the place of the generic
-codec: no objects for each partition, record data never copied. They know the common case by
-heart and leave every other (tags, nulls, blamed records, damaged bytes) to the generic codec,
-so that limits and errors are written once.
+For produce requests and responses the functions at the end of this file replace the generic
+codec: no object for each partition, records never copied. They handle the common case and leave
+every other (tags, nulls, record errors, malformed bytes) to the generic codec, so that limits and
+errors are written once.
 
 Versions:
-    v0-2  message formats 0 and 1; decoded only to be refused
+    v0-2  message formats 0 and 1; decoded only to refuse them
     v3    transactional id; batches of format 2 only
-    v5    the response tells the log start offset
-    v8    the response may blame single records
+    v5    the response contains the log start offset
+    v8    the response may contain errors of single records (KIP-467)
     v9    flexible
-    v10   a refusal may name the new leader (KIP-951)
-    v12   transactions of version 2: a partition joins its transaction by itself (KIP-890)
+    v10   an error may name the current leader (KIP-951)
+    v12   transactions of version 2: partitions are added implicitly (KIP-890)
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from odradek.model.errors import MalformedRequestError
 from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, encoder
 from odradek.wire.header import encode_request_header, encode_response_header
-from odradek.wire.primitives import STUMBLES, encode_unsigned_varint, unsigned_varint
+from odradek.wire.primitives import DECODING_ERRORS, encode_unsigned_varint, unsigned_varint
 from odradek.wire.schema import (
     Buffer,
     Message,
@@ -37,45 +37,33 @@ from odradek.wire.schema import (
 
 
 class PartitionProduceData(Message):
-    """In `topic_data.partition_data`."""
-
     index: int = int32()
     records: Buffer | None = record_data(nullable="0+")
 
 
 class TopicProduceData(Message):
-    """In `topic_data`."""
-
     name: str = string()
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
 class ProduceRequest(Message, api_key=0, versions="0-12", flexible="9+"):
-    """The request."""
-
     transactional_id: str | None = string("3+", nullable="3+", default=None)
-    acks: int = int16()  # 0: no response; 1: the leader has it; -1: every replica in sync
+    acks: int = int16()  # 0: no response; 1: the leader has appended; -1: all of the ISR has
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
 class BatchIndexAndErrorMessage(Message):
-    """In `responses.partition_responses.record_errors`."""
-
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
 
 class LeaderIdAndEpoch(Message):
-    """In `responses.partition_responses.current_leader`."""
-
     leader_id: int = int32("10+", default=-1)
     leader_epoch: int = int32("10+", default=-1)
 
 
 class PartitionProduceResponse(Message):
-    """In `responses.partition_responses`."""
-
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
@@ -89,15 +77,11 @@ class PartitionProduceResponse(Message):
 
 
 class TopicProduceResponse(Message):
-    """In `responses`."""
-
     name: str = string()
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
 class NodeEndpoint(Message):
-    """In `node_endpoints`."""
-
     node_id: int = int32("10+")
     host: str = string("10+")
     port: int = int32("10+")
@@ -105,28 +89,26 @@ class NodeEndpoint(Message):
 
 
 class ProduceResponse(Message, api_key=0, versions="0-12", flexible="9+"):
-    """The response."""
-
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)
 
 
-# -------------------------------------------------------------------- on the way of the data
+# -------------------------------------------------------------------- the fast path
 
 FIRST_FLEXIBLE: Final = 9
 _TRANSACTIONAL_FROM: Final = 3
-# Above these the generic codec takes over, which minds the budget of elements.
+# Above these the generic codec takes over, which checks the budget of elements.
 _COUNT_MAX: Final = 1000
 _ONE_BYTE_MAX: Final = 127
-_ANY_DAMAGE: Final = (*STUMBLES, MalformedRequestError)
+_MALFORMED: Final = (*DECODING_ERRORS, MalformedRequestError)
 _new = tuple.__new__  # half of what the constructor of a NamedTuple costs
 
 Topics: TypeAlias = list[tuple[str, list[tuple[int, Buffer | None]]]]
 
 
 class Produce(NamedTuple):
-    """A produce request: for each topic its name, and partition and records of each part."""
+    """A produce request: for each topic its name, and its partitions with their records."""
 
     acks: int
     timeout_ms: int
@@ -145,7 +127,7 @@ def decode_produce(view: memoryview, position: int, version: int) -> Produce:
             produce = _decode_flexible(view, position)
         else:
             produce = _decode_plain(view, position, version)
-    except _ANY_DAMAGE:
+    except _MALFORMED:
         produce = None
     return produce or _decode_unusual(view, position, version)
 
@@ -208,7 +190,7 @@ _INDEX_BYTE: Final = Struct(">iB").unpack_from
 
 
 def _decode_flexible(view: memoryview, p: int) -> Produce | None:
-    """v9-12; None if there is anything unusual. Lengths and counts are one more than they mean."""
+    """v9-12; None if there is anything unusual. Lengths and counts are encoded plus one."""
     transactional_id = None
     length = view[p]
     if length:
@@ -248,12 +230,12 @@ def _decode_flexible(view: memoryview, p: int) -> Produce | None:
 def encode_produce_request(
     version: int, correlation_id: int, client_id: str | None, produce: Produce
 ) -> list[Buffer]:
-    """Write a produce request as a frame in pieces, the records among them as they are."""
+    """The frame of a produce request in pieces, with the records uncopied."""
     assert version >= _TRANSACTIONAL_FROM, version
     flexible = version >= FIRST_FLEXIBLE
     count = _compact_count if flexible else _plain_count
     tags = b"\0" if flexible else b""
-    piece = bytearray(4)  # the length of the frame, when it is known
+    piece = bytearray(4)  # the length of the frame, written at the end
     piece += encode_request_header(0, version, correlation_id, client_id)
     piece += _string(produce.transactional_id, flexible=flexible)
     piece += _ACKS_TIMEOUT.pack(produce.acks, produce.timeout_ms) + count(len(produce.topics))
@@ -294,12 +276,12 @@ def _string(text: str | None, *, flexible: bool) -> bytes:
 
 
 class ProducePartitionResult(NamedTuple):
-    """What became of one partition. `base_offset` is -1 where there was an error."""
+    """The result of one partition. `base_offset` is -1 where there was an error."""
 
     partition: int
     error_code: int = 0
     base_offset: int = -1
-    log_append_time_ms: int = -1  # -1: the producer's timestamps stand
+    log_append_time_ms: int = -1  # -1: the topic's timestamp type is CreateTime
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()

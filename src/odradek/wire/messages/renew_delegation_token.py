@@ -8,15 +8,11 @@ from odradek.wire.schema import Buffer, Message, bytes_, int16, int32, int64
 
 
 class RenewDelegationTokenRequest(Message, api_key=39, versions="1-2", flexible="2+"):
-    """The request."""
-
     hmac: Buffer = bytes_()
     renew_period_ms: int = int64()
 
 
 class RenewDelegationTokenResponse(Message, api_key=39, versions="1-2", flexible="2+"):
-    """The response."""
-
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()
     throttle_time_ms: int = int32()

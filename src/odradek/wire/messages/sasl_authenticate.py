@@ -9,14 +9,10 @@ from odradek.wire.schema import Buffer, Message, bytes_, int16, int64, string
 
 
 class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
-    """The request."""
-
     auth_bytes: Buffer = bytes_()
 
 
 class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
-    """The response."""
-
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     auth_bytes: Buffer = bytes_()

@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader of a group hands in the assignment, members fetch their part.
+"""SyncGroup (14): the group's leader sends the assignment, each member receives its part.
 
 Versions:
     v3  static members
@@ -10,15 +10,11 @@ from odradek.wire.schema import Buffer, Message, array, bytes_, int16, int32, st
 
 
 class SyncGroupRequestAssignment(Message):
-    """In `assignments`."""
-
     member_id: str = string()
     assignment: Buffer = bytes_()
 
 
 class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
-    """The request."""
-
     group_id: str = string()
     generation_id: int = int32()
     member_id: str = string()
@@ -29,8 +25,6 @@ class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
-    """The response."""
-
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)

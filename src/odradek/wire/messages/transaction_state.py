@@ -4,20 +4,18 @@ from odradek.wire.schema import Message, array, int8, int16, int32, int32_array,
 
 
 class TransactionLogKey(Message, versions="0"):
-    """Names a transactional id."""
+    """The key of a transaction's state: its transactional id."""
 
     transactional_id: str = string("0")
 
 
 class PartitionsSchema(Message):
-    """In `transaction_partitions`."""
-
     topic: str = string()
     partition_ids: list[int] = int32_array()
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """A state of its transaction; an empty value is a tombstone."""
+    """The state of the transaction; an empty value is a tombstone."""
 
     producer_id: int = int64()
     producer_epoch: int = int16()

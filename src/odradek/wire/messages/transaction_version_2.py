@@ -1,7 +1,7 @@
 """What transactions of version 2 (KIP-890) add in `__transaction_state`, beyond Kafka 3.9.
 
-3.9 reads this version of a value too, and passes over tagged fields that it does not know.
-Newer versions of requests (Produce 12, TxnOffsetCommit 5, EndTxn 5) stand with their APIs.
+3.9 reads this version of a value too, and skips the tagged fields that it does not have.
+The newer versions of requests (Produce 12, TxnOffsetCommit 5, EndTxn 5) are with their APIs.
 """
 
 from odradek.wire.messages.transaction_state import PartitionsSchema

@@ -3,15 +3,13 @@
 Versions:
     v2  leader epochs
     v3  flexible; generation and member, for fencing (KIP-447)
-    v5  transactions of version 2: the group joins its transaction by itself (KIP-890)
+    v5  transactions of version 2: the group is added to the transaction implicitly (KIP-890)
 """
 
 from odradek.wire.schema import Message, array, int16, int32, int64, string
 
 
 class TxnOffsetCommitRequestPartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("2+", default=-1, ignorable=True)
@@ -19,15 +17,11 @@ class TxnOffsetCommitRequestPartition(Message):
 
 
 class TxnOffsetCommitRequestTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
 class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
-    """The request."""
-
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
@@ -39,21 +33,15 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
 
 
 class TxnOffsetCommitResponsePartition(Message):
-    """In `topics.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class TxnOffsetCommitResponseTopic(Message):
-    """In `topics`."""
-
     name: str = string()
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
 class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

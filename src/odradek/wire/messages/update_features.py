@@ -1,4 +1,4 @@
-"""UpdateFeatures (57): finalized feature versions. A ZooKeeper-era cluster has none to update.
+"""UpdateFeatures (57): finalized feature versions. A cluster in ZooKeeper mode has none.
 
 Versions:
     v1  upgrade types and validation only
@@ -8,8 +8,6 @@ from odradek.wire.schema import Message, array, bool_, int8, int16, int32, strin
 
 
 class FeatureUpdateKey(Message):
-    """In `feature_updates`."""
-
     feature: str = string()
     max_version_level: int = int16()
     allow_downgrade: bool = bool_("0")
@@ -17,24 +15,18 @@ class FeatureUpdateKey(Message):
 
 
 class UpdateFeaturesRequest(Message, api_key=57, versions="0-1", flexible="0+"):
-    """The request."""
-
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = bool_("1+")
 
 
 class UpdatableFeatureResult(Message):
-    """In `results`."""
-
     feature: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
 
 
 class UpdateFeaturesResponse(Message, api_key=57, versions="0-1", flexible="0+"):
-    """The response."""
-
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells every broker what clients will ask it for.
+"""UpdateMetadata (6): the controller sends every broker the metadata that clients request.
 
 Versions:
     v1  end points by security protocol
@@ -8,7 +8,7 @@ Versions:
     v5  grouped by topic; broker epoch
     v6  flexible
     v7  topic ids
-    v8  may come from a KRaft controller; full or incremental (`type`)
+    v8  may be sent by a KRaft controller; full or incremental (`type`)
 """
 
 from odradek.wire.schema import (
@@ -26,30 +26,24 @@ from odradek.wire.schema import (
 
 
 class UpdateMetadataPartitionState(Message):
-    """In `ungrouped_partition_states`."""
-
     topic_name: str = string("0-4", ignorable=True)
     partition_index: int = int32()
     controller_epoch: int = int32()
     leader: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = int32_array()
-    zk_version: int = int32()  # the store version of the stored state
+    zk_version: int = int32()  # the version of the partition's state znode
     replicas: list[int] = int32_array()
     offline_replicas: list[int] = int32_array("4+", ignorable=True)
 
 
 class UpdateMetadataTopicState(Message):
-    """In `topic_states`."""
-
     topic_name: str = string("5+")
     topic_id: bytes = uuid("7+", ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "5+")
 
 
 class UpdateMetadataEndpoint(Message):
-    """In `live_brokers.endpoints`."""
-
     port: int = int32("1+")
     host: str = string("1+")
     listener: str = string("3+", ignorable=True)
@@ -57,8 +51,6 @@ class UpdateMetadataEndpoint(Message):
 
 
 class UpdateMetadataBroker(Message):
-    """In `live_brokers`."""
-
     id: int = int32()
     v0_host: str = string("0", ignorable=True)
     v0_port: int = int32("0", ignorable=True)
@@ -67,11 +59,9 @@ class UpdateMetadataBroker(Message):
 
 
 class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
-    """The request."""
-
     controller_id: int = int32()
     is_kraft_controller: bool = bool_("8+")
-    type: int = int8("8+", tag=0)  # 1: the whole picture; 2: what changed
+    type: int = int8("8+", tag=0)  # 1: the full metadata; 2: only what changed
     controller_epoch: int = int32()
     broker_epoch: int = int64("5+", default=-1, ignorable=True)
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
@@ -82,6 +72,4 @@ class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
 
 
 class UpdateMetadataResponse(Message, api_key=6, versions="0-8", flexible="6+"):
-    """The response."""
-
     error_code: int = int16()

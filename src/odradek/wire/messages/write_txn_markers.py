@@ -1,10 +1,10 @@
-"""WriteTxnMarkers (27): the transaction coordinator has leaders write commit or abort markers.
+"""WriteTxnMarkers (27): the transaction coordinator has leaders append commit or abort markers.
 
 Versions:
     v1  flexible
 
-`transaction_version` is ours, and Apache's brokers pass over it. Theirs have it from version 2 of
-the API on (KIP-1228), which ZooKeeper's Kafka does not have.
+`transaction_version` is a tagged field of our own, which Apache's brokers skip. Theirs have it from
+version 2 of the API on (KIP-1228), which Kafka 3.9 does not have.
 """
 
 from typing import Final
@@ -21,19 +21,15 @@ from odradek.wire.schema import (
     string,
 )
 
-TRANSACTION_VERSION_TAG: Final = 10_000  # far from what Kafka may number some day
+TRANSACTION_VERSION_TAG: Final = 10_000  # far above any tag that Kafka uses
 
 
 class WritableTxnMarkerTopic(Message):
-    """In `markers.topics`."""
-
     name: str = string()
     partition_indexes: list[int] = int32_array()
 
 
 class WritableTxnMarker(Message):
-    """In `markers`."""
-
     producer_id: int = int64()
     producer_epoch: int = int16()
     transaction_result: bool = bool_()
@@ -43,33 +39,23 @@ class WritableTxnMarker(Message):
 
 
 class WriteTxnMarkersRequest(Message, api_key=27, versions="0-1", flexible="1+"):
-    """The request."""
-
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
 class WritableTxnMarkerPartitionResult(Message):
-    """In `markers.topics.partitions`."""
-
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class WritableTxnMarkerTopicResult(Message):
-    """In `markers.topics`."""
-
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
 class WritableTxnMarkerResult(Message):
-    """In `markers`."""
-
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
 class WriteTxnMarkersResponse(Message, api_key=27, versions="0-1", flexible="1+"):
-    """The response."""
-
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

@@ -8,7 +8,7 @@ from tests.unit.broker.live import play, produce, produced
 
 import odradek.broker.apis
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import APIS, NOT_KAFKAS, OWN_SOFTWARE, ApiKey
+from odradek.wire.api_keys import APIS, OWN_APIS, OWN_SOFTWARE, ApiKey
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
@@ -76,7 +76,7 @@ def test_what_is_advertised_is_what_is_served_to_clients():
     async def story(live):
         assert await advertised(live, 9093) == {
             key: tuple(APIS[key].served)
-            for key in keys(live) - NOT_KAFKAS
+            for key in keys(live) - OWN_APIS
             if not APIS[key].inter_broker
         }
 
