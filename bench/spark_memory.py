@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from odradek.client import arrow
-from odradek.client.arrow_produce import ProducerSettings
+from odradek.client.arrow.produce import ProducerSettings
 from odradek.record.compression import Codec
 
 RESULTS = ROOT / "bench" / "results" / "spark_memory.jsonl"

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from odradek.client import arrow
-from odradek.client.arrow_produce import ProducerSettings
+from odradek.client.arrow.produce import ProducerSettings
 
 RESULTS = ROOT / "bench" / "results" / "versus_spark_kafka.jsonl"
 SESSION = ROOT / "bench" / "kit" / "spark_session.py"

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from odradek.client.arrow_partition import murmur2
+from odradek.client.arrow.partition import murmur2
 from odradek.spark.java import prepare
 
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from odradek.client.admin_groups import describe_transaction
+from odradek.client.admin.groups import describe_transaction
 from odradek.client.cluster import TRANSACTION_COORDINATOR, Cluster
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode

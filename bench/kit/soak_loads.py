@@ -25,16 +25,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from kit import mixed
 from kit.soak_checks import ABORTED, COMMITTED, UNSURE, broken_transactions, difference, never_read
-from odradek.client.admin import NewTopic, create_topics, delete_topics
-from odradek.client.admin_partitions import alter_reassignments, elect_leaders
-from odradek.client.batches import Delivery
+from odradek.client.admin.partitions import alter_reassignments, elect_leaders
+from odradek.client.admin.topics import NewTopic, create_topics, delete_topics
 from odradek.client.cluster import Cluster
-from odradek.client.consumer import Consumer as OurConsumer
-from odradek.client.consumer_settings import ConsumerSettings
-from odradek.client.producer import Producer as OurProducer
-from odradek.client.producer_settings import ProducerSettings
+from odradek.client.consumer.consumer import Consumer as OurConsumer
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.consumer.subscription import OffsetAndMetadata
+from odradek.client.producer.batches import Delivery
+from odradek.client.producer.producer import Producer as OurProducer
+from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings
-from odradek.client.subscription import OffsetAndMetadata
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition as OurPartition
 

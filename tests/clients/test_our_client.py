@@ -13,14 +13,14 @@ import fetch
 import harness
 import pytest
 
-from odradek.client import admin
+import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
-from odradek.client.consumer import Consumer
-from odradek.client.consumer_settings import ConsumerSettings
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import IllegalStateError
-from odradek.client.producer import Producer
-from odradek.client.producer_settings import ProducerSettings
-from odradek.client.subscription import OffsetAndMetadata
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 

@@ -10,11 +10,11 @@ import apache
 import pytest
 
 from odradek.client.cluster import BootstrapError, Cluster
-from odradek.client.consumer import Consumer
-from odradek.client.consumer_settings import ConsumerSettings
-from odradek.client.producer import Producer
-from odradek.client.producer_settings import ProducerSettings
-from odradek.client.security import AuthenticationError
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
+from odradek.client.security.protocol import AuthenticationError
 from odradek.client.settings import ClientSettings, SettingsError
 from odradek.model.partition import TopicPartition
 

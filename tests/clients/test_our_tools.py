@@ -26,7 +26,7 @@ from tests.recorded.clusters import wait_until
 from tests.recorded.recording import normal
 from tool_stories import JavaTools
 
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.tool import run_tool
 
 pytestmark = pytest.mark.jvm
 

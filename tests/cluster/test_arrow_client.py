@@ -9,10 +9,10 @@ import pytest
 from brokers import BrokerProcess
 
 from odradek.client import arrow
-from odradek.client.arrow_cluster import ArrowCluster
-from odradek.client.arrow_encode import ColumnError
-from odradek.client.arrow_fetch import DataLossError, Fetcher, FetchSettings, Range
-from odradek.client.arrow_produce import ArrowProducer, ProducerSettings, ProducerStateError
+from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.arrow.encode import ColumnError
+from odradek.client.arrow.fetch import DataLossError, Fetcher, FetchSettings, Range
+from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, ProducerStateError
 from odradek.client.cluster import BootstrapError, Cluster
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ApiError

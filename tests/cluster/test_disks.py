@@ -15,7 +15,7 @@ import pytest
 from brokers import BrokerDiedError
 from peers import Peer, as_stored, framed
 
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.tool import run_tool
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
 from odradek.wire.messages.describe_log_dirs import (

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from odradek.client.admin import describe_topics
+from odradek.client.admin.topics import describe_topics
 from odradek.client.cluster import Cluster
 from odradek.record.records import Record, build_batch
 

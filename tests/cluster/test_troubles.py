@@ -24,7 +24,7 @@ from peers import Peer, framed
 from tests.hanging import begin, leave_hanging
 from troubles import Asked, Finding, Home, as_printed, joining, odradek, wait_for
 
-from odradek.client import admin_partitions
+import odradek.client.admin.partitions as admin_partitions
 from odradek.model.partition import TopicPartition
 from odradek.wire.header import encode_request_header
 from odradek.wire.messages.offset_commit import (

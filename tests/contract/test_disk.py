@@ -8,7 +8,7 @@ import random
 import pytest
 
 from odradek.log.disk import RealDisk, StorageError
-from odradek.sim.disk import SimulatedDisk
+from odradek.sim.world.disk import SimulatedDisk
 
 
 class Stage:

@@ -3,7 +3,7 @@
 import asyncio
 
 from odradek.coord.presence import Presence
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 
 class Heard:

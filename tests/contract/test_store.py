@@ -23,7 +23,7 @@ from odradek.coord.store import (
     StoreError,
 )
 from odradek.model.errors import StoreConflictError
-from odradek.sim.loop import run as run_in_simulated_time
+from odradek.sim.world.loop import run as run_in_simulated_time
 
 
 class StoppedClock:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client import arrow_numpy
-from odradek.client.arrow_decode import ALL_COLUMNS, Layout, PartitionDecoder
-from odradek.client.arrow_encode import BatchSettings, encode_partition
-from odradek.client.arrow_partition import murmur2
+import odradek.client.arrow.numpy_kernel as arrow_numpy
+from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder
+from odradek.client.arrow.encode import BatchSettings, encode_partition
+from odradek.client.arrow.partition import murmur2
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.client.assignors import ASSIGNORS, assign_cooperative_sticky, assign_sticky
-from odradek.client.group_protocol import Member, encode_sticky
+from odradek.client.group.assignors import ASSIGNORS, assign_cooperative_sticky, assign_sticky
+from odradek.client.group.protocol import Member, encode_sticky
 
 TOPICS = ("t0", "t1", "t2")
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

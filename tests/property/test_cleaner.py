@@ -27,7 +27,7 @@ from odradek.record.batch import iter_batches, read_header
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch, iter_records
-from odradek.sim.disk import Crash, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.disk import Crash, SimulatedCrash, SimulatedDisk
 
 T0 = TopicPartition("t", 0)
 DIRECTORY = "/data/t-0"

@@ -25,7 +25,7 @@ from odradek.model.partition import TopicPartition
 from odradek.record.batch import iter_batches, read_header
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
-from odradek.sim.disk import Crash, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.disk import Crash, SimulatedCrash, SimulatedDisk
 
 T0 = TopicPartition("t", 0)
 DIRECTORY = "/data/t-0"

@@ -19,9 +19,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 
 from brokers import BrokerProcess
 
-from odradek.cli.tool import run_tool
-from odradek.client.producer import Producer
-from odradek.client.producer_settings import ProducerSettings
+from odradek.cli.kafka.tool import run_tool
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
 
 RECORDED_PORT: Final = 19391
 RECORDED_ZOOKEEPER: Final = "127.0.0.1:19481"

@@ -17,7 +17,7 @@ class Recording(NamedTuple):
     """A command line with the files it was given, and what came of it."""
 
     name: str
-    tool: str  # as `odradek.cli.tool` calls it
+    tool: str  # as `odradek.cli.kafka.tool` calls it
     arguments: list[str]
     files: dict[str, str]
     stdin: str

@@ -14,7 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.tool import run_tool
 
 RECORDED = pathlib.Path(__file__).parent / "dump_log"
 CALLS = sorted(path.stem for path in RECORDED.glob("*.txt"))

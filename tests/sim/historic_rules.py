@@ -4,11 +4,12 @@ The rules that hold now are patched away here, not switched off by an option: no
 ships. Each takes pytest's `monkeypatch`.
 """
 
-from odradek.broker import fetching, isr_shell, orders, replica_fetcher
+from odradek.broker import orders
 from odradek.broker.apis import fetch
-from odradek.broker.controller_election import Reign
-from odradek.broker.partition import Partition
-from odradek.broker.replica_fetcher import ReplicaFetcher
+from odradek.broker.controller.election import Reign
+from odradek.broker.replication import fetching, isr_shell, replica_fetcher
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_fetcher import ReplicaFetcher
 from odradek.controller import isr_changes
 from odradek.coord import layout
 from odradek.coord.store import ANY_VERSION, Check

@@ -4,8 +4,8 @@ import asyncio
 
 from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
-from odradek.sim.client import TROUBLE
-from odradek.sim.clock import EPOCH_MS
+from odradek.sim.clients.client import TROUBLE
+from odradek.sim.world.clock import EPOCH_MS
 from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import (

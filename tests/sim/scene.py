@@ -15,10 +15,10 @@ from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete
 from odradek.record.batch import iter_batches
 from odradek.record.records import Record, build_batch, iter_records
-from odradek.sim.client import TROUBLE, Client
-from odradek.sim.clock import EPOCH_MS
-from odradek.sim.cluster import SimulatedCluster, State
-from odradek.sim.network import SimulatedLoop
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.world.clock import EPOCH_MS
+from odradek.sim.world.cluster import SimulatedCluster, State
+from odradek.sim.world.network import SimulatedLoop
 from odradek.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

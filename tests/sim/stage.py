@@ -2,14 +2,14 @@
 
 import asyncio
 
-from odradek.broker.partition import Partition
+from odradek.broker.replication.partition import Partition
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import iter_batches
 from odradek.record.records import Record, build_batch, iter_records
-from odradek.sim.client import TROUBLE, Client
-from odradek.sim.clock import EPOCH_MS
-from odradek.sim.cluster import SimulatedCluster, State
-from odradek.sim.network import SimulatedLoop
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.world.clock import EPOCH_MS
+from odradek.sim.world.cluster import SimulatedCluster, State
+from odradek.sim.world.network import SimulatedLoop
 from odradek.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

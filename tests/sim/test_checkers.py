@@ -13,9 +13,9 @@ from odradek.log.logs import Logs
 from odradek.log.offset_index import OffsetIndex
 from odradek.log.producer_state import ProducerState
 from odradek.log.slices import Appended
-from odradek.sim.disk import SimulatedDisk
-from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, simulate
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.simulation import Options, simulate
+from odradek.sim.world.disk import SimulatedDisk
 
 CRASHES = Kind.KILL, Kind.CRASH
 POWER_LOSSES = (Kind.POWER,)

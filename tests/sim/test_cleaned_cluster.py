@@ -12,7 +12,7 @@ from tests.sim.stage import ends, held, in_sync, is_written, leader_of, play, un
 
 from odradek.record.batch import iter_batches
 from odradek.record.records import Record, iter_records
-from odradek.sim.clock import EPOCH_MS
+from odradek.sim.world.clock import EPOCH_MS
 
 KEYS = 6
 CONFIGS = {

@@ -14,8 +14,8 @@ import sys
 
 import pytest
 
-from odradek.sim.search import play_until_counted, workers
-from odradek.sim.simulation import Options, simulate
+from odradek.sim.run.search import play_until_counted, workers
+from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"

@@ -13,12 +13,12 @@ from tests.sim import historic_rules as rules
 from tests.sim.scene import LostError, is_committed, leo, must, play, until
 from tests.sim.stage import TOPIC, contents, held
 
-from odradek.broker.controller_store import ControllerStore
+from odradek.broker.controller.store import ControllerStore
 from odradek.controller.context import ControllerContext
 from odradek.coord import layout, layout_odradek
 from odradek.coord.store import Create, Delete, SetData
 from odradek.model.cluster import Broker, EndPoint
-from odradek.sim.cluster import State
+from odradek.sim.world.cluster import State
 
 FIRST = [b"%d" % number for number in range(20)]
 ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": "1", "replica.fetch.response.max.bytes": "1"}

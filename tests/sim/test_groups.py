@@ -5,9 +5,9 @@ from functools import cache
 
 import pytest
 
-from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, simulate
-from odradek.sim.transactions import kinds as kinds_of_transactions
+from odradek.sim.clients.transactions import kinds as kinds_of_transactions
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.simulation import Options, simulate
 
 SEEDS = range(1, 11)
 ALONE = range(101, 105)

@@ -7,12 +7,12 @@ from tests.sim.producer import GROUPS, Producer
 from tests.sim.stage import TOPIC, play, until
 from tests.sim.test_rolling_restarts import restart_all
 
-from odradek.broker import coordinator_counts
-from odradek.broker.coordinator_counts import CoordinatorCounts
+from odradek.broker.coordinators import coordinator_counts
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.coord import layout
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import Assignment
-from odradek.sim.client import TROUBLE
+from odradek.sim.clients.client import TROUBLE
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -23,9 +23,9 @@ from tests.sim.stage import TWO_IN_SYNC, contents, held
 
 from odradek.coord import layout
 from odradek.coord.store import Create
-from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, simulate
-from odradek.sim.transactions import TransactionOptions
+from odradek.sim.clients.transactions import TransactionOptions
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.simulation import Options, simulate
 
 FIRST = [b"%d" % number for number in range(5)]
 

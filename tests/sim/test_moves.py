@@ -11,8 +11,8 @@ from tests.sim.stage import contents, held, in_sync, leader_of, make, play, prod
 
 from odradek.coord import layout
 from odradek.model.errors import ErrorCode
-from odradek.sim.client import TROUBLE, Client
-from odradek.sim.cluster import State
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.world.cluster import State
 from odradek.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from tests.sim.stage import play, until
 
-from odradek.broker import features
+from odradek.broker.cluster import features
 from odradek.client.connection import Connection
-from odradek.sim.client import TROUBLE
-from odradek.sim.cluster import PORT, State
+from odradek.sim.clients.client import TROUBLE
+from odradek.sim.world.cluster import PORT, State
 from odradek.wire.api_keys import ApiKey
 
 SEEDS = range(1, 4)

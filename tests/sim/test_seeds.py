@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from odradek.sim.simulation import Options, simulate
+from odradek.sim.run.simulation import Options, simulate
 
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
 

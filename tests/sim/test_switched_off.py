@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker import coordinator_log
-from odradek.broker.coordinator_counts import CoordinatorCounts
+from odradek.broker.coordinators import coordinator_log
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
 from odradek.group.machine import GroupMachine
-from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, simulate
+from odradek.sim.clients.transactions import TransactionOptions
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
-from odradek.sim.transactions import TransactionOptions
 
 
 def an_offset_expires_although_its_next_is_pending(monkeypatch):

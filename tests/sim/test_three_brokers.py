@@ -21,8 +21,8 @@ from tests.sim.stage import (
 
 from odradek.coord import layout
 from odradek.record.records import Record
-from odradek.sim.clock import EPOCH_MS
-from odradek.sim.cluster import State
+from odradek.sim.world.clock import EPOCH_MS
+from odradek.sim.world.cluster import State
 
 
 @pytest.mark.parametrize("seed", range(1, 9))

@@ -11,10 +11,10 @@ from functools import cache
 
 import pytest
 
-from odradek.sim.faults import Kind
-from odradek.sim.simulation import Options, simulate
-from odradek.sim.transactions import Fate, TransactionOptions
-from odradek.sim.transactions import kinds as kinds_of_transactions
+from odradek.sim.clients.transactions import Fate, TransactionOptions
+from odradek.sim.clients.transactions import kinds as kinds_of_transactions
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.simulation import Options, simulate
 
 SEEDS = range(1, 9)
 ALONE = range(101, 104)

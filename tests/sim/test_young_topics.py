@@ -10,11 +10,11 @@ import pytest
 from tests.sim.producer import GROUPS, Producer
 from tests.sim.stage import NO_OTHERS, TOPIC, make, play, until
 
-from odradek.broker import deleted_partitions
+from odradek.broker.cluster import deleted_partitions
 from odradek.coord import layout
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import TopicPartition
-from odradek.sim.cluster import State
+from odradek.sim.world.cluster import State
 from odradek.txn.transaction import State as TransactionState
 from odradek.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -11,7 +11,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.client.admin import delete_topics
+from odradek.client.admin.topics import delete_topics
 from odradek.client.cluster import Cluster
 from odradek.model.partition import TopicPartition
 from odradek.spark.java import prepare

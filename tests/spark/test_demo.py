@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from odradek.cli import demo_result
-from odradek.cli.demo_flights import SparkJob, Story
-from odradek.cli.demo_result import DemoFailedError, compare, expected, in_order
-from odradek.cli.demo_rows import TableError, records, to_json
+from odradek.cli.odradek import demo_result
+from odradek.cli.odradek.demo_flights import SparkJob, Story
+from odradek.cli.odradek.demo_result import DemoFailedError, compare, expected, in_order
+from odradek.cli.odradek.demo_rows import TableError, records, to_json
 from odradek.spark import departures
 
 

@@ -15,10 +15,10 @@ from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from odradek.client import arrow
-from odradek.client.admin_groups import list_transactions
+from odradek.client.admin.groups import list_transactions
 from odradek.client.arrow import _settings
-from odradek.client.arrow_cluster import ArrowCluster
-from odradek.client.arrow_loop import LoopThread
+from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.arrow.loop import LoopThread
 from odradek.client.cluster import Cluster
 from odradek.spark.lag import lag_of
 from odradek.spark.options import write_options

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.partition import Partition
+from odradek.broker.replication.partition import Partition
 from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
 from odradek.obs.metrics import FollowerNumbers, PartitionNumbers

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from odradek.broker.apis.produce import ProduceApi
-from odradek.broker.controller_link import ControllerLink
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.peers import PeerError
-from odradek.broker.replica_manager import ReplicaManager
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.controller.link import ControllerLink
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.controlled_shutdown import (

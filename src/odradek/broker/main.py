@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.broker.cleaner_process import CleanerProcess
-from odradek.broker.generated_id import with_broker_id
-from odradek.broker.loop_meter import MeteredSelector
-from odradek.broker.open_files import raise_limit, shares
+from odradek.broker.cluster.generated_id import with_broker_id
+from odradek.broker.cluster.stores import store_of
 from odradek.broker.server import Broker
-from odradek.broker.stores import store_of
-from odradek.broker.worker import ThreadWorker
+from odradek.broker.serving.loop_meter import MeteredSelector
+from odradek.broker.serving.worker import ThreadWorker
+from odradek.broker.storage.cleaner_process import CleanerProcess
+from odradek.broker.storage.open_files import raise_limit, shares
 from odradek.broker.world import RealClock, World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.log.disk import RealDisk

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from odradek.broker.apis.leader_and_isr import leader_and_isr
 from odradek.broker.apis.stop_replica import stop_replica
 from odradek.broker.apis.update_metadata import update_metadata
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.session import Session
 from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

@@ -15,10 +15,10 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.broker.controller_view import control_routes, in_pieces
-from odradek.broker.group_report import group_report, groups_report
+from odradek.broker.controller.view import control_routes, in_pieces
+from odradek.broker.coordinators.group_report import group_report, groups_report
 from odradek.broker.http import Response, Route, json_response
-from odradek.broker.partition import Partition
+from odradek.broker.replication.partition import Partition
 from odradek.config.broker import BROKER_OPTIONS
 from odradek.log.disk import StorageError
 from odradek.log.producer_state import NO_OFFSET

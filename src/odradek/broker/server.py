@@ -18,7 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek import __version__
-from odradek.broker.acl_admin import ACL_AUTHORIZER, AclAdmin
+from odradek.broker.admin.acls import ACL_AUTHORIZER, AclAdmin
+from odradek.broker.admin.clients import ClientAdmin
+from odradek.broker.admin.configs import ConfigAdmin
+from odradek.broker.admin.logger_levels import ProcessLoggers
+from odradek.broker.admin.topic_maker import ByController, InternalTopics, TopicMaker
+from odradek.broker.admin.topics import TopicAdmin, store_errors_told
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
 from odradek.broker.apis.alter_partition import alter_partition
 from odradek.broker.apis.controlled_shutdown import controlled_shutdown
@@ -28,56 +33,51 @@ from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.table import routes
 from odradek.broker.apis.write_txn_markers import TxnMarkersApi
-from odradek.broker.cleaner_shell import InlineCleaner, LogCleaner
-from odradek.broker.client_admin import ClientAdmin
-from odradek.broker.config_admin import ConfigAdmin
-from odradek.broker.controller_channels import (
+from odradek.broker.cluster.deleted_partitions import DeletedPartitions
+from odradek.broker.cluster.features import FeatureShell
+from odradek.broker.cluster.lifecycle import Lifecycle
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peer_book import PeerBook
+from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError
+from odradek.broker.cluster.topic_ids import draw_topic_id
+from odradek.broker.controller.channels import (
     BrokerPort,
     ControllerChannels,
     ControlRequest,
     ControlResponse,
 )
-from odradek.broker.controller_election import ControllerElection
-from odradek.broker.controller_link import ControllerLink
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.coordinator_counts import CoordinatorCounts
-from odradek.broker.coordinator_log import CoordinatorTopic, coordinator_partition
-from odradek.broker.deleted_partitions import DeletedPartitions
+from odradek.broker.controller.election import ControllerElection
+from odradek.broker.controller.journal import DecisionJournal
+from odradek.broker.controller.link import ControllerLink
+from odradek.broker.controller.log_ends import LogEnds
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
+from odradek.broker.coordinators.coordinator_log import CoordinatorTopic, coordinator_partition
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.txn_markers import TransactionMarkers
+from odradek.broker.coordinators.txn_shell import TransactionMind, TransactionShell
+from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.features import FeatureShell
 from odradek.broker.gauges import publish
-from odradek.broker.group_shell import GroupShell
 from odradek.broker.hand_over import HandOver
-from odradek.broker.housekeeping import Housekeeping, in_slices
 from odradek.broker.incidents import Incidents
-from odradek.broker.isr_shell import IsrShell
-from odradek.broker.journal import DecisionJournal
-from odradek.broker.lifecycle import Lifecycle
-from odradek.broker.log_dir_moves import LogDirMoves
-from odradek.broker.log_ends import LogEnds
-from odradek.broker.logger_levels import ProcessLoggers
-from odradek.broker.metadata_cache import MetadataCache
 from odradek.broker.orders import Orders
-from odradek.broker.partition import Partition
-from odradek.broker.peer_book import PeerBook
-from odradek.broker.peers import VERSIONS, Peer, PeerError
-from odradek.broker.producer_ids import ProducerIds
-from odradek.broker.purgatory import Purgatory
-from odradek.broker.quotas import NoQuotas
-from odradek.broker.replica_fetcher import FetchOptions, ReplicaFetcher
-from odradek.broker.replica_fetchers import ReplicaFetchers
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.request_loop import RequestLoop
-from odradek.broker.session import ANONYMOUS, AllowAll
+from odradek.broker.replication.isr_shell import IsrShell
+from odradek.broker.replication.log_dir_moves import LogDirMoves
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_fetcher import FetchOptions, ReplicaFetcher
+from odradek.broker.replication.replica_fetchers import ReplicaFetchers
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.purgatory import Purgatory
+from odradek.broker.serving.quotas import NoQuotas
+from odradek.broker.serving.request_loop import RequestLoop
+from odradek.broker.serving.session import ANONYMOUS, AllowAll
+from odradek.broker.serving.tasks import Tasks
+from odradek.broker.serving.worker import LoopWorker
 from odradek.broker.settings import TopicSettingsBook
-from odradek.broker.tasks import Tasks
-from odradek.broker.topic_admin import TopicAdmin, store_errors_told
-from odradek.broker.topic_ids import draw_topic_id
-from odradek.broker.topic_maker import ByController, InternalTopics, TopicMaker
-from odradek.broker.txn_markers import TransactionMarkers
-from odradek.broker.txn_shell import TransactionMind, TransactionShell
-from odradek.broker.txn_verification import TransactionVerification
-from odradek.broker.worker import LoopWorker
+from odradek.broker.storage.cleaner_shell import InlineCleaner, LogCleaner
+from odradek.broker.storage.housekeeping import Housekeeping, in_slices
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
 from odradek.coord.registry import next_producer_id_block

@@ -6,7 +6,7 @@ options, or of a topic's, makes new ones and tells who minds.
 
 from collections.abc import Callable, Mapping
 
-from odradek.broker.replica_manager import TopicSettings
+from odradek.broker.replication.replica_manager import TopicSettings
 from odradek.config.broker import BrokerConfig
 from odradek.config.topic import TopicConfig
 from odradek.log.log_config import LogConfig

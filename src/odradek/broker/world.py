@@ -18,8 +18,8 @@ from odradek.net.channel import Connector
 from odradek.net.server import Network
 
 if TYPE_CHECKING:
-    from odradek.broker.cleaner_shell import Cleaner
-    from odradek.broker.worker import Worker
+    from odradek.broker.serving.worker import Worker
+    from odradek.broker.storage.cleaner_shell import Cleaner
 
 
 class WorldNetwork(Network, Connector, Protocol):

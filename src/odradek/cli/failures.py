@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Final
 
-from odradek.cli.flags import FlagError
+from odradek.cli.kafka.support.flags import FlagError
 from odradek.client.kafka_errors import exception_of
 from odradek.model.errors import ApiError, OdradekError
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from odradek import __version__
+from odradek.cli.kafka.tool import TOOLS, run_tool
 from odradek.cli.suggesting import SuggestingGroup
-from odradek.cli.tool import TOOLS, run_tool
 from odradek.model.errors import OdradekError
 
 if TYPE_CHECKING:
@@ -30,28 +30,42 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "up": Command("odradek.cli.up", "up", "Start a cluster on this machine."),
-    "down": Command("odradek.cli.local", "down", "Stop it."),
-    "status": Command("odradek.cli.local", "status", "Say what runs, and where to connect."),
-    "start": Command("odradek.cli.local", "start", "Start one broker."),
-    "stop": Command("odradek.cli.local", "stop", "Stop one broker cleanly."),
-    "restart": Command("odradek.cli.local", "restart", "Stop one broker cleanly and start it."),
-    "kill": Command("odradek.cli.local", "kill", "Kill one broker (kill -9)."),
-    "pause": Command("odradek.cli.local", "pause", "Freeze one broker (SIGSTOP)."),
-    "resume": Command("odradek.cli.local", "resume", "Let a frozen broker go on."),
-    "why": Command("odradek.cli.why", "why", "Say why a topic, broker or group is as it is."),
-    "plan": Command("odradek.cli.plan", "plan", "Plan partitions, assignments and moves."),
-    "doctor": Command("odradek.cli.doctor", "doctor", "Say what is wrong with a cluster."),
-    "server-start": Command("odradek.cli.server_start", "server_start", "Run one broker here."),
+    "up": Command("odradek.cli.odradek.up", "up", "Start a cluster on this machine."),
+    "down": Command("odradek.cli.odradek.local", "down", "Stop it."),
+    "status": Command(
+        "odradek.cli.odradek.local", "status", "Say what runs, and where to connect."
+    ),
+    "start": Command("odradek.cli.odradek.local", "start", "Start one broker."),
+    "stop": Command("odradek.cli.odradek.local", "stop", "Stop one broker cleanly."),
+    "restart": Command(
+        "odradek.cli.odradek.local", "restart", "Stop one broker cleanly and start it."
+    ),
+    "kill": Command("odradek.cli.odradek.local", "kill", "Kill one broker (kill -9)."),
+    "pause": Command("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
+    "resume": Command("odradek.cli.odradek.local", "resume", "Let a frozen broker go on."),
+    "why": Command(
+        "odradek.cli.odradek.why", "why", "Say why a topic, broker or group is as it is."
+    ),
+    "plan": Command("odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."),
+    "doctor": Command("odradek.cli.odradek.doctor", "doctor", "Say what is wrong with a cluster."),
+    "server-start": Command(
+        "odradek.cli.odradek.server_start", "server_start", "Run one broker here."
+    ),
     "copy-store": Command(
-        "odradek.cli.copy_store", "copy_store", "Copy a cluster's nodes to another store."
+        "odradek.cli.odradek.copy_store", "copy_store", "Copy a cluster's nodes to another store."
     ),
-    "produce": Command("odradek.cli.produce", "produce", "Write the rows of a file to a topic."),
-    "consume": Command("odradek.cli.consume", "consume", "Print what stands in a topic."),
+    "produce": Command(
+        "odradek.cli.odradek.produce", "produce", "Write the rows of a file to a topic."
+    ),
+    "consume": Command("odradek.cli.odradek.consume", "consume", "Print what stands in a topic."),
     "completion": Command(
-        "odradek.cli.completion", "completion", "Print what completes names and flags in a shell."
+        "odradek.cli.odradek.completion",
+        "completion",
+        "Print what completes names and flags in a shell.",
     ),
-    "demo": Command("odradek.cli.demo", "demo", "Show that it works, and leave nothing behind."),
+    "demo": Command(
+        "odradek.cli.odradek.demo", "demo", "Show that it works, and leave nothing behind."
+    ),
 }
 
 
@@ -66,7 +80,7 @@ class LazyGroup(SuggestingGroup):
         """Import the one that is asked for."""
         if cmd_name not in COMMANDS:
             if cmd_name in TOOLS and ctx.resilient_parsing:  # a shell asks what can follow
-                from odradek.cli.completion import completed  # noqa: PLC0415
+                from odradek.cli.odradek.completion import completed  # noqa: PLC0415
 
                 return completed(cmd_name)
             return None

@@ -82,7 +82,7 @@ def _tls(properties: Mapping[str, str]) -> "ssl.SSLContext | None":
     known = {k: v for k, v in properties.items() if k.startswith(("zookeeper.ssl.", _NETTY))}
     if known.pop("zookeeper.ssl.client.enable", "false").strip().lower() != "true":
         return None
-    from odradek.broker.stores import zookeeper_tls  # noqa: PLC0415 - few stores are encrypted
+    from odradek.broker.cluster.stores import zookeeper_tls  # noqa: PLC0415 - few stores are encrypted
     from odradek.config.broker import BrokerConfig  # noqa: PLC0415
 
     return zookeeper_tls(BrokerConfig(known, host_name="localhost"))

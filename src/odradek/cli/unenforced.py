@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from odradek.client.admin_security import (
+from odradek.client.admin.security import (
     ANY,
     Acl,
     describe_acls,

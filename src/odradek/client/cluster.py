@@ -356,7 +356,7 @@ class Cluster(Closing):
         settings = self.settings
         setup_ms = settings.connection_setup_timeout_ms
         if settings.security.uses_tls and self._tls is None:
-            from odradek.client.security import tls_context  # noqa: PLC0415  only who encrypts
+            from odradek.client.security.protocol import tls_context  # noqa: PLC0415  only who encrypts
 
             self._tls = tls_context(settings.security)
         return await Connection.open(

@@ -260,14 +260,14 @@ class Connection(Closing, asyncio.BufferedProtocol):
         """A certificate that is not trusted stays so: it is no reason to try again."""
         import ssl  # noqa: PLC0415  only who encrypts needs it
 
-        from odradek.client.security import AuthenticationError  # noqa: PLC0415
+        from odradek.client.security.protocol import AuthenticationError  # noqa: PLC0415
 
         if isinstance(error, ssl.SSLError):
             why = getattr(error, "verify_message", "") or error.reason or str(error)
             raise AuthenticationError(f"{self.name}: TLS: {why}") from None
 
     async def _authenticate(self, security: Security) -> None:
-        from odradek.client.security import AuthenticationError, authenticate  # noqa: PLC0415
+        from odradek.client.security.protocol import AuthenticationError, authenticate  # noqa: PLC0415
         from odradek.wire.messages.sasl_authenticate import (  # noqa: PLC0415
             SaslAuthenticateRequest,
             SaslAuthenticateResponse,

@@ -4,7 +4,7 @@
 
     table = read_table("data/orders-0", columns=["key", "value", "offset"])
 
-The columns are those of `odradek.client.arrow_decode`. With `committed`, what was aborted is left
+The columns are those of `odradek.client.arrow.decode`. With `committed`, what was aborted is left
 out, by the transaction indexes that lie beside the logs; what is open is not.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from odradek.client.arrow_decode import ALL_COLUMNS, Layout, PartitionDecoder
+from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder
 from odradek.files.indexes import aborted_transactions
 from odradek.files.segments import FileError, base_offset_of, batches
 from odradek.log.directories import parse_name

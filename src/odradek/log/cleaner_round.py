@@ -7,8 +7,8 @@
 
 The log itself is not touched and not asked anything: a `Job` says all there is to know, and an
 `Outcome` what was written. Both travel as JSON, for the round runs in a process of its own
-(`odradek.broker.cleaner_worker`). Who gets the outcome decides whether it still fits the log
-(`odradek.log.cleaner_swap`).
+(`odradek.broker.storage.cleaner_worker`). Whether the outcome still fits the log is
+decided by `odradek.log.cleaner_swap`.
 
 `cleaning` is a generator: it yields after each batch, how many bytes it has read and written,
 and returns the outcome.

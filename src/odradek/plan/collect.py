@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from odradek.client import admin, admin_groups, admin_partitions
+import odradek.client.admin.groups as admin_groups
+import odradek.client.admin.partitions as admin_partitions
+import odradek.client.admin.topics as admin
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS

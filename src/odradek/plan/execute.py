@@ -17,7 +17,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.client import admin, admin_partitions
+import odradek.client.admin.partitions as admin_partitions
+import odradek.client.admin.topics as admin
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from odradek.client.partitioner import partition_of_key
+from odradek.client.producer.partitioner import partition_of_key
 
 
 class Spread(NamedTuple):

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from odradek.client import admin
-from odradek.client.admin_partitions import (
+import odradek.client.admin.topics as admin
+from odradek.client.admin.partitions import (
     EARLIEST,
     PREFERRED,
     alter_reassignments,

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import click
 
-from odradek.sim.faults import Kind
-from odradek.sim.report import Totals, report
-from odradek.sim.search import search
-from odradek.sim.shrink import shrink
-from odradek.sim.simulation import Options, Outcome, simulate
+from odradek.sim.clients.transactions import TransactionOptions
+from odradek.sim.run.faults import Kind
+from odradek.sim.run.report import Totals, report
+from odradek.sim.run.search import search
+from odradek.sim.run.shrink import shrink
+from odradek.sim.run.simulation import Options, Outcome, simulate
 from odradek.sim.traits import Trait
-from odradek.sim.transactions import TransactionOptions
 
 
 def _seeds(context: click.Context, option: click.Parameter, text: str | None) -> range | None:

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from odradek.client.arrow_cluster import ArrowCluster
-from odradek.client.arrow_loop import LoopThread
+from odradek.client.arrow.cluster import ArrowCluster
+from odradek.client.arrow.loop import LoopThread
 from odradek.client.cluster import BootstrapError
-from odradek.client.security import AuthenticationError
+from odradek.client.security.protocol import AuthenticationError
 from odradek.spark.options import client_settings
 
 # Clusters that one worker talks to; the least recently used is left.

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from odradek.client.consumer_settings import CONSUMER
-from odradek.client.producer_settings import PRODUCER
+from odradek.client.consumer.settings import CONSUMER
+from odradek.client.producer.settings import PRODUCER
 from odradek.client.settings import COMMON, ClientSettings, read
 from odradek.config.option import Option
 from odradek.model.errors import OdradekError

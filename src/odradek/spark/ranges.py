@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from odradek.client.arrow_cluster import ArrowCluster, UnknownTopicError
+from odradek.client.arrow.cluster import ArrowCluster, UnknownTopicError
 from odradek.model.partition import TopicPartition
 from odradek.spark.offsets import LostDataError, Piece
 from odradek.spark.options import EARLIEST, LATEST, OptionError, ReadOptions, Start

@@ -15,7 +15,7 @@ from odradek.spark.offsets import LostDataError, Piece
 from odradek.spark.options import ReadOptions, number
 
 if TYPE_CHECKING:
-    from odradek.client.arrow_fetch import FetchSettings
+    from odradek.client.arrow.fetch import FetchSettings
 
 _PARTITION_BYTES: Final = 4 << 20
 _FETCH_BYTES: Final = 8 << 20
@@ -44,8 +44,8 @@ def read_piece(
             damaged; names topic, partition and offset.
     """
     from odradek.client.arrow import stream  # noqa: PLC0415
-    from odradek.client.arrow_decode import Layout  # noqa: PLC0415
-    from odradek.client.arrow_fetch import DataLossError, Range  # noqa: PLC0415
+    from odradek.client.arrow.decode import Layout  # noqa: PLC0415
+    from odradek.client.arrow.fetch import DataLossError, Range  # noqa: PLC0415
 
     piece = getattr(given, "piece", None)
     if piece is None:  # what Spark makes of no partitions at all
@@ -72,7 +72,7 @@ def read_piece(
 
 def fetch_settings(options: ReadOptions) -> "FetchSettings":
     """The client's properties, and ours where they say nothing."""
-    from odradek.client.arrow_fetch import FetchSettings  # noqa: PLC0415
+    from odradek.client.arrow.fetch import FetchSettings  # noqa: PLC0415
 
     kafka = options.kafka
     return FetchSettings(

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from odradek.client.arrow_cluster import ArrowCluster
+from odradek.client.arrow.cluster import ArrowCluster
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS

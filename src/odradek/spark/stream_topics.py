@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from odradek.client.arrow_cluster import ArrowCluster, Patience
+from odradek.client.arrow.cluster import ArrowCluster, Patience
 from odradek.model.partition import TopicPartition
 from odradek.spark.options import ReadOptions
 

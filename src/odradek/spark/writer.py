@@ -35,9 +35,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from odradek.client.arrow_partition import flat
-from odradek.client.arrow_produce import ArrowProducer, ProducerSettings, end_transaction
-from odradek.client.producer_settings import PRODUCER
+from odradek.client.arrow.partition import flat
+from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, end_transaction
+from odradek.client.producer.settings import PRODUCER
 from odradek.model.errors import OdradekError
 from odradek.record.compression import Codec
 from odradek.spark.connections import CONNECTIONS

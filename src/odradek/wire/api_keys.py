@@ -15,7 +15,7 @@ the same: old versions of librdkafka turn compression off when it does not. Kafk
 AddPartitionsToTxn 4-5 is for brokers, whose versions follow from `inter.broker.protocol.version`
 and not from what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their
 versions are advertised while every broker of the cluster is an Odradek broker
-(`odradek.broker.features`).
+(`odradek.broker.cluster.features`).
 
 DescribeState is our own (docs/decisions.md, "An API of our own, for our own tools"). Its key is far
 beyond Kafka's, and it is advertised only to clients whose software name is `OWN_SOFTWARE`.

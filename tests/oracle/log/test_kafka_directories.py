@@ -18,7 +18,7 @@ from odradek.log.log_config import LogConfig, LogHost
 from odradek.log.recovery import loading
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import iter_batches, read_header
-from odradek.sim.disk import SimulatedDisk
+from odradek.sim.world.disk import SimulatedDisk
 
 RECORDED = pathlib.Path(__file__).parent / "kafka_3_9.zip"
 DIRECTORY = "/data/rec-0"

@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from odradek.broker.config_admin import ConfigAdmin
-from odradek.broker.controller_channels import ControllerChannels
-from odradek.broker.controller_election import ControllerElection
-from odradek.broker.controller_shell import ControllerShell
+import odradek.sim.world.loop as sim
+from odradek.broker.admin.configs import ConfigAdmin
+from odradek.broker.admin.topics import TopicAdmin
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.topic_ids import draw_topic_id
+from odradek.broker.controller.channels import ControllerChannels
+from odradek.broker.controller.election import ControllerElection
+from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.dynamic_config import DynamicConfig
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
-from odradek.broker.tasks import Tasks
-from odradek.broker.topic_admin import TopicAdmin
-from odradek.broker.topic_ids import draw_topic_id
+from odradek.broker.serving.session import Session
+from odradek.broker.serving.tasks import Tasks
 from odradek.config.broker import BrokerConfig
 from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity
@@ -25,7 +26,6 @@ from odradek.coord.store import Create
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, TopicPartition
-from odradek.sim import loop as sim
 from odradek.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,

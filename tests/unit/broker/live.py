@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import random
 
+import odradek.sim.world.loop as sim
 from odradek.broker.server import Broker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
@@ -16,9 +17,8 @@ from odradek.model.errors import ErrorCode
 from odradek.record.batch import iter_batches, read_header
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch, iter_records
-from odradek.sim import loop as sim
-from odradek.sim.clock import SimulatedClock
-from odradek.sim.disk import SimulatedDisk
+from odradek.sim.world.clock import SimulatedClock
+from odradek.sim.world.disk import SimulatedDisk
 from odradek.wire.api_keys import APIS, response_class
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import decode_response_header, encode_request_header

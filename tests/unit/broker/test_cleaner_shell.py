@@ -6,9 +6,9 @@ import json
 from tests.unit.broker.live import play
 from tests.unit.log.conftest import World
 
-from odradek.broker.cleaner_process import CleanerDiedError
-from odradek.broker.cleaner_shell import InlineCleaner
-from odradek.broker.cleaner_worker import paced, serve
+from odradek.broker.storage.cleaner_process import CleanerDiedError
+from odradek.broker.storage.cleaner_shell import InlineCleaner
+from odradek.broker.storage.cleaner_worker import paced, serve
 from odradek.log.cleaner import cleanable, job_for
 from odradek.log.cleaner_round import Outcome
 from odradek.log.disk import RealDisk

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
+from odradek.broker.admin.logger_levels import ProcessLoggers
 from odradek.broker.apis.alter_configs import alter_configs
 from odradek.broker.apis.describe_configs import describe_configs
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
-from odradek.broker.logger_levels import ProcessLoggers
 from odradek.coord.layout_config import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,

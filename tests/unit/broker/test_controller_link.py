@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from odradek.broker.controller_link import ControllerLink
-from odradek.broker.peers import PeerError
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.controller.link import ControllerLink
 from odradek.model.cluster import Broker, EndPoint
 from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
 

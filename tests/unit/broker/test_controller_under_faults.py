@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from odradek.broker.topic_admin import WantedPartitions, WantedTopic
+from odradek.broker.admin.topics import WantedPartitions, WantedTopic
 from odradek.coord import layout
 from odradek.coord.memory import Fate, Loss
 from odradek.coord.store import StoreError

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from odradek.broker.controller_view import control_routes
-from odradek.broker.journal import DecisionJournal
+from odradek.broker.controller.journal import DecisionJournal
+from odradek.broker.controller.view import control_routes
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.coord import layout
 from odradek.model.partition import LeaderAndIsr, TopicPartition

@@ -5,16 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinator_counts import CoordinatorCounts, count_to_use
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.tasks import Tasks
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts, count_to_use
+from odradek.broker.serving.tasks import Tasks
 from odradek.coord import layout, layout_odradek
 from odradek.coord.layout import TopicNode
 from odradek.coord.layout_odradek import CoordinatorCount
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.model.partition import LEADER_DURING_DELETE, Assignment
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

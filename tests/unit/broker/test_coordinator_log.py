@@ -7,13 +7,13 @@ import itertools
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.coordinator_log import CoordinatorTopic
+from odradek.broker.coordinators.coordinator_log import CoordinatorTopic
 from odradek.log.disk import StorageError
 from odradek.model.errors import ErrorCode
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType
 from odradek.record.records import InvalidRecordError, Record, build_batch
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 
 LEADER, FOLLOWER = 0, 2
 

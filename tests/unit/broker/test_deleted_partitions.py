@@ -5,14 +5,14 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.deleted_partitions import LOOK_AGAIN_MS, DeletedPartitions, is_deleted
-from odradek.broker.metadata_cache import DELETED_IDS_MAX, MetadataCache
+from odradek.broker.cluster.deleted_partitions import LOOK_AGAIN_MS, DeletedPartitions, is_deleted
+from odradek.broker.cluster.metadata_cache import DELETED_IDS_MAX, MetadataCache
 from odradek.coord import layout
 from odradek.coord.layout import TopicNode
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.model.partition import LEADER_DURING_DELETE, Assignment, TopicPartition
-from odradek.sim.clock import SimulatedClock
-from odradek.sim.loop import run
+from odradek.sim.world.clock import SimulatedClock
+from odradek.sim.world.loop import run
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker import features
-from odradek.broker.features import FeatureShell
+from odradek.broker.cluster import features
+from odradek.broker.cluster.features import FeatureShell
 from odradek.coord import layout
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 
 VERSION_2 = {0: 12, 26: 5, 28: 5}

@@ -9,7 +9,7 @@ from tests.unit.broker.other_broker import OtherBroker
 
 from odradek.model.errors import ErrorCode
 from odradek.record.records import Record, build_batch
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,

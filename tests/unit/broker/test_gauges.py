@@ -2,7 +2,7 @@
 
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce
 
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 
 
 def read(live, name):

@@ -5,14 +5,14 @@ import random
 
 import pytest
 
-from odradek.broker.generated_id import with_broker_id
+from odradek.broker.cluster.generated_id import with_broker_id
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.model.errors import StartupError
-from odradek.sim.clock import SimulatedClock
-from odradek.sim.disk import SimulatedDisk
-from odradek.sim.loop import run
+from odradek.sim.world.clock import SimulatedClock
+from odradek.sim.world.disk import SimulatedDisk
+from odradek.sim.world.loop import run
 
 
 def draw(tree, *metas, broker_id=-1):

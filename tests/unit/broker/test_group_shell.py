@@ -8,7 +8,7 @@ from tests.unit.broker.live import play, soon
 from odradek.group.machine import Committer
 from odradek.group.records import Committed
 from odradek.model.errors import ErrorCode
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek.wire.messages.heartbeat import HeartbeatRequest

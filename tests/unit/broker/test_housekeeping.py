@@ -12,7 +12,7 @@ from odradek.log.checkpoints import (
     decode_offsets,
 )
 from odradek.model.partition import TopicPartition
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 
 T0 = TopicPartition("t", 0)
 HOUR_MS = 3_600_000

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from odradek.broker.isr_shell import IsrShell
-from odradek.broker.peers import PeerError
-from odradek.broker.tasks import Tasks
+import odradek.sim.world.loop as sim
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.replication.isr_shell import IsrShell
+from odradek.broker.serving.tasks import Tasks
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
-from odradek.sim import loop as sim
 from odradek.wire.messages.alter_partition import (
     AlteredPartition,
     AlteredTopic,

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.sim.loop import run
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.sim.world.loop import run
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

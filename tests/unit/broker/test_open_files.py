@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.open_files import shares
+from odradek.broker.storage.open_files import shares
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.parts import PART, PARTS, Parts, join, parts_of, split
+from odradek.broker.serving.parts import PART, PARTS, Parts, join, parts_of, split
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tests.unit.broker.other_broker import OtherBroker
 
-from odradek.broker.peers import Peer, PeerError
-from odradek.sim import loop as sim
-from odradek.sim.clock import SimulatedClock
+import odradek.sim.world.loop as sim
+from odradek.broker.cluster.peers import Peer, PeerError
+from odradek.sim.world.clock import SimulatedClock
 from odradek.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,

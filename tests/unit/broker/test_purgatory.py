@@ -2,8 +2,8 @@
 
 import asyncio
 
-from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.sim.loop import run
+from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.sim.world.loop import run
 
 
 class Wait(Waiting):

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 from tests.unit.net.test_connection import FakeTransport
 
-from odradek.broker.replica_fetcher import FetchOptions, ReplicaFetcher
-from odradek.broker.tasks import Tasks
+import odradek.sim.world.loop as simulated
+from odradek.broker.replication.replica_fetcher import FetchOptions, ReplicaFetcher
+from odradek.broker.serving.tasks import Tasks
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.sim import loop as simulated
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import decode_request_header, encode_response_header
 from odradek.wire.messages.fetch import (

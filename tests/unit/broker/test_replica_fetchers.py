@@ -1,6 +1,6 @@
 """Who is fetched from, as leaders come, go and move."""
 
-from odradek.broker.replica_fetchers import ReplicaFetchers
+from odradek.broker.replication.replica_fetchers import ReplicaFetchers
 from odradek.model.cluster import Broker, EndPoint
 
 

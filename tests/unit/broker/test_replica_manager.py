@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soon, told
 
-from odradek.broker.replica_manager import RoleOrder, StopOrder
+from odradek.broker.replication.replica_manager import RoleOrder, StopOrder
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, RECOVERING, LeaderAndIsr, TopicPartition
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataTopicState,

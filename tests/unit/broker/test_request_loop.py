@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from tests.unit.broker.live import fetch, play, produce, produced
 
-from odradek.broker.request_loop import Route
-from odradek.broker.topic_maker import MADE_AT_ONCE
+from odradek.broker.admin.topic_maker import MADE_AT_ONCE
+from odradek.broker.serving.request_loop import Route
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import ApiKey
 from odradek.wire.codec import encoder

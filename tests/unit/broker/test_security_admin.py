@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from odradek.broker.acl_admin import (
+from odradek.broker.admin.acls import (
     PATTERN_ANY,
     PATTERN_LITERAL,
     PATTERN_MATCH,
@@ -16,7 +16,7 @@ from odradek.broker.acl_admin import (
     Binding,
     check_new,
 )
-from odradek.broker.client_admin import (
+from odradek.broker.admin.clients import (
     DEFAULT,
     EXACT,
     SPECIFIED,
@@ -29,7 +29,7 @@ from odradek.coord.layout_security import AclEntry, ResourcePattern
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 TOPIC = ResourceType.TOPIC
 READ = AclEntry("User:a", "*", AclOperation.READ, allowed=True)

@@ -8,7 +8,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, tol
 from odradek.coord import layout
 from odradek.log.directories import CLEAN_SHUTDOWN_FILE, META_FILE
 from odradek.model.errors import ErrorCode, StartupError
-from odradek.sim.disk import Crash, Fault
+from odradek.sim.world.disk import Crash, Fault
 from odradek.wire.messages.api_versions import ApiVersionsRequest
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from odradek.broker.stores import store_of
+from odradek.broker.cluster.stores import store_of
 from odradek.broker.world import RealClock
 from odradek.config.broker import BrokerConfig
 from odradek.coord.sqlite import SqliteStore

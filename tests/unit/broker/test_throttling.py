@@ -6,7 +6,7 @@ import pytest
 from tests.unit.broker.every_api import EXAMPLES, error_codes
 from tests.unit.broker.live import fetch, play, produce, produced, told
 
-from odradek.broker.quotas import NoQuotas
+from odradek.broker.serving.quotas import NoQuotas
 from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import APIS
 

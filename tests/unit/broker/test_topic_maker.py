@@ -5,11 +5,11 @@ import logging
 
 from tests.unit.broker.live import play
 
-from odradek.broker.peers import PeerError
-from odradek.broker.tasks import Tasks
-from odradek.broker.topic_maker import MADE_AT_ONCE, ByController, NewTopic, TopicMaker
+from odradek.broker.admin.topic_maker import MADE_AT_ONCE, ByController, NewTopic, TopicMaker
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.serving.tasks import Tasks
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 

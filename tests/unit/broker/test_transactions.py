@@ -8,7 +8,7 @@ from tests.unit.broker.live import fetch, part_of, play, produce, produced, soon
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.control import ControlType
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.txn.events import TimedOut
 from odradek.txn.machine import TransactionMachine
 from odradek.wire.messages.add_partitions_to_txn import (

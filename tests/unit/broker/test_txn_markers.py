@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.peers import PeerError
-from odradek.broker.tasks import Tasks
-from odradek.broker.txn_markers import MARKERS_AT_ONCE, TransactionMarkers
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.coordinators.txn_markers import MARKERS_AT_ONCE, TransactionMarkers
+from odradek.broker.serving.tasks import Tasks
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, TopicPartition
-from odradek.sim.clock import SimulatedClock
-from odradek.sim.loop import run
+from odradek.sim.world.clock import SimulatedClock
+from odradek.sim.world.loop import run
 from odradek.txn.effects import WriteMarkers
 from odradek.wire.messages.update_metadata import (
     UpdateMetadataBroker,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from odradek.broker.world import RealClock
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.tool import run_tool
 from odradek.coord.layout_security import ACL_CHANGES
 from odradek.coord.sqlite import SqliteStore
 

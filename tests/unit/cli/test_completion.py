@@ -6,9 +6,9 @@ import subprocess
 import pytest
 from click.shell_completion import ShellComplete
 
-from odradek.cli.completion import SHELLS
+from odradek.cli.kafka.tool import TOOLS
 from odradek.cli.main import odradek, run
-from odradek.cli.tool import TOOLS
+from odradek.cli.odradek.completion import SHELLS
 
 
 def completions(*words, incomplete):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.cli.demo import DemoFailedError, Lines, compare, lines_of_the_library
+from odradek.cli.odradek.demo import DemoFailedError, Lines, compare, lines_of_the_library
 from odradek.record.records import Record
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek import __version__
-from odradek.cli.flags import FlagError, Parser, UsageError
+from odradek.cli.kafka.support.flags import FlagError, Parser, UsageError
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from odradek.cli.formatters import Default, SerializationError
-from odradek.cli.formatters_internal import internal
-from odradek.client.fetched import ConsumerRecord
+from odradek.cli.kafka.clients.formatters import Default, SerializationError
+from odradek.cli.kafka.clients.formatters_internal import internal
+from odradek.client.consumer.fetched import ConsumerRecord
 from odradek.wire.codec import encoder
 from odradek.wire.messages.consumer_offsets import (
     GroupMetadataKey,

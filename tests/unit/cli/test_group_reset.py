@@ -2,10 +2,11 @@
 
 import pytest
 
-from odradek.cli import get_offsets, group_reset
 from odradek.cli.failures import ToolError
-from odradek.cli.flags import FlagError
-from odradek.cli.group_reset import read_csv, to_csv
+from odradek.cli.kafka import get_offsets
+from odradek.cli.kafka.support import group_reset
+from odradek.cli.kafka.support.flags import FlagError
+from odradek.cli.kafka.support.group_reset import read_csv, to_csv
 from odradek.model.partition import TopicPartition
 
 G0, G1 = TopicPartition("g", 0), TopicPartition("g", 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.cli.java import double, hash_order, partition_hash, string_hash
+from odradek.cli.kafka.support.java import double, hash_order, partition_hash, string_hash
 
 
 def test_strings_hash_as_in_java():

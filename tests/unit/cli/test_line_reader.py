@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.cli.line_reader import LineError, LineReader
+from odradek.cli.kafka.clients.line_reader import LineError, LineReader
 
 KEYS = {"parse.key": "true"}
 HEADERS = {"parse.headers": "true"}

@@ -92,7 +92,7 @@ def test_ctrl_c_is_no_traceback(monkeypatch, stopped):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("odradek.cli.local.Supervisor.down", interrupted)
+    monkeypatch.setattr("odradek.cli.odradek.local.Supervisor.down", interrupted)
 
     assert run(["down", "--dir", str(stopped.path)]) == 130
 

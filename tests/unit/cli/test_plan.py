@@ -5,8 +5,8 @@ import json
 import pytest
 
 from odradek.cli.main import run
-from odradek.cli.plan import imagined, to_bytes
-from odradek.cli.plan_tables import bytes_text, duration_text
+from odradek.cli.odradek.plan import imagined, to_bytes
+from odradek.cli.odradek.plan_tables import bytes_text, duration_text
 from odradek.plan.duration import Duration
 
 FIGURES = ["--target", "100MB/s", "--producer-rate", "10MB", "--consumer-rate", "25MB"]

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from odradek.cli.dates import java_date
-from odradek.cli.throttle import Throttle
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.clients.throttle import Throttle
+from odradek.cli.kafka.support.dates import java_date
+from odradek.cli.kafka.tool import run_tool
 
 SERVER = ("--bootstrap-server", "127.0.0.1:1")
 

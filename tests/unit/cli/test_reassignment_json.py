@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.cli.failures import ToolError
-from odradek.cli.reassignment_json import (
+from odradek.cli.kafka.support.reassignment_json import (
     Replica,
     check_to_execute,
     format_assignment,
@@ -11,8 +11,8 @@ from odradek.cli.reassignment_json import (
     read_plan,
     read_topics,
 )
-from odradek.cli.reassignment_throttles import Move, proposed_moves
-from odradek.client.admin_partitions import Reassignment
+from odradek.cli.kafka.support.reassignment_throttles import Move, proposed_moves
+from odradek.client.admin.partitions import Reassignment
 from odradek.model.partition import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.cli.rows import RowError, format_of, rows
+from odradek.cli.odradek.rows import RowError, format_of, rows
 
 
 def made(text, form, key=None):

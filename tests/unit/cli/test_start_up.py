@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from odradek.cli.tool import TOOLS
+from odradek.cli.kafka.tool import TOOLS
 
 HEAVY = {
     "odradek.broker", "odradek.local", "numpy", "pyarrow", "pandas", "rich", "scipy",
@@ -14,7 +14,7 @@ HEAVY = {
 PROGRAM = """
 import io, sys
 from contextlib import redirect_stderr, redirect_stdout
-from odradek.cli.tool import run_tool
+from odradek.cli.kafka.tool import run_tool
 with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
     run_tool(sys.argv[1], ["--help"])
 print("\\n".join(sys.modules))

@@ -7,9 +7,9 @@ import os
 import pytest
 from rich.console import Console, ConsoleDimensions
 
-from odradek.cli import status_screen
-from odradek.cli.broker_numbers import Counted, Numbers, Watcher, numbers, read_metrics
-from odradek.cli.status_screen import shown, table, watch_live
+from odradek.cli.odradek import status_screen
+from odradek.cli.odradek.broker_numbers import Counted, Numbers, Watcher, numbers, read_metrics
+from odradek.cli.odradek.status_screen import shown, table, watch_live
 
 BROKERS = [
     {"id": 0, "state": "running", "pid": os.getpid(), "listeners": ["P://h:1"], "http": "http://h"},

@@ -9,9 +9,9 @@ import tomllib
 
 import pytest
 
-from odradek.cli import tool
+from odradek.cli.kafka import tool
+from odradek.cli.kafka.tool import TOOLS, run_tool, script_name
 from odradek.cli.main import run
-from odradek.cli.tool import TOOLS, run_tool, script_name
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -27,7 +27,7 @@ def test_every_tool_of_the_table_is_there(name):
 def test_every_tool_has_its_console_script_with_and_without_the_suffix():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
-    mine = {name for name, target in scripts.items() if target == "odradek.cli.tool:script"}
+    mine = {name for name, target in scripts.items() if target == "odradek.cli.kafka.tool:script"}
     names = {script_name(name) for name in TOOLS}
     assert mine == names | {f"{name}.sh" for name in names}
 
@@ -44,7 +44,8 @@ def test_altering_the_replication_factor_is_refused_with_the_way_that_there_is(m
 
 def test_a_tool_loads_nothing_that_it_does_not_need():
     program = (
-        "import sys; from odradek.cli.tool import run_tool; code = run_tool('topics', ['--list']);"
+        "import sys; from odradek.cli.kafka.tool import run_tool;"
+        "code = run_tool('topics', ['--list']);"
         "heavy = {'click', 'rich', 'sqlite3', 'argparse', 'odradek.broker.server', 'kazoo'};"
         "sys.exit(f'{code} {heavy & sys.modules.keys()}')"
     )

@@ -5,9 +5,9 @@ from datetime import datetime
 
 import pytest
 
-from odradek.cli import asked, why_log
 from odradek.cli.main import run
-from odradek.cli.why_sentences import Picture, explain_broker, explain_topic
+from odradek.cli.odradek import asked, why_log
+from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
 from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
 from odradek.local.options import Wishes, write_options
 from odradek.plan.commands import Caller

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from odradek.cli import kafka_server_start, server_stop, zookeeper_shell
-from odradek.cli.tool import run_tool
-from odradek.cli.zookeeper_shell import Shell, Watches
+import odradek.cli.kafka.server_start as kafka_server_start
+from odradek.cli.kafka import server_stop, zookeeper_shell
+from odradek.cli.kafka.tool import run_tool
+from odradek.cli.kafka.zookeeper_shell import Shell, Watches
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 
 def play(*commands):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from odradek.client.arrow_decode import ALL_COLUMNS, Layout, PartitionDecoder, UnknownColumnError
-from odradek.client.arrow_kernel import KernelError, kernel
+from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder, UnknownColumnError
+from odradek.client.arrow.kernel import KernelError, kernel
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import sign

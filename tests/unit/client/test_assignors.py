@@ -2,14 +2,14 @@
 
 import pytest
 
-from odradek.client.assignors import (
+from odradek.client.group.assignors import (
     ASSIGNORS,
     assign_cooperative_sticky,
     assign_range,
     assign_round_robin,
     assign_sticky,
 )
-from odradek.client.group_protocol import (
+from odradek.client.group.protocol import (
     Member,
     decode_assignment,
     decode_generation,

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from odradek.client.admin import any_broker
+from odradek.client.admin.topics import any_broker
 from odradek.client.cluster import (
     BootstrapError,
     Cluster,

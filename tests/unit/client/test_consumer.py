@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
-from odradek.client.consumer import Consumer
-from odradek.client.consumer_settings import ConsumerSettings
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.settings import ConsumerSettings
 from odradek.client.errors import (
     ClosedError,
     IllegalStateError,
@@ -17,7 +17,7 @@ from odradek.client.settings import SettingsError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
-from odradek.client.consumer_settings import COOPERATIVE, ConsumerSettings
-from odradek.client.coordinator import CommitFailedError, Coordinator
+from odradek.client.consumer.coordinator import CommitFailedError, Coordinator
+from odradek.client.consumer.settings import COOPERATIVE, ConsumerSettings
+from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
-from odradek.client.group_protocol import (
+from odradek.client.group.protocol import (
     Member,
     decode_assignment,
     decode_subscription,
@@ -16,10 +17,9 @@ from odradek.client.group_protocol import (
     encode_subscription,
 )
 from odradek.client.settings import SettingsError
-from odradek.client.subscription import OffsetAndMetadata
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.wire.messages.leave_group import LeaveGroupRequest

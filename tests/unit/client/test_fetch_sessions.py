@@ -1,6 +1,6 @@
 """Only what changed travels; and all of it again when the broker has forgotten."""
 
-from odradek.client.fetch_sessions import FetchSession, Wanted
+from odradek.client.consumer.fetch_sessions import FetchSession, Wanted
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 

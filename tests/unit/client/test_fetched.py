@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.client.fetched import Aborted, Fetched
+from odradek.client.consumer.fetched import Aborted, Fetched
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.compression import Codec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.client.jaas import LoginModule, credentials, parse_jaas
+from odradek.client.security.jaas import LoginModule, credentials, parse_jaas
 from odradek.client.settings import SettingsError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.client.partitioner import StickyPartition, murmur2, partition_of_key
+from odradek.client.producer.partitioner import StickyPartition, murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,21 @@ import asyncio
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
-from odradek.client.batches import Identity, PartitionQueue
+from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.client.errors import (
     ClientTimeoutError,
     ClosedError,
     IllegalStateError,
     RecordTooLargeError,
 )
-from odradek.client.producer import Producer
-from odradek.client.producer_settings import ProducerSettings
-from odradek.client.subscription import GroupMetadata, OffsetAndMetadata
+from odradek.client.producer.batches import Identity, PartitionQueue
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
 from odradek.record.records import Record, iter_records
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,

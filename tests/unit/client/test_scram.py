@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.client.scram import ScramError, ScramExchange
+from odradek.client.security.scram import ScramError, ScramExchange
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (

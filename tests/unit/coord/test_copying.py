@@ -5,7 +5,7 @@ import pytest
 from odradek.coord import layout
 from odradek.coord.copying import CopyError, copy_nodes
 from odradek.coord.memory import MemoryStore, MemoryTree
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 
 async def opened():

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.coord.memory import Fate, Loss, MemoryStore, MemoryTree
 from odradek.coord.store import ConnectionLostError, NodeExistsError, SessionExpiredError
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 
 class Fates:

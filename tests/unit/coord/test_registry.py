@@ -15,7 +15,7 @@ from odradek.coord.layout_config import (
 from odradek.coord.memory import MemoryStore, MemoryTree
 from odradek.coord.store import BadVersionError, Check, MultiError, StoreError
 from odradek.coord.znode import CorruptNodeError
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 
 CLIENT = ConfigEntity((("users", "al ice"), ("clients", "a/b")))
 

@@ -12,7 +12,7 @@ from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
-from odradek.sim.disk import SimulatedDisk
+from odradek.sim.world.disk import SimulatedDisk
 
 T0 = TopicPartition("t", 0)
 DIRECTORY = "/data/t-0"

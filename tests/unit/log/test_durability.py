@@ -5,7 +5,7 @@ import random
 
 from odradek.record.batch import read_header
 from odradek.record.control import ControlType
-from odradek.sim.disk import Crash, SimulatedCrash
+from odradek.sim.world.disk import Crash, SimulatedCrash
 
 BATCH = b"x" * 100  # a batch of 170 bytes
 COMPACTED = frozenset({"compact"})

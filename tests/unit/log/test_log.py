@@ -15,7 +15,7 @@ from odradek.record.batch import (
 )
 from odradek.record.control import ControlType
 from odradek.record.records import iter_records
-from odradek.sim.disk import Fault, SimulatedCrash
+from odradek.sim.world.disk import Fault, SimulatedCrash
 
 
 def read_all(world, offset=0, **options):

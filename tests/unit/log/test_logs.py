@@ -15,7 +15,7 @@ from odradek.log.moving import MovingLogs
 from odradek.model.errors import ApiError, ErrorCode, StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
-from odradek.sim.disk import Crash, Fault, SimulatedCrash
+from odradek.sim.world.disk import Crash, Fault, SimulatedCrash
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -9,7 +9,7 @@ from odradek.log.producer_state import NO_OFFSET
 from odradek.model.errors import StartupError
 from odradek.record.batch import read_header
 from odradek.record.control import ControlType
-from odradek.sim.disk import Crash
+from odradek.sim.world.disk import Crash
 
 FIRST = "00000000000000000000"
 BATCH = b"x" * 100  # a batch of 170 bytes

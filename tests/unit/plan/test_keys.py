@@ -1,6 +1,6 @@
 """How keys spread, and who would change partition."""
 
-from odradek.client.partitioner import partition_of_key
+from odradek.client.producer.partitioner import partition_of_key
 from odradek.plan.keys import count_keys, spreads
 
 KEYS = [b"key-%d" % n for n in range(1000)]

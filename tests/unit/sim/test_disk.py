@@ -6,7 +6,7 @@ import random
 import pytest
 
 from odradek.log.disk import StorageError
-from odradek.sim.disk import SECTOR_BYTES, Crash, Fault, SimulatedCrash, SimulatedDisk
+from odradek.sim.world.disk import SECTOR_BYTES, Crash, Fault, SimulatedCrash, SimulatedDisk
 
 OLD, NEW = b"o", b"n"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.record.records import Record, build_batch
-from odradek.sim.history import Facts, History, read_batches, value_of
+from odradek.sim.checks.history import Facts, History, read_batches, value_of
 
 
 class Stage:

@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import odradek.sim.run.search as searching
+import odradek.sim.run.shrink as shrinking
 from odradek.log.log import Log
 from odradek.sim import __main__ as command_line
-from odradek.sim import search as searching
-from odradek.sim import shrink as shrinking
 from odradek.sim.__main__ import main
-from odradek.sim.faults import Fault, Kind
-from odradek.sim.simulation import Options, Outcome, simulate
+from odradek.sim.run.faults import Fault, Kind
+from odradek.sim.run.simulation import Options, Outcome, simulate
 
 SHORT = ("--minutes", "0.1")
 

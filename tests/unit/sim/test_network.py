@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from odradek.sim.network import SimulatedLoop, SimulatedNetwork
-from odradek.sim.process import MortalLoop
+from odradek.sim.world.network import SimulatedLoop, SimulatedNetwork
+from odradek.sim.world.process import MortalLoop
 
 PORT = 9092
 

@@ -3,10 +3,10 @@
 import asyncio
 from functools import partial
 
-from odradek.sim.disk import SimulatedCrash
-from odradek.sim.loop import run
-from odradek.sim.network import SimulatedLoop
-from odradek.sim.process import MortalLoop, running_process
+from odradek.sim.world.disk import SimulatedCrash
+from odradek.sim.world.loop import run
+from odradek.sim.world.network import SimulatedLoop
+from odradek.sim.world.process import MortalLoop, running_process
 
 
 def on_simulated_loop(main):

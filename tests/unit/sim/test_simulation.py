@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from odradek.broker.features import FeatureShell
+from odradek.broker.cluster.features import FeatureShell
 from odradek.log.disk import StorageError
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.simulation import Options, simulate
+from odradek.sim.run.simulation import Options, simulate
 
 ERRORS = (ApiError(ErrorCode.NOT_CONTROLLER), StorageError("/data/a/x", errno.EIO))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.arrow_cluster import ArrowCluster
+from odradek.client.arrow.cluster import ArrowCluster
 from odradek.spark.connections import Connections
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:1"}

@@ -14,8 +14,8 @@ Versions:
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.session import Session
-from odradek.broker.txn_shell import TransactionShell
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.model.names import GROUP_TOPIC

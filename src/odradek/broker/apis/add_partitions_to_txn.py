@@ -20,9 +20,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
-from odradek.broker.txn_shell import TransactionShell
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS

@@ -9,9 +9,9 @@ Versions:
     v1  flexible
 """
 
-from odradek.broker.client_admin import ClientAdmin
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.clients import ClientAdmin
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
 from odradek.wire.messages.alter_client_quotas import (

@@ -9,10 +9,10 @@ Versions:
 
 from collections import Counter
 
+from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.apis.describe_configs import BROKER, TOPIC, check_may
 from odradek.broker.apis.incremental_alter_configs import check_once
-from odradek.broker.config_admin import ConfigAdmin
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.config.dynamic import is_per_broker, replace_broker, replace_topic
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.alter_configs import (

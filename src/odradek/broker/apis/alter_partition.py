@@ -14,7 +14,7 @@ Versions:
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.controller.shell import ControllerShell
 from odradek.controller.effects import IsrChangesAnswer
 from odradek.controller.events import IsrChange, IsrChangesRequested
 from odradek.model.errors import ApiError, ErrorCode

@@ -14,8 +14,8 @@ Behaviour:
 
 from collections import Counter
 
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.session import Session
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.serving.session import Session
 from odradek.controller.effects import ReassignmentsAnswer, Refusal
 from odradek.controller.events import ReassignmentsRequested
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

@@ -12,8 +12,8 @@ Versions:
     v2 flexible
 """
 
-from odradek.broker.log_dir_moves import LogDirMoves
-from odradek.broker.session import Session
+from odradek.broker.replication.log_dir_moves import LogDirMoves
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition

@@ -10,9 +10,9 @@ Behaviour:
 
 from collections import Counter
 
-from odradek.broker.client_admin import ClientAdmin, check_scram, scram_credential
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.clients import ClientAdmin, check_scram, scram_credential
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.alter_user_scram_credentials import (

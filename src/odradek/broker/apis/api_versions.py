@@ -10,7 +10,7 @@ Behaviour:
     * DescribeState, which is our own, is named to our own clients alone: other clients and brokers
       never see a key that they do not know.
     * Features: none, as in any ZooKeeper-mode cluster; but while every broker is ours,
-      `transaction.version` 2, and the versions that go with it (`odradek.broker.features`).
+      `transaction.version` 2, and the versions that go with it (`odradek.broker.cluster.features`).
 
 Versions:
     v1 throttle time    v3 flexible (the response's header stays v0), client software, features
@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.coord.layout import Features
 from odradek.model.errors import ErrorCode
 from odradek.wire.api_keys import OWN_SOFTWARE, TRANSACTION_VERSION_2, ApiKey

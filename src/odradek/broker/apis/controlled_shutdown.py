@@ -11,7 +11,7 @@ Versions:
     v2 broker epoch    v3 flexible
 """
 
-from odradek.broker.controller_shell import ControllerShell
+from odradek.broker.controller.shell import ControllerShell
 from odradek.controller.effects import ShutdownAnswer
 from odradek.controller.events import ControlledShutdownRequested
 from odradek.model.errors import ApiError

@@ -10,7 +10,7 @@ Versions:
     v1  prefixed patterns    v2  flexible    v3  user resources
 """
 
-from odradek.broker.acl_admin import (
+from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     PERMISSION_ALLOW,
@@ -19,8 +19,8 @@ from odradek.broker.acl_admin import (
     Binding,
     check_new,
 )
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.coord.layout_security import AclEntry, ResourcePattern
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode

@@ -7,7 +7,8 @@ Behaviour:
     * Answered when this broker's metadata shows a leader for every partition; REQUEST_TIMED_OUT
       if it does not when the time is up.
     * `__consumer_offsets` and `__transaction_state` do not grow: INVALID_PARTITIONS, for their keys
-      are hashed over the number of partitions (see `odradek.broker.coordinator_counts`).
+      are hashed over the number of partitions
+      (see `odradek.broker.coordinators.coordinator_counts`).
 
 Versions:
     v2  flexible
@@ -16,8 +17,8 @@ Versions:
 from collections import Counter
 from collections.abc import Iterable
 
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import TopicAdmin, WantedPartitions
+from odradek.broker.admin.topics import TopicAdmin, WantedPartitions
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.create_partitions import (

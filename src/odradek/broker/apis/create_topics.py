@@ -17,8 +17,8 @@ Versions:
 
 from collections.abc import Iterable
 
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import DEFAULT, MadeTopic, TopicAdmin, WantedTopic
+from odradek.broker.admin.topics import DEFAULT, MadeTopic, TopicAdmin, WantedTopic
+from odradek.broker.serving.session import Session
 from odradek.config.describe import describe_topic
 from odradek.config.topic import TopicConfig
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

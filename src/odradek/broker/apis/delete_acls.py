@@ -9,7 +9,7 @@ Versions:
     v1  prefixed patterns    v2  flexible    v3  user resources
 """
 
-from odradek.broker.acl_admin import (
+from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     AclAdmin,
@@ -17,8 +17,8 @@ from odradek.broker.acl_admin import (
     Binding,
     permission_of,
 )
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
 from odradek.wire.messages.delete_acls import (

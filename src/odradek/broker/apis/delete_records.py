@@ -15,9 +15,9 @@ Versions:
 import asyncio
 from typing import Final
 
-from odradek.broker.partition import Partition
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

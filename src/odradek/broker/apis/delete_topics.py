@@ -17,8 +17,8 @@ Versions:
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import TopicAdmin
+from odradek.broker.admin.topics import TopicAdmin
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.delete_topics import (

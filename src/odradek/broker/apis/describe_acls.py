@@ -9,15 +9,15 @@ Versions:
     v1  prefixed patterns    v2  flexible    v3  user resources
 """
 
-from odradek.broker.acl_admin import (
+from odradek.broker.admin.acls import (
     PATTERN_LITERAL,
     PATTERN_PREFIXED,
     AclAdmin,
     AclFilter,
     permission_of,
 )
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.coord.layout_security import ResourcePattern
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError

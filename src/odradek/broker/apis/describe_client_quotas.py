@@ -8,9 +8,9 @@ Versions:
     v1  flexible
 """
 
-from odradek.broker.client_admin import ClientAdmin, Component
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import store_errors_told
+from odradek.broker.admin.clients import ClientAdmin, Component
+from odradek.broker.admin.topics import store_errors_told
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError
 from odradek.wire.messages.describe_client_quotas import (

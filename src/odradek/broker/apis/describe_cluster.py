@@ -7,8 +7,8 @@ Versions:
 from typing import Final
 
 from odradek.broker.apis.metadata import NOT_ASKED_FOR, cluster_operations
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.serving.session import Session
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_cluster import (
     DescribeClusterBroker,

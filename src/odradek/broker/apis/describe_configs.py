@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.config_admin import ConfigAdmin
-from odradek.broker.session import Session
+from odradek.broker.admin.configs import ConfigAdmin
+from odradek.broker.serving.session import Session
 from odradek.config.describe import ConfigEntry, Source
 from odradek.config.dynamic import is_per_broker
 from odradek.config.option import Type

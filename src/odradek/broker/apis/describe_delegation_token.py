@@ -8,8 +8,8 @@ Versions:
     v2  flexible    v3  who requested each
 """
 
-from odradek.broker.delegation_tokens import refusal
-from odradek.broker.session import Session
+from odradek.broker.admin.delegation_tokens import refusal
+from odradek.broker.serving.session import Session
 from odradek.wire.messages.describe_delegation_token import DescribeDelegationTokenResponse
 
 

@@ -11,8 +11,8 @@ Versions:
 """
 
 from odradek.broker.apis.metadata import authorized_operations
-from odradek.broker.group_shell import GroupShell
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.serving.session import Session
 from odradek.group.group import Group, GroupState
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

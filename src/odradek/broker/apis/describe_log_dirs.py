@@ -11,7 +11,7 @@ Versions:
     v2 flexible    v3 top-level error    v4 size and free space of the volume
 """
 
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.logs import Logs
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

@@ -6,8 +6,8 @@ Behaviour:
     * It shows how a transaction hangs: open here since an offset, and unknown to its coordinator.
 """
 
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.session import Session
 from odradek.log.producer_state import ActiveProducer
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

@@ -15,7 +15,7 @@ Behaviour:
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.describe_state import DescribeStateRequest, DescribeStateResponse

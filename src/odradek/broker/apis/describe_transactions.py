@@ -10,8 +10,8 @@ Behaviour:
 from itertools import groupby
 from operator import attrgetter
 
-from odradek.broker.session import Session
-from odradek.broker.txn_shell import TransactionShell
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.txn.transaction import STATE_NAMES, Transaction

@@ -14,10 +14,10 @@ Versions:
 
 from typing import Final
 
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
-from odradek.broker.topic_admin import TopicAdmin
+from odradek.broker.admin.topics import TopicAdmin
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.serving.session import Session
 from odradek.controller.effects import ElectionsAnswer
 from odradek.controller.events import ElectionKind, ElectionsRequested
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

@@ -23,12 +23,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from odradek.broker.fetching import Fetcher, Nearest, Reading, divergence
-from odradek.broker.partition import Partition
-from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.broker.quotas import Quotas
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.broker.serving.quotas import Quotas
+from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

@@ -14,10 +14,10 @@ Versions:
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.coordinator_counts import CoordinatorCounts
-from odradek.broker.coordinator_log import coordinator_partition
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
+from odradek.broker.coordinators.coordinator_log import coordinator_partition
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.model.names import GROUP_TOPIC, TRANSACTION_TOPIC

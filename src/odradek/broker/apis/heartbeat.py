@@ -9,8 +9,8 @@ Versions:
     v3 static members    v4 flexible
 """
 
-from odradek.broker.group_shell import GroupShell
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -14,14 +14,14 @@ Versions:
 from collections import Counter
 from collections.abc import Sequence
 
+from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.apis.describe_configs import (
     BROKER,
     TOPIC,
     check_logger_broker,
     check_may,
 )
-from odradek.broker.config_admin import ConfigAdmin
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.config.dynamic import Alteration, Operation, alter_broker, alter_topic, is_per_broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.incremental_alter_configs import (

@@ -17,9 +17,9 @@ Versions:
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.producer_ids import ProducerIds
-from odradek.broker.session import Session
-from odradek.broker.txn_shell import TransactionShell
+from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

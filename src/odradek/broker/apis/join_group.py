@@ -19,8 +19,8 @@ Versions:
 from collections.abc import Awaitable
 from typing import Final
 
-from odradek.broker.group_shell import GroupShell, Led, Ticket
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell, Led, Ticket
+from odradek.broker.serving.session import Session
 from odradek.group.effects import NOT_PROVIDED, Join, JoinAnswer
 from odradek.group.records import STRING_BYTES_MAX
 from odradek.model.acl import AclOperation, ResourceType

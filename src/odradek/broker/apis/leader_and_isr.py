@@ -13,7 +13,7 @@ Versions:
     v6 leader recovery state    v7 KRaft controllers
 """
 
-from odradek.broker.replica_manager import ReplicaManager, RoleOrder
+from odradek.broker.replication.replica_manager import ReplicaManager, RoleOrder
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import topic_name_problem
 from odradek.model.partition import LeaderAndIsr, TopicPartition

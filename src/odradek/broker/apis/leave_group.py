@@ -12,8 +12,8 @@ Versions:
 
 from typing import Final
 
-from odradek.broker.group_shell import GroupShell, Ticket
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell, Ticket
+from odradek.broker.serving.session import Session
 from odradek.group.effects import NOT_PROVIDED, Leave, LeaveAnswer, Leaving
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

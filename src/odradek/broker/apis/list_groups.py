@@ -12,8 +12,8 @@ Versions:
 
 from typing import Final
 
-from odradek.broker.group_shell import GroupShell
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

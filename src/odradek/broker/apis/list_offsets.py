@@ -21,9 +21,9 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from odradek.broker.partition import Partition
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.logs import Logs

@@ -7,8 +7,8 @@ Behaviour:
       those that do not exist, are left out without a word.
 """
 
-from odradek.broker.controller_shell import ControllerShell
-from odradek.broker.session import Session
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.serving.session import Session
 from odradek.controller.effects import ReassignmentsList
 from odradek.controller.events import ReassignmentsAskedFor
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType

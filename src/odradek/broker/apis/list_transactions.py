@@ -10,8 +10,8 @@ Versions:
     v1 filter by duration
 """
 
-from odradek.broker.session import Session
-from odradek.broker.txn_shell import TransactionShell
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.txn.transaction import STATE_NAMES, Transaction
 from odradek.wire.messages.list_transactions import (

@@ -31,10 +31,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from odradek.broker.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
-from odradek.broker.parts import PART
-from odradek.broker.session import Session
-from odradek.broker.topic_maker import MADE_AT_ONCE
+from odradek.broker.admin.topic_maker import MADE_AT_ONCE
+from odradek.broker.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from odradek.broker.serving.parts import PART
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS, topic_name_problem

@@ -18,9 +18,9 @@ Versions:
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, Protocol
 
-from odradek.broker.group_shell import CommitCall, GroupShell
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.group_shell import CommitCall, GroupShell
+from odradek.broker.serving.session import Session
 from odradek.group.machine import Committer
 from odradek.group.offsets import Place
 from odradek.group.records import NO_TIMESTAMP, Committed

@@ -10,9 +10,9 @@ Behaviour:
 
 from collections.abc import Mapping
 
-from odradek.broker.group_shell import GroupShell
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.serving.session import Session
 from odradek.group.offsets import Place
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

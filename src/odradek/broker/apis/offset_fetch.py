@@ -15,8 +15,8 @@ Versions:
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.broker.group_shell import GroupShell
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.serving.session import Session
 from odradek.group.machine import GroupMachine
 from odradek.group.offsets import Place
 from odradek.group.records import Committed

@@ -16,8 +16,8 @@ Versions:
     v4  flexible
 """
 
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.offset_for_leader_epoch import (

@@ -29,13 +29,13 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from odradek.broker.partition import Partition
-from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.broker.quotas import Quotas
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
-from odradek.broker.txn_verification import Errors, Question
-from odradek.broker.worker import Worker
+from odradek.broker.coordinators.txn_verification import Errors, Question
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.broker.serving.quotas import Quotas
+from odradek.broker.serving.session import Session
+from odradek.broker.serving.worker import Worker
 from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import Verification

@@ -8,8 +8,8 @@ Versions:
     v2  flexible
 """
 
-from odradek.broker.delegation_tokens import refusal
-from odradek.broker.session import Session
+from odradek.broker.admin.delegation_tokens import refusal
+from odradek.broker.serving.session import Session
 from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
 
 

@@ -11,7 +11,7 @@ Versions:
     v1 broker epoch    v2 flexible    v3 by partition, with leader epochs    v4 KRaft controllers
 """
 
-from odradek.broker.replica_manager import ReplicaManager, StopOrder
+from odradek.broker.replication.replica_manager import ReplicaManager, StopOrder
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.stop_replica import (

@@ -14,8 +14,8 @@ Versions:
 from collections.abc import Awaitable
 from typing import Final
 
-from odradek.broker.group_shell import GroupShell, Ticket
-from odradek.broker.session import Session
+from odradek.broker.coordinators.group_shell import GroupShell, Ticket
+from odradek.broker.serving.session import Session
 from odradek.group.effects import Sync, SyncAnswer
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode

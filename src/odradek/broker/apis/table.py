@@ -60,8 +60,8 @@ from odradek.broker.apis.sync_group import sync_group
 from odradek.broker.apis.txn_offset_commit import txn_offset_commit
 from odradek.broker.apis.update_features import update_features
 from odradek.broker.orders import Asker
-from odradek.broker.request_loop import RawRoute, Request, Route
-from odradek.broker.session import Session
+from odradek.broker.serving.request_loop import RawRoute, Request, Route
+from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import APIS, OWN_APIS, ApiKey

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from odradek.broker.apis.offset_commit import outcome, sort_positions
-from odradek.broker.group_shell import CommitCall, GroupShell, Led
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.group_shell import CommitCall, GroupShell, Led
+from odradek.broker.serving.session import Session
 from odradek.group.machine import Committer
 from odradek.group.offsets import Place
 from odradek.group.records import Committed

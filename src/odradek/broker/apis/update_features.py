@@ -10,7 +10,7 @@ Versions:
     v1  upgrade types, validation only
 """
 
-from odradek.broker.session import Session
+from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.update_features import (

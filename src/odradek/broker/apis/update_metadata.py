@@ -8,7 +8,7 @@ Versions:
     v5 broker epoch    v6 flexible    v7 topic ids    v8 KRaft controllers
 """
 
-from odradek.broker.metadata_cache import MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 

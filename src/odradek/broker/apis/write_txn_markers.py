@@ -25,10 +25,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from odradek.broker.partition import Partition
-from odradek.broker.purgatory import Purgatory, Waiting
-from odradek.broker.replica_manager import ReplicaManager
-from odradek.broker.session import Session
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.flushing import FlushDone
 from odradek.log.log_config import NEVER

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.client.connection import Connection
 from odradek.model.errors import ErrorCode
-from odradek.sim.client import TROUBLE, Client
-from odradek.sim.groups import ELSEWHERE, GROUPS
-from odradek.sim.transactions import (
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.clients.groups import ELSEWHERE, GROUPS
+from odradek.sim.clients.transactions import (
     PARTITIONS,
     TOPIC,
     AbortError,
@@ -52,7 +52,7 @@ from odradek.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from odradek.sim.workload import Workload
+    from odradek.sim.clients.workload import Workload
 
 WRITERS: Final = 2
 NO_OFFSET: Final = -1

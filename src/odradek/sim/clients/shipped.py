@@ -9,9 +9,9 @@ run in, and chance and time as arguments. Each runs in a process of its own, whi
 then, and another goes on under the same transactional id or instance id.
 
     a consumer misses nothing    from the offset at which it begins each record comes, in order
-    what is committed was read   see `odradek.sim.groups.GroupBook`; and in the end the group has
+    what is committed was read   see `sim/clients/groups.py` (GroupBook); and in the end the group has
                                  read all that was acknowledged
-    exactly once                 see `odradek.sim.movers.Moves`
+    exactly once                 see `odradek.sim.clients.movers.Moves`
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from odradek.client.cluster import Cluster
-from odradek.client.consumer import Consumer
-from odradek.client.consumer_settings import ConsumerSettings
+from odradek.client.consumer.consumer import Consumer
+from odradek.client.consumer.fetched import ConsumerRecord
+from odradek.client.consumer.settings import ConsumerSettings
+from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
-from odradek.client.fetched import ConsumerRecord
-from odradek.client.producer import Producer
-from odradek.client.producer_settings import ProducerSettings
+from odradek.client.producer.producer import Producer
+from odradek.client.producer.settings import ProducerSettings
 from odradek.client.settings import ClientSettings
-from odradek.client.subscription import OffsetAndMetadata
 from odradek.model.errors import OdradekError
 from odradek.model.partition import TopicPartition
-from odradek.sim.client import TROUBLE, Client
-from odradek.sim.groups import GROUP_OVER_S, GroupBook, Place
-from odradek.sim.history import Facts, Topic, value_of
-from odradek.sim.movers import Moves
-from odradek.sim.transactions import (
+from odradek.sim.checks.history import Facts, Topic, value_of
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.clients.groups import GROUP_OVER_S, GroupBook, Place
+from odradek.sim.clients.movers import Moves
+from odradek.sim.clients.transactions import (
     TIMEOUT_MS,
     TOPIC,
     Fate,
@@ -46,8 +46,8 @@ from odradek.sim.transactions import (
 )
 
 if TYPE_CHECKING:
-    from odradek.client.batches import Delivery
-    from odradek.sim.workload import Workload
+    from odradek.client.producer.batches import Delivery
+    from odradek.sim.clients.workload import Workload
 
 GROUP: Final = "shipped"
 MOVERS: Final = "shipped-movers"  # a group

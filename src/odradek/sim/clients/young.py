@@ -8,12 +8,12 @@ DeleteRecords below, within and behind an open transaction.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from odradek.sim.admins import Administrator
-from odradek.sim.client import Client
-from odradek.sim.transactions import YOUNG
+from odradek.sim.clients.admins import Administrator
+from odradek.sim.clients.client import Client
+from odradek.sim.clients.transactions import YOUNG
 
 if TYPE_CHECKING:
-    from odradek.sim.workload import Workload
+    from odradek.sim.clients.workload import Workload
 
 _TOPICS_MAX: Final = 8
 _NAMES: Final = 10

@@ -7,7 +7,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, tol
 
 from odradek.log.disk import StorageError
 from odradek.model.errors import ErrorCode
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.broker.live import LOG_DIRS, play, produce
 
 from odradek.model.errors import ErrorCode
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,

@@ -13,12 +13,12 @@ from tests.unit.broker.live import (
     values,
 )
 
-from odradek.broker.session import AllowAll
+from odradek.broker.serving.session import AllowAll
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.replica.selector import RACK_AWARE
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
 

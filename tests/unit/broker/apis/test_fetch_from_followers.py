@@ -6,9 +6,9 @@ import pytest
 from tests.unit.broker.live import LOG_DIRS, Live, fetch, part_of, play, soon, told
 from tests.unit.broker.test_following import Leader, answer, batch, part
 
+import odradek.sim.world.loop as sim
 from odradek.model.errors import ErrorCode, StartupError
 from odradek.replica.selector import RACK_AWARE
-from odradek.sim import loop as sim
 from odradek.wire.messages.fetch import FetchPartition, ReplicaState
 
 T0 = ("t", 0)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.coordinator_log import coordinator_partition, java_hash
+from odradek.broker.coordinators.coordinator_log import coordinator_partition, java_hash
 from odradek.coord.layout_config import decode_config, topic_entity
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.producer_ids import ProducerIds
+from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.coord import layout
 from odradek.coord.store import SetData
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 
 

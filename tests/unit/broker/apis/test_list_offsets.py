@@ -6,7 +6,7 @@ from tests.unit.broker.live import play
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.record.records import Record, build_batch
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

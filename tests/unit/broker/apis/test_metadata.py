@@ -6,11 +6,11 @@ import pytest
 from tests.unit.broker.test_metadata_cache import ID_A, told
 
 from odradek.broker.apis.metadata import Encoded, MetadataApi, metadata
-from odradek.broker.metadata_cache import MetadataCache
-from odradek.broker.session import AllowAll, Session
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.serving.session import AllowAll, Session
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
-from odradek.sim.loop import run
+from odradek.sim.world.loop import run
 from odradek.wire.codec import decoder
 from odradek.wire.messages.metadata import (
     MetadataRequest,

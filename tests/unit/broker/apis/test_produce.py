@@ -6,14 +6,14 @@ from functools import partial
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, part_of, play, produce, produced, soon, told
 
-from odradek.broker.session import AllowAll
+from odradek.broker.serving.session import AllowAll
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.record.batch import read_header, sign
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 from odradek.wire.messages.fetch import FetchPartition
 from odradek.wire.messages.stop_replica import (
     StopReplicaPartitionState,

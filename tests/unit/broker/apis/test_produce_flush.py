@@ -3,7 +3,7 @@
 from tests.unit.broker.live import play, produce
 
 from odradek.model.errors import ErrorCode
-from odradek.sim.disk import Fault
+from odradek.sim.world.disk import Fault
 
 
 def only(response):

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.broker.live import Live, fetch, part_of, play, produce, produced, soon, told
 
-from odradek.broker.worker import LoopWorker
+from odradek.broker.serving.worker import LoopWorker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header, sign

@@ -1,0 +1,1 @@
+"""What administrators change by request: topics, options, ACLs, quotas."""

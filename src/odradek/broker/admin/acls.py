@@ -1,0 +1,224 @@
+"""ACLs described, made and deleted: what the broker does when an administrator asks.
+
+They stand in Kafka's znodes (`odradek.coord.layout_security`), where Kafka's brokers and ours read
+them. This version stores and tells them; it does not go by them, and says so when it starts.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from odradek.broker.cluster.store_update import children, update
+from odradek.coord.layout_security import (
+    ACL_CHANGE_PREFIX,
+    AclEntry,
+    ResourcePattern,
+    acl_change_parent,
+    acl_path,
+    acl_type_path,
+    decode_acls,
+    encode_acl_change,
+    encode_acls,
+)
+from odradek.coord.store import Create, Store
+from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.errors import ApiError, ErrorCode
+
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+
+# PatternType and AclPermissionType, as they stand on the wire.
+PATTERN_ANY: Final = 1
+PATTERN_MATCH: Final = 2
+PATTERN_LITERAL: Final = 3
+PATTERN_PREFIXED: Final = 4
+PERMISSION_ANY: Final = 1
+PERMISSION_DENY: Final = 2
+PERMISSION_ALLOW: Final = 3
+
+_WILDCARD: Final = "*"
+_KINDS: Final = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.DELEGATION_TOKEN,
+    ResourceType.USER,
+)
+
+
+_EntriesChange = Callable[[frozenset[AclEntry]], frozenset[AclEntry]]
+
+
+class Binding(NamedTuple):
+    """One ACL on one pattern."""
+
+    pattern: ResourcePattern
+    entry: AclEntry
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant, in the codes of the wire; None and ANY match all."""
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def check(self) -> None:
+        """Refuse codes that there are not.
+
+        Raises:
+            ApiError: INVALID_REQUEST.
+        """
+        sound = (
+            self.resource_type in (*_KINDS, ResourceType.ANY)
+            and PATTERN_ANY <= self.pattern_type <= PATTERN_PREFIXED
+            and AclOperation.ANY <= self.operation <= max(AclOperation)
+            and PERMISSION_ANY <= self.permission <= PERMISSION_ALLOW
+        )
+        if not sound:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Filter contains UNKNOWN elements: {self}")
+
+    def matches(self, binding: Binding) -> bool:
+        """Whether an ACL is meant."""
+        return self._matches_pattern(binding.pattern) and self._matches_entry(binding.entry)
+
+    def _matches_pattern(self, pattern: ResourcePattern) -> bool:
+        pattern_type = PATTERN_PREFIXED if pattern.prefixed else PATTERN_LITERAL
+        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+            return False
+        if self.pattern_type not in (PATTERN_ANY, PATTERN_MATCH, pattern_type):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern_type != PATTERN_MATCH:
+            return self.name == pattern.name
+        if pattern.prefixed:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, _WILDCARD)
+
+    def _matches_entry(self, entry: AclEntry) -> bool:
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (PERMISSION_ANY, permission_of(entry))
+        )
+
+
+def permission_of(entry: AclEntry) -> int:
+    """The permission type on the wire."""
+    return PERMISSION_ALLOW if entry.allowed else PERMISSION_DENY
+
+
+def check_new(binding: Binding) -> None:
+    """Refuse an ACL on something that there cannot be.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
+    pattern = binding.pattern
+    if pattern.resource_type == ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
+        )
+    if not pattern.name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if "/" in pattern.name:
+        # Names stand in paths as they are, so this one would become somebody else's node.
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Resource name {pattern.name!r}: must have no slash"
+        )
+
+
+class AclAdmin:
+    """The ACLs in the store. `is_configured`: whether an authorizer is."""
+
+    def __init__(self, store: Store, *, is_configured: bool) -> None:
+        self._store = store
+        self._is_configured = is_configured
+
+    def check_configured(self, message: str) -> None:
+        """Refuse to speak of ACLs where no authorizer is configured.
+
+        Raises:
+            ApiError: SECURITY_DISABLED.
+        """
+        if not self._is_configured:
+            raise ApiError(ErrorCode.SECURITY_DISABLED, message)
+
+    async def describe(self, wanted: AclFilter) -> list[Binding]:
+        """The ACLs that match, sorted.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        return [binding for binding in await self._all(wanted) if wanted.matches(binding)]
+
+    async def create(self, bindings: Sequence[Binding]) -> None:
+        """Store ACLs; those that are there already stay.
+
+        Raises:
+            ApiError, StoreError: the store failed; ACLs on other patterns may be stored.
+        """
+        for pattern, entries in _by_pattern(bindings).items():
+            await self._change(pattern, entries.union)
+
+    async def delete(self, bindings: Sequence[Binding]) -> None:
+        """Remove ACLs.
+
+        Raises:
+            ApiError, StoreError: the store failed; ACLs on other patterns may be gone.
+        """
+        for pattern, entries in _by_pattern(bindings).items():
+            await self._change(pattern, partial(_without, entries))
+
+    async def _change(self, pattern: ResourcePattern, change: _EntriesChange) -> None:
+        path = acl_path(pattern)
+
+        def changed(data: bytes | None) -> bytes | None:
+            present = decode_acls(path, data)
+            entries = change(present)
+            if entries == present:
+                return data
+            return encode_acls(entries) if entries else None
+
+        notice = Create(
+            f"{acl_change_parent(pattern)}/{ACL_CHANGE_PREFIX}",
+            encode_acl_change(pattern),
+            sequential=True,
+        )
+        await update(self._store, path, changed, notice)
+
+    async def _all(self, wanted: AclFilter) -> list[Binding]:
+        """The ACLs on all patterns of the types asked for."""
+        patterns = []
+        for kind in _KINDS:
+            if wanted.resource_type not in (ResourceType.ANY, kind):
+                continue
+            for prefixed in (False, True):
+                names = await children(self._store, acl_type_path(kind, prefixed=prefixed))
+                patterns += [ResourcePattern(kind, name, prefixed) for name in names]
+        paths = [acl_path(pattern) for pattern in patterns]
+        nodes = await self._store.get_many(paths)
+        return [
+            Binding(pattern, entry)
+            for pattern, path, node in zip(patterns, paths, nodes, strict=True)
+            if node is not None
+            for entry in sorted(decode_acls(path, node[0]))
+        ]
+
+
+def _without(gone: frozenset[AclEntry], present: frozenset[AclEntry]) -> frozenset[AclEntry]:
+    return present - gone
+
+
+def _by_pattern(bindings: Iterable[Binding]) -> dict[ResourcePattern, frozenset[AclEntry]]:
+    patterns: dict[ResourcePattern, set[AclEntry]] = {}
+    for binding in bindings:
+        patterns.setdefault(binding.pattern, set()).add(binding.entry)
+    return {pattern: frozenset(entries) for pattern, entries in patterns.items()}

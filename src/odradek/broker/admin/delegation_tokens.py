@@ -1,0 +1,13 @@
+"""Delegation tokens: this version has none, and answers as Kafka 3.9 does without a secret key."""
+
+from odradek.broker.serving.session import ANONYMOUS, Session
+from odradek.model.errors import ErrorCode
+
+
+def refusal(session: Session) -> ErrorCode:
+    """Why a request about tokens is refused."""
+    if session.security_protocol == "PLAINTEXT" or (
+        session.security_protocol == "SSL" and session.principal == ANONYMOUS
+    ):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -1,0 +1,1 @@
+"""What a broker has of the cluster: metadata, other brokers, its registration, features."""

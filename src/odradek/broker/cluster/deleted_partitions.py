@@ -1,0 +1,82 @@
+"""Which partitions were deleted: decided by the store and the controller, not by the cache.
+
+A partition that is missing from the metadata cache may also be too young: UpdateMetadata travels to
+each broker on its own, and a coordinator may have to end a transaction in a topic before its
+broker has heard of that topic. So a transaction gives a partition up only if
+
+    * the store has no node of the topic, or one without this partition (made anew, with fewer), or
+    * the controller has announced the deletion of the topic with the id that the store has. The
+      node stays until the last replica is gone, which may take as long as a broker is offline.
+
+Everything else is waited for. (Apache Kafka 3.9 takes what its cache lacks for deleted:
+`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`. A new topic's marker may be lost so.)
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Final
+
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.coord import layout
+from odradek.coord.layout import TopicNode
+from odradek.coord.registry import latest
+from odradek.coord.store import Store, StoreError
+from odradek.coord.znode import CorruptNodeError
+from odradek.model.clock import Clock
+from odradek.model.partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_MS: Final = 1_000  # after the store had the topic
+
+
+def is_deleted(
+    partition: TopicPartition, stored: TopicNode | None, announced_id: bytes | None
+) -> bool:
+    """Whether a partition is gone for good.
+
+    `stored` is the topic's node, None if there is none; `announced_id` is the id of the last topic
+    of this name whose deletion the controller has announced.
+    """
+    if stored is None or partition.partition not in stored.assignments:
+        return True
+    return stored.topic_id is not None and stored.topic_id.bytes == announced_id
+
+
+class DeletedPartitions:
+    """Asks the store, for each topic at most once in `LOOK_AGAIN_MS`."""
+
+    def __init__(self, store: Store, cache: MetadataCache, clock: Clock) -> None:
+        self._store = store
+        self._cache = cache
+        self._clock = clock
+        self._next_look_ms: dict[str, int] = {}  # monotonic, by topic
+
+    async def among(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those that are known to be deleted."""
+        now_ms = self._clock.monotonic_ms()
+        self._next_look_ms = {t: due for t, due in self._next_look_ms.items() if due > now_ms}
+        topics = sorted({topic for topic, _ in partitions} - self._next_look_ms.keys())
+        if not topics:
+            return frozenset()
+        try:
+            nodes = await latest(self._store, [layout.topic_path(topic) for topic in topics])
+        except StoreError as error:
+            log.info("whether %d topics were deleted is not known: %s", len(topics), error)
+            return frozenset()
+        deleted = set[TopicPartition]()
+        for topic, node in zip(topics, nodes, strict=True):
+            if node is not None:
+                self._next_look_ms[topic] = now_ms + LOOK_AGAIN_MS
+            try:
+                stored = None if node is None else layout.decode_topic(topic, node[0])
+            except CorruptNodeError as error:
+                log.error("transactions in topic %s wait: %s", topic, error)  # noqa: TRY400 - told
+                continue
+            announced_id = self._cache.deleted_id(topic)
+            deleted.update(
+                partition
+                for partition in partitions
+                if partition.topic == topic and is_deleted(partition, stored, announced_id)
+            )
+        return frozenset(deleted)

@@ -1,0 +1,145 @@
+"""Other brokers: one way to each, and the versions in which brokers speak.
+
+Brokers do not negotiate. Which version of an API goes over a channel follows from
+`inter.broker.protocol.version`, which is 3.9 here; a broker of another kind in the same cluster
+has to be set to the same.
+
+A `Peer` asks one thing after the other over one connection that is made when it is needed. Who
+asks and gets no answer (the connection was lost, or was silent for too long) cannot know whether
+what was asked has happened, and asks again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from odradek.broker.controller.channels import ControlRequest, ControlResponse
+from odradek.model.clock import Clock
+from odradek.net.channel import Channel, Connector
+from odradek.wire.api_keys import ApiKey, response_class
+from odradek.wire.codec import decoder, encoder
+from odradek.wire.header import encode_request_header
+from odradek.wire.schema import Message
+
+VERSIONS: Final = {
+    ApiKey.FETCH: 17,
+    ApiKey.LIST_OFFSETS: 9,
+    ApiKey.LEADER_AND_ISR: 7,
+    ApiKey.STOP_REPLICA: 4,
+    ApiKey.UPDATE_METADATA: 8,
+    ApiKey.CONTROLLED_SHUTDOWN: 3,
+    ApiKey.ALTER_PARTITION: 3,
+    ApiKey.ALLOCATE_PRODUCER_IDS: 0,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.CREATE_TOPICS: 7,
+}
+
+R = TypeVar("R", bound=Message)
+
+
+class PeerError(OSError):
+    """A broker did not answer: what was asked may have happened, or not."""
+
+
+class Peer:
+    """The way to one broker, for requests that are answered soon."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        connector: Connector,
+        clock: Clock,
+        client_id: str,
+        timeout_ms: int,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._connector = connector
+        self._clock = clock
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._channel: Channel | None = None
+        self._turn = asyncio.Lock()
+
+    async def send(self, request: ControlRequest) -> ControlResponse:
+        """Have it carry out an order of the controller (`BrokerPort`).
+
+        Raises:
+            PeerError: no answer.
+        """
+        answer: ControlResponse = await self.ask(request)  # type: ignore[assignment]
+        return answer
+
+    async def ask(self, request: Message) -> Message:
+        """Ask, and wait for the answer.
+
+        Raises:
+            PeerError: nobody is there, the connection was lost, or the time is up.
+        """
+        try:
+            async with self._turn, asyncio.timeout(self._timeout_ms / 1000):
+                return await self._exchange(await self._connected(), request)
+        except TimeoutError:
+            self.close()
+            raise PeerError(
+                f"{self._host}:{self._port} did not answer within {self._timeout_ms} ms"
+            ) from None
+
+    def close(self) -> None:
+        """Hang up; the next question connects again."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    async def _connected(self) -> Channel:
+        if self._channel is None:
+            channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
+            try:
+                await self._connector.connect(lambda: channel, self._host, self._port)
+            except OSError as error:
+                raise PeerError(f"{self._host}:{self._port}: {error}") from error
+            self._channel = channel
+        return self._channel
+
+    def _ended(self) -> None:
+        self._channel = None
+
+    async def _exchange(self, channel: Channel, request: Message) -> Message:
+        key = request.SCHEMA.api_key
+        assert key is not None
+        version = VERSIONS[ApiKey(key)]
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def answered(frame: memoryview | None, position: int) -> None:
+            if future.done():
+                return
+            if frame is None:
+                future.set_exception(PeerError(f"{self._host}:{self._port} hung up"))
+            else:
+                own = memoryview(bytes(frame))  # it is looked at later
+                future.set_result(decoder(response_class(key), version)(own, position)[0])
+
+        channel.send(
+            framed(request, version, channel.next_correlation_id(), self._client_id),
+            api_key=key,
+            api_version=version,
+            answered=answered,
+        )
+        return await future
+
+
+def framed(
+    request: Message, version: int, correlation_id: int, client_id: str
+) -> tuple[bytes, bytes]:
+    """A request as a frame, in two pieces."""
+    key = request.SCHEMA.api_key
+    assert key is not None
+    head = encode_request_header(key, version, correlation_id, client_id)
+    body = encoder(type(request), version)(request)
+    return (len(head) + len(body)).to_bytes(4, "big") + head, body
+
+
+MakePeer = Callable[[int], "Peer | None"]

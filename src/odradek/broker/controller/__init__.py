@@ -1,0 +1,1 @@
+"""The shell around the controller's state machine: election, store, requests to brokers."""

@@ -1,0 +1,390 @@
+"""The controller's way to the brokers: one bounded queue, and one request on its way, for each.
+
+News become LeaderAndIsr, UpdateMetadata and StopReplica requests, in this order. A broker that
+does not answer is asked again until it answers or is taken off the list, and delays only itself;
+when its queue is full the controller waits, visibly, rather than growing. Answers that the
+controller has to hear of become events.
+
+What is on the other end - a connection, or this very broker - is a `BrokerPort`'s business.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from odradek.broker.serving.tasks import Tasks
+from odradek.controller.effects import Announce, BrokerNews, PartitionNews, StopNews
+from odradek.controller.events import LeaderAndIsrAnswered, ReplicasDeleted
+from odradek.model.cluster import Broker
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import LEADER_DURING_DELETE, TopicPartition
+from odradek.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from odradek.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from odradek.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+Answered = LeaderAndIsrAnswered | ReplicasDeleted
+
+QUEUED_MAX: Final = 1_000  # requests for one broker
+SLICE: Final = 500  # partitions translated before others may run
+_PAUSE_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 1.0
+_PROTOCOL_CODES: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class BrokerPort(Protocol):
+    """The way to one broker in one of its lives."""
+
+    async def send(self, request: ControlRequest) -> ControlResponse:
+        """Have it carry out a request.
+
+        Raises:
+            OSError: it cannot be reached, or the connection was lost; it may be tried again.
+        """
+
+
+class ControllerChannels:
+    """All the ways there are to brokers, for one controller after the other.
+
+    `connect` makes a port; `answered` takes what the controller has to hear of; `fenced` is
+    called when a broker says that it has heard from a newer controller; `lives` is asked whether
+    a broker whose queue is full is still registered, for the controller cannot look while it waits.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        listener: str,
+        connect: Callable[[Broker], BrokerPort],
+        tasks: Tasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._listener = listener
+        self._connect = connect
+        self._tasks = tasks
+        self._controller_epoch = -1
+        self._channels: dict[int, _Channel] = {}
+        self.answered: Callable[[Answered], None] = lambda _: None
+        self.fenced: Callable[[int], None] = lambda _: None
+        self.lives: Callable[[Broker], Awaitable[bool]] = _forever
+
+    def begin(self, controller_epoch: int) -> None:
+        """A new reign: nobody is connected yet."""
+        self.close()
+        self._controller_epoch = controller_epoch
+
+    def add(self, broker: Broker) -> None:
+        """Open the way to a broker."""
+        self.remove(broker.id)
+        channel = _Channel(broker, self._connect(broker), self._heard)
+        self._channels[broker.id] = channel
+        channel.task = self._tasks.start(channel.run(), f"controller to broker {broker.id}")
+
+    def remove(self, broker: int) -> None:
+        """Close the way to a broker; what still waits in it is void."""
+        channel = self._channels.pop(broker, None)
+        if channel is not None and channel.task is not None:
+            channel.task.cancel()
+
+    def close(self) -> None:
+        """The reign is over."""
+        for broker in list(self._channels):
+            self.remove(broker)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until the brokers that stay have answered all that is queued, but no longer."""
+        deliveries = [channel.queue.join() for channel in self._channels.values()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*deliveries)
+
+    def queued(self) -> dict[int, int]:
+        """How many requests wait for each broker."""
+        return {broker: channel.queue.qsize() for broker, channel in self._channels.items()}
+
+    async def announce(self, announce: Announce) -> None:
+        """Queue what each broker has to be told; waits while a queue is full."""
+        translation = _Translation(announce, self._broker_id, self._controller_epoch)
+        leaders = list(_live_leaders(announce.brokers.values(), self._listener))
+        brokers = [_live_broker(broker) for broker in announce.brokers.values()]
+        for news in announce.news:
+            if news.leader_and_isr is not None:
+                await self._post(news, await translation.leader_and_isr(news, leaders))
+            if news.metadata is not None:
+                await self._post(news, await translation.update_metadata(news, brokers))
+            if news.stop is not None:
+                await self._post(news, await translation.stop_replica(news))
+
+    async def _post(self, news: BrokerNews, request: ControlRequest) -> None:
+        channel = self._channels.get(news.broker)
+        if channel is None or channel.broker.broker_epoch != news.broker_epoch:
+            return
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await channel.queue.put(request)
+            except TimeoutError:
+                if await self.lives(channel.broker):
+                    continue
+                self.remove(news.broker)
+            break
+
+    def _heard(self, broker: Broker, request: ControlRequest, response: ControlResponse) -> None:
+        if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self.fenced(broker.id)
+        elif isinstance(request, LeaderAndIsrRequest):
+            assert isinstance(response, LeaderAndIsrResponse), response
+            errors = _leader_and_isr_errors(request, response)
+            self.answered(LeaderAndIsrAnswered(broker.id, broker.broker_epoch, errors))
+        elif isinstance(request, StopReplicaRequest):
+            assert isinstance(response, StopReplicaResponse), response
+            errors = _deletion_errors(request, response)
+            if errors:
+                self.answered(ReplicasDeleted(broker.id, broker.broker_epoch, errors))
+
+
+async def _forever(_: Broker) -> bool:
+    return True
+
+
+class _Channel:
+    """The way to one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        port: BrokerPort,
+        heard: Callable[[Broker, ControlRequest, ControlResponse], None],
+    ) -> None:
+        self.broker = broker
+        self.queue: asyncio.Queue[ControlRequest] = asyncio.Queue(QUEUED_MAX)
+        self.task: asyncio.Task[None] | None = None
+        self._port = port
+        self._heard = heard
+
+    async def run(self) -> None:
+        """One request after the other, each until it is answered; until cancelled."""
+        try:
+            while True:
+                request = await self.queue.get()
+                try:
+                    self._heard(self.broker, request, await self._send(request))
+                finally:
+                    self.queue.task_done()
+        finally:
+            while not self.queue.empty():  # the broker has gone: what waits for it is void
+                self.queue.get_nowait()
+                self.queue.task_done()
+
+    async def _send(self, request: ControlRequest) -> ControlResponse:
+        while True:
+            try:
+                return await self._port.send(request)
+            except OSError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+
+# ------------------------------------------------------------------------ news to requests
+
+
+class _Translation:
+    """One announcement in the words of the wire. What several brokers are told is made once."""
+
+    def __init__(self, announce: Announce, controller_id: int, controller_epoch: int) -> None:
+        self._ids = announce.topic_ids
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._states: dict[int, LeaderAndIsrPartitionState] = {}
+        self._metadata: dict[int, list[UpdateMetadataTopicState]] = {}
+
+    async def leader_and_isr(
+        self, news: BrokerNews, leaders: list[LeaderAndIsrLiveLeader]
+    ) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        for count, item in enumerate(news.leader_and_isr or (), 1):
+            name = item.partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._ids[name].bytes
+                topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id)
+            state = self._states.get(id(item))
+            if state is None:
+                state = self._states[id(item)] = _leader_and_isr_state(item)
+            topic.partition_states.append(state)
+            await _breathe(count)
+        led = {item.leader_and_isr.leader for item in news.leader_and_isr or ()}
+        return LeaderAndIsrRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=news.broker_epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[leader for leader in leaders if leader.broker_id in led],
+        )
+
+    async def update_metadata(
+        self, news: BrokerNews, brokers: list[UpdateMetadataBroker]
+    ) -> UpdateMetadataRequest:
+        assert news.metadata is not None
+        told = self._metadata.get(id(news.metadata))
+        if told is None:
+            told = self._metadata[id(news.metadata)] = await self._topics(news.metadata)
+        return UpdateMetadataRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=news.broker_epoch,
+            topic_states=told,
+            live_brokers=brokers,
+        )
+
+    async def _topics(self, metadata: Sequence[PartitionNews]) -> list[UpdateMetadataTopicState]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for count, item in enumerate(metadata, 1):
+            name = item.partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._ids[name].bytes
+                topic = topics[name] = UpdateMetadataTopicState(topic_name=name, topic_id=topic_id)
+            topic.partition_states.append(_metadata_state(item))
+            await _breathe(count)
+        return list(topics.values())
+
+    async def stop_replica(self, news: BrokerNews) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for count, item in enumerate(news.stop or (), 1):
+            name = item.partition.topic
+            topic = topics.setdefault(name, StopReplicaTopicState(topic_name=name))
+            topic.partition_states.append(_stop_state(item))
+            await _breathe(count)
+        return StopReplicaRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=news.broker_epoch,
+            topic_states=list(topics.values()),
+        )
+
+
+async def _breathe(count: int) -> None:
+    if count % SLICE == 0:
+        await asyncio.sleep(0)
+
+
+def _leader_and_isr_state(item: PartitionNews) -> LeaderAndIsrPartitionState:
+    led, assignment = item.leader_and_isr, item.assignment
+    return LeaderAndIsrPartitionState(
+        partition_index=item.partition.partition,
+        controller_epoch=item.controller_epoch,
+        leader=led.leader,
+        leader_epoch=led.leader_epoch,
+        isr=list(led.isr),
+        partition_epoch=led.partition_epoch,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding),
+        removing_replicas=list(assignment.removing),
+        is_new=item.is_new,
+        leader_recovery_state=led.leader_recovery_state,
+    )
+
+
+def _metadata_state(item: PartitionNews) -> UpdateMetadataPartitionState:
+    led = item.leader_and_isr
+    return UpdateMetadataPartitionState(
+        partition_index=item.partition.partition,
+        controller_epoch=item.controller_epoch,
+        leader=LEADER_DURING_DELETE if item.being_deleted else led.leader,
+        leader_epoch=led.leader_epoch,
+        isr=list(led.isr),
+        zk_version=led.partition_epoch,
+        replicas=list(item.assignment.replicas),
+        offline_replicas=list(item.offline),
+    )
+
+
+def _stop_state(item: StopNews) -> StopReplicaPartitionState:
+    return StopReplicaPartitionState(
+        partition_index=item.partition.partition,
+        leader_epoch=item.leader_epoch,
+        delete_partition=item.delete,
+    )
+
+
+def _live_leaders(brokers: Iterable[Broker], listener: str) -> Iterable[LeaderAndIsrLiveLeader]:
+    for broker in brokers:
+        end_point = broker.end_point(listener)
+        if end_point is not None:
+            yield LeaderAndIsrLiveLeader(
+                broker_id=broker.id, host_name=end_point.host, port=end_point.port
+            )
+
+
+def _live_broker(broker: Broker) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.id,
+        rack=broker.rack,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                host=end_point.host,
+                port=end_point.port,
+                listener=end_point.listener,
+                security_protocol=_PROTOCOL_CODES[end_point.security_protocol],
+            )
+            for end_point in broker.end_points
+        ],
+    )
+
+
+# -------------------------------------------------------------------- responses to events
+
+
+def _leader_and_isr_errors(
+    request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+) -> Mapping[TopicPartition, ErrorCode]:
+    if response.error_code:
+        return {}  # the request as a whole: a former life of the broker was meant
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    return {
+        # Calling an enum is slow, and 10,000 partitions answer at once when a broker starts.
+        TopicPartition(names[topic.topic_id], error.partition_index): (
+            ErrorCode(error.error_code) if error.error_code else ErrorCode.NONE
+        )
+        for topic in response.topics
+        if topic.topic_id in names
+        for error in topic.partition_errors
+    }
+
+
+def _deletion_errors(
+    request: StopReplicaRequest, response: StopReplicaResponse
+) -> Mapping[TopicPartition, ErrorCode]:
+    said = {
+        TopicPartition(error.topic_name, error.partition_index): ErrorCode(error.error_code)
+        for error in response.partition_errors
+    }
+    everywhere = ErrorCode(response.error_code)
+    return {
+        name: everywhere or said.get(name, ErrorCode.NONE)
+        for topic in request.topic_states
+        for state in topic.partition_states
+        if state.delete_partition
+        for name in [TopicPartition(topic.topic_name, state.partition_index)]
+    }

@@ -1,0 +1,664 @@
+"""The controller's hands: carries out what its machines ask for.
+
+One task takes one thing at a time: a notice (a watch fired: read what it is about), or a request
+of a broker that waits for an answer. What was read or asked becomes an event for the machines;
+their effects are carried out in order, and the outcome of each is settled, with all that follows
+from it, before the next. Between two steps everybody else on the loop has a turn.
+
+    no reign       race for `/controller`; who loses waits for a notice
+    a reign        begins with loading all there is, ends when the session does, when another
+                   controller's epoch refuses a write, or when a machine has lost its mind
+                   (an assertion: the reign is given up, and the next one loads what is stored)
+
+A shell has no opinions. If a line here begins with `if` and speaks of ISRs or leaders, it
+belongs into a machine.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Final, Protocol, TypeVar, assert_never
+from uuid import UUID
+
+from odradek.broker.controller.channels import ControllerChannels
+from odradek.broker.controller.election import ControllerElection, Reign
+from odradek.broker.controller.log_ends import LogEnds
+from odradek.broker.controller.store import SLICE, ControllerStore, DeposedError, slices
+from odradek.controller.causes import Decision
+from odradek.controller.controller import Controller
+from odradek.controller.effects import (
+    Announce,
+    Answer,
+    AnyAnswer,
+    AskLogEnds,
+    AskUnclean,
+    Connect,
+    Disconnect,
+    Effect,
+    ElectionsAnswer,
+    ForgetDeletions,
+    ForgetElections,
+    ForgetReassignments,
+    IsrChangesAnswer,
+    Proceed,
+    ReadTopics,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+    Record,
+    RemoveTopics,
+    Resign,
+    ShutdownAnswer,
+    Store,
+    WriteAssignments,
+    WriteTopics,
+)
+from odradek.controller.events import (
+    AssignmentsWritten,
+    BrokersChanged,
+    BrokersLoaded,
+    ControlledShutdownRequested,
+    DeletionsChanged,
+    ElectionsRequested,
+    ElectionsSeen,
+    Event,
+    IsrChangesRequested,
+    LoadingFinished,
+    LogDirsFailed,
+    LogEndsHeard,
+    ReassignmentsAskedFor,
+    ReassignmentsRequested,
+    ReassignmentsSeen,
+    RebalanceDue,
+    Stored,
+    TopicsChanged,
+    TopicSeen,
+    TopicsLoaded,
+    TopicsRead,
+    TopicsRemoved,
+    UncleanAllowed,
+    UncleanElectionsEnabled,
+)
+from odradek.coord import layout
+from odradek.coord import store as coord
+from odradek.coord.znode import CorruptNodeError
+from odradek.model.cluster import Broker
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+
+FIRST_REBALANCE_SECONDS: Final = 5  # after a reign has begun, as Apache Kafka has it
+DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
+REQUESTS_MAX: Final = 1_000  # that wait for their turn; who comes then waits to get in
+_PAUSE_SECONDS: Final = 1.0
+
+Asked = (
+    IsrChangesRequested
+    | ControlledShutdownRequested
+    | ElectionsRequested
+    | ReassignmentsRequested
+    | ReassignmentsAskedFor
+)
+A = TypeVar(
+    "A",
+    IsrChangesAnswer,
+    ShutdownAnswer,
+    ElectionsAnswer,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+)
+
+
+class Notice(Enum):
+    """What a watch may have to say. It says it once, until it is looked into."""
+
+    CONTROLLER = auto()  # `/controller` came, went or changed; or it is time to race
+    BROKERS = auto()
+    TOPICS = auto()
+    TOPIC_NODES = auto()  # those in `_changed_topics`
+    DELETIONS = auto()
+    REASSIGNMENTS = auto()
+    ELECTIONS = auto()
+    REBALANCE = auto()  # no watch: the timer of the leaders' balance
+    UNCLEAN = auto()  # no watch either: topics in `_unclean_allowed` may be led by anybody now
+    LOG_DIRS = auto()
+
+
+class ControllerOptions(Protocol):
+    """The options a controller goes by, as they are at the moment."""
+
+    @property
+    def deletion_enabled(self) -> bool:
+        """`delete.topic.enable`."""
+
+    @property
+    def isr_min(self) -> int:
+        """`min.insync.replicas`, where a topic does not say otherwise."""
+
+    @property
+    def unclean_allowed(self) -> bool:
+        """`unclean.leader.election.enable`, where a topic does not say otherwise."""
+
+    @property
+    def rebalance_enabled(self) -> bool:
+        """`auto.leader.rebalance.enable`."""
+
+    @property
+    def rebalance_interval_seconds(self) -> int:
+        """`leader.imbalance.check.interval.seconds`."""
+
+    @property
+    def rebalance_percentage(self) -> int:
+        """`leader.imbalance.per.broker.percentage`."""
+
+
+class Journal(Protocol):
+    """Where it is written down what was decided, and what happened to the decider."""
+
+    def record(self, decision: Decision) -> None:
+        """A decision, with its cause."""
+
+    def note(self, text: str) -> None:
+        """Something an operator may want to know."""
+
+
+@dataclass(slots=True)
+class _Request:
+    asked: Asked
+    answer: asyncio.Future[AnyAnswer]
+
+
+class ControllerShell:
+    """One broker's part in the controller's work: most of the time it waits to be elected."""
+
+    def __init__(  # noqa: PLR0913 - what a controller works with
+        self,
+        *,
+        store: coord.Store,
+        election: ControllerElection,
+        channels: ControllerChannels,
+        options: ControllerOptions,
+        journal: Journal,
+        draw_id: Callable[[], UUID],
+        log_ends: LogEnds,
+    ) -> None:
+        self._log_ends = log_ends
+        self._store = store
+        self._election = election
+        self._channels = channels
+        self._options = options
+        self._journal = journal
+        self._draw_id = draw_id
+        election.on_change = partial(self.notice, Notice.CONTROLLER)
+        channels.answered = self._put
+        channels.fenced = lambda _: self.notice(Notice.CONTROLLER)
+        channels.lives = self._lives
+        self.reign: Reign | None = None
+        self._machine: Controller | None = None
+        self._has_loaded = False
+        self._hands: ControllerStore | None = None
+        self._asked: _Request | None = None  # the one that is being settled
+        # In order: notices (each once), events, requests (at most so many).
+        self._inbox: dict[Notice | int, Event | _Request | None] = {}
+        self._numbered = 0
+        self._turn: asyncio.Future[None] | None = None
+        self._is_stopping = False
+        self._something = asyncio.Event()
+        self._room = asyncio.Semaphore(REQUESTS_MAX)
+        self._rebalance: asyncio.TimerHandle | None = None
+        self._changed_topics: dict[str, None] = {}
+        self._unclean_allowed: dict[str | None, None] = {}
+        self._topic_watches: dict[str, coord.Watcher] = {}
+
+    # --------------------------------------------------------------------- from outside
+
+    @property
+    def controller_id(self) -> int:
+        """Who reigns, as far as this broker has heard; -1 if nobody does."""
+        return self._election.controller_id
+
+    @property
+    def machine(self) -> Controller | None:
+        """The mind of the present reign, to be looked at (metrics); None while another reigns."""
+        return self._machine
+
+    @property
+    def queued(self) -> int:
+        """What waits for its turn."""
+        return len(self._inbox)
+
+    def deletion_goes_on(self, topic: str) -> bool:
+        """Whether a topic is being deleted, and nothing stands in the way of that."""
+        machine = self._machine
+        return (
+            machine is not None
+            and topic in machine.context.being_deleted
+            and topic not in machine.machines.deletion.halted
+        )
+
+    async def next_turn(self) -> None:
+        """Wait until something more has been settled."""
+        if self._turn is None or self._turn.done():
+            self._turn = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._turn)
+
+    @property
+    def topics(self) -> list[str] | None:
+        """The topics that stay, as this reign knows them; None while it still loads them."""
+        if self._machine is None or not self._has_loaded:
+            return None
+        context = self._machine.context
+        return [name for name in context.topics if name not in context.being_deleted]
+
+    def topic_name(self, topic_id: bytes, announced: str | None) -> str | None:
+        """The name of a topic, by its id; None if this reign knows of none with that id.
+
+        `announced` is the name by which this broker's metadata has it: where to look first. What
+        was announced here is no answer by itself, for a reign begins before anything is.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, nobody reigns here, or has yet to load what there is.
+        """
+        if self._machine is None or not self._has_loaded:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        topics, wanted = self._machine.context.topics, UUID(bytes=topic_id)
+        if announced in topics and topics[announced].id == wanted:
+            return announced
+        return next((name for name, topic in topics.items() if topic.id == wanted), None)
+
+    def notice(self, notice: Notice) -> None:
+        """Have something looked into."""
+        self._inbox.setdefault(notice, None)
+        self._something.set()
+
+    def unclean_allowed(self, topic: str | None) -> None:
+        """Unclean election was allowed for a topic; None: for all that do not say otherwise."""
+        if self.reign is not None:
+            self._unclean_allowed[topic] = None
+            self.notice(Notice.UNCLEAN)
+
+    def session_lost(self) -> None:
+        """The session is over, and so is the reign; `session_opened` begins another race."""
+        self._end_reign("the session with the coordination store is over")
+
+    def session_opened(self) -> None:
+        """There is a (new) session, and this broker is registered."""
+        self._topic_watches.clear()
+        self.notice(Notice.CONTROLLER)
+
+    async def ask(self, asked: Asked, kind: type[A]) -> A:
+        """What a broker wants of the controller, answered when it is settled.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, this broker is not (or not any longer).
+        """
+        async with self._room:
+            if self.reign is None:
+                raise ApiError(ErrorCode.NOT_CONTROLLER)
+            request = _Request(asked, asyncio.get_running_loop().create_future())
+            self._put(request)
+            answer = await request.answer
+        assert isinstance(answer, kind), answer
+        return answer
+
+    async def run(self) -> None:
+        """Take one thing after the other, until cancelled."""
+        try:
+            while True:
+                while not self._inbox:
+                    self._something.clear()
+                    await self._something.wait()
+                await self._handle_next()
+                if self._turn is not None and not self._turn.done():
+                    self._turn.set_result(None)
+        finally:
+            self._end_reign("the broker stops")
+
+    def races_no_more(self) -> None:
+        """Go on as controller, but do not become it: this broker is about to stop."""
+        self._is_stopping = True
+
+    async def stop(self) -> None:
+        """Give up a reign, so that the next controller need not wait for our session's end.
+
+        What was decided last - who leads instead of this very broker - is delivered first.
+        """
+        self._is_stopping = True
+        if self.reign is not None:
+            await self._channels.drain(DELIVERY_SECONDS_MAX)
+        reign = self.reign
+        self._end_reign("the broker stops")
+        if reign is not None:
+            with suppress(coord.StoreError):  # then the session's end will do it
+                await self._election.abdicate(reign)
+
+    # ------------------------------------------------------------------------- the inbox
+
+    def _put(self, item: Event | _Request) -> None:
+        self._numbered += 1
+        self._inbox[self._numbered] = item
+        self._something.set()
+
+    async def _handle_next(self) -> None:
+        key = next(iter(self._inbox))
+        item = self._inbox.pop(key)
+        try:
+            if isinstance(item, _Request):
+                await self._settle_request(item)
+            elif item is not None:
+                await self._settle(item)
+            elif isinstance(key, Notice):
+                await self._look_into(key)
+        except DeposedError as error:
+            self._end_reign(str(error))
+            self.notice(Notice.CONTROLLER)
+        except coord.SessionExpiredError:
+            self.session_lost()
+        except coord.StoreError as error:
+            # What is stored is not in doubt, what we believe of it may be: begin again.
+            self._journal.note(f"the controller begins again in {_PAUSE_SECONDS} s: {error}")
+            self._end_reign("what it believes may be wrong")
+            await asyncio.sleep(_PAUSE_SECONDS)
+            self.notice(Notice.CONTROLLER)
+        except AssertionError as error:
+            await self._give_up(f"the controller has lost its mind: {error!r}")
+
+    async def _give_up(self, why: str) -> None:
+        reign = self.reign
+        self._end_reign(why)
+        if reign is not None:
+            with suppress(coord.StoreError):  # then the session's end will do it
+                await self._election.abdicate(reign)
+        await asyncio.sleep(_PAUSE_SECONDS)
+        self.notice(Notice.CONTROLLER)
+
+    def _end_reign(self, why: str) -> None:
+        if self.reign is None:
+            return
+        self._journal.note(f"controller epoch {self.reign.controller_epoch} ends: {why}")
+        self.reign = self._machine = self._hands = None
+        self._has_loaded = False
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+            self._rebalance = None
+        self._channels.close()
+        if self._asked is not None:
+            self._refuse(self._asked)
+        for item in self._inbox.values():
+            if isinstance(item, _Request):
+                self._refuse(item)
+        # What was heard in this reign is void; that somebody else reigns is to be heard.
+        self._inbox = {key: None for key in self._inbox if key is Notice.CONTROLLER}
+        self._changed_topics.clear()
+        self._unclean_allowed.clear()
+
+    def _refuse(self, request: _Request) -> None:
+        if not request.answer.done():
+            request.answer.set_exception(ApiError(ErrorCode.NOT_CONTROLLER))
+
+    # ------------------------------------------------------------------------- the notices
+
+    async def _look_into(self, notice: Notice) -> None:
+        if notice is Notice.CONTROLLER:
+            await self._race()
+        elif self._hands is not None:
+            await self._settle(await self._read(notice, self._hands))
+
+    async def _read(self, notice: Notice, hands: ControllerStore) -> Event:
+        watch = partial(self.notice, notice)
+        event: Event
+        match notice:
+            case Notice.BROKERS:
+                event = BrokersChanged(await hands.brokers(watch, watch))
+            case Notice.TOPICS:
+                event = TopicsChanged(await hands.children(layout.TOPICS, watch))
+            case Notice.TOPIC_NODES:
+                names, self._changed_topics = tuple(self._changed_topics), {}
+                event = TopicsRead(await hands.topics(names, self._topic_watch))
+            case Notice.DELETIONS:
+                event = DeletionsChanged(await hands.children(layout.DELETE_TOPICS, watch))
+            case Notice.REASSIGNMENTS:
+                event = ReassignmentsSeen(await hands.reassignments(watch))
+            case Notice.ELECTIONS:
+                event = ElectionsSeen(await hands.elections(watch))
+            case Notice.LOG_DIRS:
+                event = LogDirsFailed(await self._log_dir_events(hands, watch))
+            case _:
+                event = self._unwatched(notice)
+        return event
+
+    def _unwatched(self, notice: Notice) -> Event:
+        """What is not about a node: the timer went off, an option changed."""
+        if notice is Notice.REBALANCE:
+            self._schedule_rebalance(self._options.rebalance_interval_seconds)
+            return RebalanceDue(self._options.rebalance_percentage)
+        assert notice is Notice.UNCLEAN, notice
+        allowed, self._unclean_allowed = self._unclean_allowed, {}
+        topics = None if None in allowed else tuple(t for t in allowed if t is not None)
+        return UncleanElectionsEnabled(topics)
+
+    def _topic_watch(self, name: str) -> coord.Watcher:
+        # The same object each time: a watcher that is set twice is told once.
+        return self._topic_watches.setdefault(name, partial(self._topic_changed, name))
+
+    def _topic_changed(self, name: str) -> None:
+        self._changed_topics[name] = None
+        self.notice(Notice.TOPIC_NODES)
+
+    async def _log_dir_events(
+        self, hands: ControllerStore, watch: coord.Watcher
+    ) -> tuple[int, ...]:
+        names = await hands.children(layout.LOG_DIR_EVENTS, watch)
+        paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
+        brokers: dict[int, None] = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            try:
+                if node is not None:
+                    brokers[layout.decode_log_dir_event(path, node[0])] = None
+            except CorruptNodeError as error:
+                self._journal.note(str(error))
+        await hands.remove_notices(layout.LOG_DIR_EVENTS, names)
+        return tuple(brokers)
+
+    # --------------------------------------------------------------------------- the reign
+
+    async def _race(self) -> None:
+        if self._is_stopping:
+            return
+        reign = await self._election.race()
+        if reign == self.reign:
+            return
+        self._end_reign(f"broker {self._election.controller_id} is elected")
+        if reign is not None:
+            self._journal.note(f"controller epoch {reign.controller_epoch} begins")
+            await self._begin(reign)
+
+    async def _begin(self, reign: Reign) -> None:
+        self.reign = reign
+        hands = self._hands = ControllerStore(
+            self._store, reign, draw_id=self._draw_id, skip=self._journal.note
+        )
+        self._machine = Controller(
+            controller_epoch=reign.controller_epoch,
+            deletion_enabled=self._options.deletion_enabled,
+        )
+        self._channels.begin(reign.controller_epoch)
+        await hands.set_up_features()
+        await self._forget_notices(hands)
+        watch = partial(self.notice, Notice.BROKERS)
+        brokers = await hands.brokers(watch, watch)
+        await self._settle(BrokersLoaded(brokers, gone=hands.gone))
+        names = await hands.children(layout.TOPICS, partial(self.notice, Notice.TOPICS))
+        watch_deletions = partial(self.notice, Notice.DELETIONS)
+        deletions = await hands.children(layout.DELETE_TOPICS, watch_deletions)
+        for chunk in slices(names, SLICE):
+            for topics in _by_size(await hands.topics(chunk, self._topic_watch)):
+                partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
+                await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
+        moves = await hands.reassignments(partial(self.notice, Notice.REASSIGNMENTS))
+        elections = await hands.elections(partial(self.notice, Notice.ELECTIONS))
+        await self._settle(LoadingFinished(deletions, moves, elections))
+        self._has_loaded = True
+        if self._options.rebalance_enabled:
+            self._schedule_rebalance(FIRST_REBALANCE_SECONDS)
+
+    def _schedule_rebalance(self, seconds: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._rebalance = loop.call_later(seconds, self.notice, Notice.REBALANCE)
+
+    @property
+    def rebalance_percentage(self) -> int:
+        """How many percent of what a broker should lead others may lead."""
+        return self._options.rebalance_percentage
+
+    @property
+    def rebalance_in_seconds(self) -> float | None:
+        """When the leaders' balance is looked at next; None if that is not done here."""
+        if self._rebalance is None:
+            return None
+        return max(0.0, self._rebalance.when() - asyncio.get_running_loop().time())
+
+    async def _lives(self, broker: Broker) -> bool:
+        stat = await self._store.exists(layout.broker_path(broker.id))
+        return stat is not None and stat.created_id == broker.broker_epoch
+
+    async def _forget_notices(self, hands: ControllerStore) -> None:
+        """Notices meant for an earlier controller: what they were about is read anew now."""
+        for path, watch in (
+            (layout.LOG_DIR_EVENTS, partial(self.notice, Notice.LOG_DIRS)),
+            (layout.ISR_CHANGES, _nobody),
+        ):
+            names = await hands.children(path, watch)
+            await hands.remove_notices(path, names)
+
+    # -------------------------------------------------------------------- settling an event
+
+    async def _settle_request(self, request: _Request) -> None:
+        self._asked = request
+        try:
+            await self._settle(request.asked)
+        finally:
+            self._asked = None
+            self._refuse(request)  # unless it is answered
+
+    async def _settle(self, event: Event) -> None:
+        """One event, and everything that follows from it, in order."""
+        machine = self._machine
+        if machine is None:
+            return  # heard in a reign that is over
+        stack: list[Effect] = machine.handle(event)[::-1]
+        while stack:
+            if self._machine is not machine:
+                raise DeposedError("the session ended while an event was settled")
+            effect = stack.pop()
+            if isinstance(effect, Proceed):
+                await asyncio.sleep(0)
+                stack += effect.step()[::-1]
+            else:
+                outcomes = await self._perform(effect)
+                stack += [Proceed(partial(machine.handle, event)) for event in outcomes][::-1]
+
+    async def _perform(  # noqa: C901 - one case for each kind of effect
+        self, effect: Effect
+    ) -> Iterable[Event]:
+        hands = self._hands
+        assert hands is not None, effect
+        match effect:
+            case Announce():
+                await self._channels.announce(effect)
+            case Connect(broker):
+                self._channels.add(broker)
+            case Disconnect(broker_id):
+                self._channels.remove(broker_id)
+            case Record(decisions):
+                for number, decision in enumerate(decisions, 1):
+                    self._journal.record(decision)
+                    if number % SLICE == 0:
+                        await asyncio.sleep(0)
+            case Answer(answer):
+                assert self._asked is not None, answer
+                if not self._asked.answer.done():  # else its asker was cancelled
+                    self._asked.answer.set_result(answer)
+            case Resign(reason):
+                raise DeposedError(reason)
+            case AskLogEnds(replicas):
+                names = tuple({partition.topic: None for partition in replicas})
+                isr_min = await hands.isr_min(names, default=self._options.isr_min)
+                machine = self._machine
+                self._log_ends.find(
+                    effect, lambda ends: self._log_ends_found(machine, LogEndsHeard(ends, isr_min))
+                )
+            case Proceed():
+                raise AssertionError(effect)
+            case _:
+                return await self._perform_on_store(effect, hands)
+        return ()
+
+    def _log_ends_found(self, asker: Controller | None, heard: LogEndsHeard) -> None:
+        if self._machine is asker and asker is not None:  # else it reigns no more
+            self._put(heard)
+
+    async def _perform_on_store(
+        self,
+        effect: Store
+        | ReadTopics
+        | WriteTopics
+        | WriteAssignments
+        | AskUnclean
+        | RemoveTopics
+        | ForgetDeletions
+        | ForgetReassignments
+        | ForgetElections,
+        hands: ControllerStore,
+    ) -> Iterable[Event]:
+        match effect:
+            case Store(proposals):
+                return map(Stored, slices(await hands.store(proposals), SLICE))
+            case ReadTopics(names):
+                return (TopicsRead(await hands.topics(names, self._topic_watch)),)
+            case WriteTopics(topics):
+                await hands.write_topics(topics)
+            case AskUnclean(names):
+                default = self._options.unclean_allowed
+                return (UncleanAllowed(await hands.allows_unclean(names, default=default)),)
+            case RemoveTopics(names):
+                removed = await hands.remove_topics(names)
+                for name in removed:
+                    self._topic_watches.pop(name, None)
+                return (TopicsRemoved(removed),)
+            case WriteAssignments(assignments):
+                return (AssignmentsWritten(await hands.write_assignments(assignments)),)
+            case ForgetDeletions() | ForgetReassignments() | ForgetElections():
+                await _forget(effect, hands)
+            case _:
+                assert_never(effect)
+        return ()
+
+
+def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
+    """The topics in groups of about as many partitions as may be worked on in one turn."""
+    group: list[TopicSeen] = []
+    for topic in topics:
+        group.append(topic)
+        if sum(len(seen.assignments) for seen in group) >= SLICE:
+            yield tuple(group)
+            group = []
+    yield tuple(group)
+
+
+async def _forget(
+    effect: ForgetDeletions | ForgetReassignments | ForgetElections, hands: ControllerStore
+) -> None:
+    """Take away what asked for something that is done, or will not be."""
+    match effect:
+        case ForgetDeletions(names):
+            await hands.forget_deletions(names)
+        case ForgetReassignments(partitions):
+            await hands.forget_reassignments(partitions)
+        case ForgetElections():
+            await hands.forget_elections()
+
+
+def _nobody() -> None:
+    """Hears of nothing: old brokers' ISR notices are of no use to anybody."""

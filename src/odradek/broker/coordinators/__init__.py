@@ -1,0 +1,1 @@
+"""The shells around the group and the transaction coordinator."""

@@ -1,0 +1,88 @@
+"""What a group's coordinator reports of it: members, who is awaited, why it rebalanced last."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.group.group import Group, GroupState, Member
+from odradek.group.protocols import CONSUMER_PROTOCOL, subscribed_topics
+from odradek.model.errors import ErrorCode
+
+GROUPS_MAX: Final = 1_000
+MEMBERS_MAX: Final = 1_000
+
+
+def groups_report(shell: GroupShell) -> Iterator[Mapping[str, Any]]:
+    """The groups that are coordinated here, in short, one by one: they may go meanwhile."""
+    now_ms = shell.now().monotonic_ms
+    groups = [group for led in shell.topic.serving for group in led.mind.groups.values()]
+    return (_summary(group, now_ms) for group in groups[:GROUPS_MAX])
+
+
+def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
+    """One group with its members; `is_here` says whether this broker coordinates it."""
+    led = shell.find(group_id)
+    if isinstance(led, ErrorCode):
+        return {"group": group_id, "is_here": False, "why": led.name}
+    group = led.mind.groups.get(group_id)
+    if group is None:
+        return {"group": group_id, "is_here": True, "exists": False}
+    now_ms = shell.now().monotonic_ms
+    members = islice(group.members.values(), MEMBERS_MAX)
+    return {
+        "is_here": True,
+        "exists": True,
+        **_summary(group, now_ms),
+        "coordinator_partition": str(led.partition.topic_partition),
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "members": [_member(group, member, now_ms) for member in members],
+    }
+
+
+def _summary(group: Group, now_ms: int) -> Mapping[str, Any]:
+    joining = group.joining
+    awaited: list[str] = []
+    deadline_ms = None
+    if joining is not None and not joining.is_initial:
+        awaited = [id_ for id_, member in group.members.items() if member.join_ticket is None]
+        deadline_ms = joining.deadline_ms
+    elif group.state is GroupState.COMPLETING_REBALANCE:
+        awaited = sorted(group.pending_syncs)
+        deadline_ms = group.sync_deadline_ms
+    commits = [committed.commit_timestamp_ms for committed in group.offsets.committed.values()]
+    return {
+        "group": group.group_id,
+        "state": group.state.value,
+        "since_ms": group.state_timestamp_ms,
+        "generation": group.generation,
+        "protocol_type": group.protocol_type,
+        "member_count": len(group.members),
+        "rebalance_reason": group.rebalance_reason,
+        "rebalance_ms": group.rebalance_ms,
+        "awaited": awaited[:MEMBERS_MAX],
+        "awaited_for_ms": None if deadline_ms is None else max(0, deadline_ms - now_ms),
+        "last_commit_ms": max(commits, default=None),
+    }
+
+
+def _member(group: Group, member: Member, now_ms: int) -> Mapping[str, Any]:
+    topics = None
+    if group.protocol_type == CONSUMER_PROTOCOL and member.protocols:
+        topics = subscribed_topics([member.protocols[0][1]])
+    silent_ms = None
+    if not member.is_new and not member.is_waiting:
+        silent_ms = now_ms - (member.deadline_ms - member.session_timeout_ms)
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "strategies": [name for name, _ in member.protocols],
+        "topics": None if topics is None else sorted(topics),
+        "assignment": member.assignment.hex(),
+        "session_timeout_ms": member.session_timeout_ms,
+        "silent_ms": silent_ms,
+        "waits": "JoinGroup" if member.join_ticket else "SyncGroup" if member.sync_ticket else None,
+    }

@@ -1,0 +1,271 @@
+"""Sees that the markers of transactions are written: by the leaders of their partitions, wherever.
+
+Markers wait in a queue for each leader, and go out in batches, one request under way for each
+broker. What is not written comes back into the queue of whoever leads then:
+
+    NONE                                                          written
+    UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_VERSION           nothing can be written there
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED        another coordinator has been
+                                                                  faster: this one gives up
+    any other error, no answer                                    once more, after a while
+
+A partition that was deleted needs no marker. One that is missing from the metadata cache, or that
+its leader does not know, is not deleted for that reason:
+`odradek.broker.cluster.deleted_partitions` decides, and until it knows, the marker waits as one without a leader does. A coordinator that has
+lost its partition is done: the next one sends the markers again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peer_book import PeerBook
+from odradek.broker.cluster.peers import PeerError
+from odradek.broker.coordinators.txn_shell import Coordinator
+from odradek.broker.serving.tasks import Tasks
+from odradek.model.clock import Clock
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.txn.effects import WriteMarkers
+from odradek.txn.events import MarkersWritten
+from odradek.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+log = logging.getLogger(__name__)
+
+MARKERS_AT_ONCE: Final = 1_000  # transactions in one request
+_AGAIN_S: Final = 0.1
+_MAYBE_DELETED: Final = -2  # the queue of those that the cache, or the leader, does not know
+_NEEDLESS: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Marker:
+    """The markers of one transaction, and who wants them."""
+
+    coordinator: Coordinator
+    order: WriteMarkers
+    is_fenced: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_fenced or self.coordinator.is_over
+
+
+class TransactionMarkers:
+    """The queues of one broker's transaction coordinators."""
+
+    def __init__(  # noqa: PLR0913 - its parts of the world
+        self,
+        *,
+        broker_id: int,
+        cache: MetadataCache,
+        peers: PeerBook,
+        own: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]],
+        written: Callable[[Coordinator, MarkersWritten], None],
+        deleted_among: Callable[
+            [Collection[TopicPartition]], Awaitable[Collection[TopicPartition]]
+        ],
+        tasks: Tasks,
+        clock: Clock,
+    ) -> None:
+        """`own` writes those of partitions led here; `written` is told what is done.
+
+        `deleted_among` returns which partitions were deleted.
+        """
+        self._broker_id = broker_id
+        self._cache = cache
+        self._peers = peers
+        self._own = own
+        self._written = written
+        self._deleted_among = deleted_among
+        self._tasks = tasks
+        self._clock = clock
+        # By leader, NO_LEADER or _MAYBE_DELETED: what waits, and which of them have a sender.
+        self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
+        self._sending: set[int] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many transactions wait for markers that are not on their way."""
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def write(self, coordinator: Coordinator, order: WriteMarkers) -> None:
+        """See that they are written, as long as the coordinator is one."""
+        self._queue(_Marker(coordinator, order), order.partitions)
+
+    # ------------------------------------------------------------------------- by leader
+
+    def _queue(self, marker: _Marker, partitions: Iterable[TopicPartition]) -> None:
+        for partition in sorted(partitions):
+            self._queue_at(self._leader_of(partition), marker, partition)
+
+    def _queue_at(self, leader: int, marker: _Marker, partition: TopicPartition) -> None:
+        self._waiting.setdefault(leader, {}).setdefault(marker, set()).add(partition)
+        if leader not in self._sending:
+            self._sending.add(leader)
+            self._tasks.start(self._send(leader), f"transaction markers to {leader}")
+
+    def _leader_of(self, partition: TopicPartition) -> int:
+        """The leader, NO_LEADER if there is none now, or `_MAYBE_DELETED`."""
+        known = self._cache.partition(*partition)
+        return _MAYBE_DELETED if known is None else self._cache.leader_of(known)
+
+    async def _send(self, leader: int) -> None:
+        """Send what waits for this leader, batch after batch, until nothing does."""
+        try:
+            while batch := self._next_batch(leader):
+                if leader == NO_LEADER:
+                    again = batch
+                elif leader == _MAYBE_DELETED:
+                    again = await self._without_deleted(batch)
+                else:
+                    again = await self._sent(leader, batch)
+                if again:
+                    await asyncio.sleep(_AGAIN_S)
+                for marker, partitions in again.items():
+                    if not marker.is_over:
+                        self._queue(marker, partitions)
+        finally:
+            self._sending.discard(leader)
+
+    async def _without_deleted(
+        self, batch: dict[_Marker, set[TopicPartition]]
+    ) -> dict[_Marker, set[TopicPartition]]:
+        """What still needs a marker; the coordinator is told of what was deleted."""
+        # Also if the name is back by then: what was decided before is not in the new topic.
+        wanted = {partition for partitions in batch.values() for partition in partitions}
+        gone = frozenset(await self._deleted_among(wanted))
+        again = {}
+        for marker, partitions in batch.items():
+            if needless := partitions & gone:
+                log.info(
+                    "transaction %r: %s deleted meanwhile need no marker",
+                    marker.order.transactional_id,
+                    ", ".join(map(str, sorted(needless))),
+                )
+                self._done(marker, needless)
+            if left := partitions - gone:
+                again[marker] = left
+        return again
+
+    def _next_batch(self, leader: int) -> dict[_Marker, set[TopicPartition]]:
+        queue = self._waiting.get(leader, {})
+        batch = {}
+        for marker in list(queue)[:MARKERS_AT_ONCE]:
+            partitions = queue.pop(marker)
+            if not marker.is_over:
+                batch[marker] = partitions
+        if not queue:
+            self._waiting.pop(leader, None)
+        return batch if batch or not queue else self._next_batch(leader)
+
+    # ----------------------------------------------------------------------- one request
+
+    async def _sent(
+        self, leader: int, batch: dict[_Marker, set[TopicPartition]]
+    ) -> dict[_Marker, set[TopicPartition]]:
+        """Ask for these markers. Returns what has to be asked for again."""
+        request = WriteTxnMarkersRequest(
+            markers=[_writable(marker, partitions) for marker, partitions in batch.items()]
+        )
+        try:
+            if leader == self._broker_id:
+                response = await self._own(request)
+            else:
+                answer = await self._peers.to(leader).ask(request)
+                assert isinstance(answer, WriteTxnMarkersResponse)
+                response = answer
+        except PeerError as error:
+            log.info("no markers from broker %d: %s", leader, error)
+            return batch
+        outcome = {
+            (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(
+                partition.error_code
+            )
+            for marker in response.markers
+            for topic in marker.topics
+            for partition in topic.partitions
+        }
+        again = {}
+        for marker, partitions in batch.items():
+            left = self._settle(marker, partitions, outcome)
+            if left:
+                again[marker] = left
+        return again
+
+    def _settle(
+        self,
+        marker: _Marker,
+        partitions: set[TopicPartition],
+        outcome: dict[tuple[int, TopicPartition], ErrorCode],
+    ) -> set[TopicPartition]:
+        done, again = set(), set()
+        for partition in partitions:
+            error = outcome.get((marker.order.producer_id, partition))
+            if error in _NEEDLESS:
+                done.add(partition)
+            elif error in _FENCED:
+                assert error is not None
+                marker.is_fenced = True
+                log.warning(
+                    "%s: %s refuses the marker of transaction %r: %s",
+                    marker.coordinator,
+                    partition,
+                    marker.order.transactional_id,
+                    error.name,
+                )
+            elif error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # The cache may go on showing what a controller that died could not announce.
+                self._queue_at(_MAYBE_DELETED, marker, partition)
+            else:
+                again.add(partition)
+        if done:
+            self._done(marker, done)
+        return again
+
+    def _done(self, marker: _Marker, partitions: set[TopicPartition]) -> None:
+        order = marker.order
+        self._written(
+            marker.coordinator,
+            MarkersWritten(
+                order.transactional_id,
+                order.producer_id,
+                order.producer_epoch,
+                frozenset(partitions),
+                self._clock.wall_ms(),
+            ),
+        )
+
+
+def _writable(marker: _Marker, partitions: set[TopicPartition]) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=marker.order.producer_id,
+        producer_epoch=marker.order.producer_epoch,
+        transaction_result=marker.order.commit,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ],
+        coordinator_epoch=marker.coordinator.coordinator_epoch,
+        transaction_version=marker.order.client_version,
+    )

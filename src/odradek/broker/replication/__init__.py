@@ -1,0 +1,1 @@
+"""The partitions of this broker, as leader and as follower."""

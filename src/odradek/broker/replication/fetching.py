@@ -1,0 +1,435 @@
+"""What a fetch request reads: the ready partitions of its session, within its limits.
+
+A `Fetcher` is a fetch session with its hands: it registers with the partitions it holds, is
+told by them what is ready, and waits in the purgatory when there is too little. A fetch without
+session has one too, for the time of the request.
+
+    read()      walks the ready set, never all partitions; stops when the response is full.
+                What did not fit stays ready, at the front, for the next request.
+    waits       until about `min_bytes` have come below the high watermark, or something has to
+                be said at once: an error, a diverging epoch, the end of a segment that is not the
+                last. A newer HW that a follower is owed goes with the next records; where none
+                come it is told after milliseconds. (Told at once, it would double the fetches of
+                a partition that is written to again and again: each write would be told of twice.)
+"""
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from odradek.broker.replication.partition import Partition
+from odradek.broker.serving.purgatory import Purgatory, Waiting
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.segment import ColdError
+from odradek.log.slices import ColdRead, LateRecords, LogSlice, OffsetOutOfRangeError
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
+from odradek.replica.leader import LeaderReplica
+from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from odradek.wire.schema import Buffer
+
+READ_COMMITTED: Final = 1
+# A response has about so much of records in memory; what is beyond it is read as it is sent.
+LATE_BYTES: Final = 1 << 20
+LOAD_BYTES: Final = 64 << 10  # less than this of a partition is not worth it
+LATE_MAX: Final = 64  # of a response: each keeps a file open
+_UNKNOWN: Final = -1
+
+# How a fetcher's name for a partition becomes the partition, or the reason why not.
+Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
+# Which follower a consumer had better read from, at which offset; None: from here.
+Nearest = Callable[[Partition, int], int | None]
+
+
+class Fetcher(FetchSession):
+    """A fetch session that reads. `follower_id` is -1 for a consumer."""
+
+    __slots__ = (
+        "_find",
+        "_is_soon",
+        "_missing_bytes",
+        "_purgatory",
+        "follower_epoch",
+        "follower_id",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        find: Find,
+        purgatory: Purgatory,
+        *,
+        by_topic_id: bool,
+        follower_id: int,
+        now_ms: int,
+    ) -> None:
+        super().__init__(
+            session_id=0, by_topic_id=by_topic_id, privileged=follower_id >= 0, now_ms=now_ms
+        )
+        self.follower_id = follower_id
+        self.follower_epoch = -1  # in which registration of its broker it asked last
+        self.waiting: Waiting | None = None
+        self._find = find
+        self._purgatory = purgatory
+        self._missing_bytes = 0
+        self._is_soon = False  # the request that waits is looked at again soon
+
+    # -------------------------------------------------------- what partitions tell us
+
+    def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
+        """There may be something to read, about so much more than before."""
+        self.ready.setdefault(partition.key, partition)
+        waiting = self.waiting
+        if waiting is not None:
+            self._missing_bytes -= new_bytes
+            if self._missing_bytes <= 0:
+                self._purgatory.wake(waiting)
+
+    def partition_changed(self, partition: SessionPartition) -> None:
+        """There is something to say that cannot wait."""
+        self.ready.setdefault(partition.key, partition)
+        if self.waiting is not None:
+            self._purgatory.wake(self.waiting)
+
+    def high_watermark_moved(self, partition: SessionPartition) -> None:
+        """There is something to say that can wait a little."""
+        self.ready.setdefault(partition.key, partition)
+        if self.waiting is not None:
+            self.wake_soon(self.waiting)
+
+    # ------------------------------------------------------------------ for the request
+
+    def sleep(self, waiting: Waiting, missing_bytes: int) -> None:
+        """Let a request wait until so many bytes have come."""
+        self.waiting = waiting
+        self._missing_bytes = missing_bytes
+        self._is_soon = False
+
+    def wake_soon(self, waiting: Waiting) -> None:
+        """Let the request that waits say what it has to, if nothing else makes it speak."""
+        if not waiting.patient:
+            self._purgatory.wake(waiting)
+        elif not self._is_soon:
+            self._is_soon = True
+            self._purgatory.wake_soon(waiting)
+
+    def leave(self, partitions: list[SessionPartition]) -> None:
+        """These partitions are nothing to us any more."""
+        for wanted in partitions:
+            if isinstance(wanted.target, Partition):
+                wanted.target.unwatch(self)
+            wanted.target = None
+
+    def leave_all(self) -> None:
+        """The session ends."""
+        self.leave(list(self.partitions.values()))
+        self.partitions.clear()
+        self.ready.clear()
+
+    def partition_of(self, wanted: SessionPartition) -> "Partition | ErrorCode":
+        """The partition behind a name, looked up once and watched from then on."""
+        target = wanted.target
+        if isinstance(target, Partition):
+            if not target.is_gone:
+                return target
+            target.unwatch(self)
+            wanted.target = None
+        found = self._find(wanted.key, self.follower_id)
+        if isinstance(found, Partition):
+            wanted.target = found
+            found.watch(self, wanted)
+        return found
+
+
+class Reading:
+    """One pass over what is ready: the answers so far, and whether they must go at once."""
+
+    __slots__ = (
+        "_drained",
+        "_fetcher",
+        "_left_bytes",
+        "_loaded_bytes",
+        "_may_follow",
+        "_may_read",
+        "_nearest",
+        "_read_committed",
+        "_storage_failed",
+        "_wait",
+        "_waits",
+        "answers",
+        "bytes",
+        "cold",
+        "late",
+        "news",
+        "urgent",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0913 - what is read, and by whom
+        self,
+        fetcher: Fetcher,
+        *,
+        bytes_max: int,
+        read_committed: bool,
+        may_read: Callable[[str], bool],
+        storage_failed: Callable[[StorageError], None],
+        wait: bool,
+        nearest: "Nearest | None" = None,
+        may_follow: bool = False,
+        waits: Callable[[Partition], bool] | None = None,
+    ) -> None:
+        """`wait`: have the disk read what is not in memory; it was just asked to bring it there.
+
+        `nearest` tells a consumer who had better ask another replica; `may_follow`: it may read
+        where this broker follows; `waits`: a follower is to get nothing of this one for now.
+        """
+        self._nearest = nearest
+        self._waits = waits
+        self._may_follow = may_follow
+        self._fetcher = fetcher
+        self._may_read = may_read
+        self._storage_failed = storage_failed
+        self._wait = wait
+        self._drained: list[SessionPartition] = []  # of which there is nothing more to read
+        self._left_bytes = bytes_max
+        self._read_committed = read_committed
+        self.answers: list[tuple[SessionPartition, PartitionData]] = []
+        self.bytes = 0
+        self._loaded_bytes = 0
+        self.late: list[LateRecords] = []
+        self.urgent = False
+        self.news = False  # a follower is owed a high watermark
+        self.cold: ColdRead | None = None  # data that has to be brought into memory first
+
+    def read_ready(self) -> None:
+        """Read the ready partitions, in the order in which they became ready."""
+        for wanted in list(self._fetcher.ready.values()):
+            if self._left_bytes <= 0:
+                return
+            answer = self._read(wanted)
+            if self.cold is not None:
+                return
+            if answer is not None:
+                self.answers.append((wanted, answer))
+
+    def describe_rest(self) -> None:
+        """A full response names every partition, also those with nothing to read."""
+        said = {wanted.key for wanted, _ in self.answers}
+        for wanted in self._fetcher.partitions.values():
+            if wanted.key not in said:
+                partition = self._checked(wanted)
+                self.answers.append(
+                    (
+                        wanted,
+                        _failure(wanted, partition)
+                        if isinstance(partition, ErrorCode)
+                        else _state(wanted, partition),
+                    )
+                )
+
+    def told(self) -> list[tuple[SessionPartition, PartitionData]]:
+        """The answers, remembered as told: they are on their way now.
+
+        What was read stays ready, behind the others: if the fetcher does not go on to the next
+        offset, it wants it again. What did not fit stays ready, too.
+        """
+        ready = self._fetcher.ready
+        for wanted, answer in self.answers:
+            if answer.error_code == ErrorCode.NONE:
+                wanted.told_high_watermark = answer.high_watermark
+                wanted.told_log_start_offset = answer.log_start_offset
+                if answer.records:
+                    ready.pop(wanted.key, None)
+                    ready[wanted.key] = wanted
+        for wanted in self._drained:
+            self._fetcher.answered(wanted)
+        return self.answers
+
+    def _checked(self, wanted: SessionPartition) -> "Partition | ErrorCode":
+        topic = wanted.key[0]
+        if isinstance(topic, str) and not self._may_read(topic):
+            # First of all: it must not show whether there is such a topic.
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partition = self._fetcher.partition_of(wanted)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if not self._may_read(partition.topic_partition.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if partition.error is not ErrorCode.NONE and not (self._may_follow and partition.follows):
+            return partition.error
+        error = partition.check_epoch(wanted.current_leader_epoch)
+        follower_id, leader = self._fetcher.follower_id, partition.leader
+        if error is ErrorCode.NONE and follower_id >= 0 and leader is not None:
+            error = _refuse_stranger(leader, wanted, follower_id)
+        return error or partition
+
+    def _read(self, wanted: SessionPartition) -> PartitionData | None:
+        partition = self._checked(wanted)
+        if isinstance(partition, ErrorCode):
+            self.urgent = True
+            return _failure(wanted, partition)
+        try:
+            answer = self._read_log(wanted, partition)
+        except ApiError as error:  # out of range
+            self.urgent = True
+            return _failure(wanted, error.code)
+        except StorageError as error:
+            self._storage_failed(error)
+            self.urgent = True
+            return _failure(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.cold is not None:
+            return None
+        if (
+            answer.records
+            or answer.diverging_epoch
+            or answer.preferred_read_replica >= 0
+            or self._is_news(wanted, answer)
+        ):
+            return answer
+        if self._drained and self._drained[-1] is wanted:
+            self._fetcher.answered(wanted)
+        return None
+
+    def _read_log(self, wanted: SessionPartition, partition: Partition) -> PartitionData:
+        log = partition.log
+        assert log is not None
+        answer = _state(wanted, partition)
+        if self._nearest is not None and partition.leader is not None:
+            preferred = self._nearest(partition, wanted.fetch_offset)
+            if preferred is not None:
+                self.urgent = True
+                answer.preferred_read_replica = preferred
+                return answer
+        answer.diverging_epoch = divergence(log, wanted)
+        if answer.diverging_epoch is not None:
+            self.urgent = True
+            return answer
+        if self._fetcher.follower_id >= 0:
+            end = log.leo
+        elif self._read_committed:
+            end = log.last_stable_offset
+        else:
+            end = log.high_watermark
+        if wanted.fetch_offset != end and not (self._waits and self._waits(partition)):
+            self._read_records(wanted, log, answer, end)
+        if wanted.fetch_offset >= end:
+            self._drained.append(wanted)
+        return answer
+
+    def _read_records(
+        self, wanted: SessionPartition, log: Log, answer: PartitionData, end: int
+    ) -> None:
+        bytes_max = min(wanted.max_bytes, self._left_bytes)
+        is_late = bytes_max > LATE_BYTES or self._loaded_bytes >= LATE_BYTES
+        found = log.read(
+            wanted.fetch_offset,
+            bytes_max,
+            end_offset=end,
+            minimum_one_message=not self.bytes,
+            wait=self._wait,
+            load=not is_late,
+        )
+        if isinstance(found, ColdRead):
+            self.cold = found
+            return
+        if found is None:
+            return
+        if not is_late:
+            answer.records = found.data
+            self._loaded_bytes += found.size
+        elif not self._take_late(found, log, answer):
+            return
+        if found.segment is not log.active_segment:
+            # More stands behind it, which this answer cannot have: nothing to wait for.
+            self.urgent = True
+        self.bytes += found.size
+        self._left_bytes -= found.size
+        if self._read_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
+                for t in log.aborted_transactions(wanted.fetch_offset, log.end_offset_of(found))
+            ]
+
+    def _take_late(self, found: LogSlice, log: Log, answer: PartitionData) -> bool:
+        """Leave the records in their file until they are sent, if they are many."""
+        if found.size > LOAD_BYTES or self._loaded_bytes >= LATE_BYTES:
+            late = LateRecords(
+                found, lambda error: None if log.gone else self._storage_failed(error)
+            )
+            answer.records = cast("Buffer", late)  # a response asks for its length, no more
+            self.late.append(late)
+            if len(self.late) >= LATE_MAX:
+                self._left_bytes = found.size  # nothing behind it
+            return True
+        try:
+            answer.records = found.segment.read(found.position, found.size, wait=self._wait)
+        except ColdError as cold:
+            self.cold = ColdRead(cold.file, cold.position, cold.length)
+            return False
+        self._loaded_bytes += found.size
+        return True
+
+    def close(self) -> None:
+        """It is not answered with."""
+        for late in self.late:
+            late.close()
+        self.late.clear()
+
+    def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
+        """Whether the fetcher has to be told although there are no records (KIP-227)."""
+        moved = wanted.told_high_watermark != answer.high_watermark
+        cut = wanted.told_log_start_offset != answer.log_start_offset
+        if self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
+            self.news |= moved
+            self.urgent |= cut
+        return moved or cut
+
+
+def _refuse_stranger(
+    leader: LeaderReplica, wanted: SessionPartition, follower_id: int
+) -> ErrorCode:
+    """A broker that holds no replica here, or does not yet as far as the leader has heard."""
+    if follower_id in leader.followers:
+        return ErrorCode.NONE
+    if wanted.current_leader_epoch < 0:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_LEADER_EPOCH  # it tries again
+
+
+def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
+    """Where a fetcher's log parts from this one; None if it does not, or does not say.
+
+    Raises:
+        OffsetOutOfRangeError: it is below the log start, or of an epoch not heard of here.
+    """
+    fetched_epoch, offset = wanted.last_fetched_epoch, wanted.fetch_offset
+    if fetched_epoch < 0:
+        return None
+    leader_epoch, end_offset = log.end_offset_for_epoch(fetched_epoch)
+    if leader_epoch < 0 or offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(offset, log.log_start_offset, log.leo)
+    if leader_epoch < fetched_epoch or end_offset < offset:
+        return EpochEndOffset(epoch=leader_epoch, end_offset=end_offset)
+    return None
+
+
+def _state(wanted: SessionPartition, partition: Partition) -> PartitionData:
+    log = partition.log
+    assert log is not None
+    return PartitionData(
+        partition_index=wanted.key[1],
+        aborted_transactions=None,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+    )
+
+
+def _failure(wanted: SessionPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.key[1],
+        error_code=error,
+        aborted_transactions=None,
+        high_watermark=_UNKNOWN,
+        last_stable_offset=_UNKNOWN,
+        log_start_offset=_UNKNOWN,
+    )

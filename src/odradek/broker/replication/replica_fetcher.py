@@ -1,0 +1,510 @@
+"""A follower's loop: one for each leader this broker follows, all its partitions in one fetch.
+
+    send      an incremental fetch: only what is new or moved since the last answer is named
+    answer    handled in the callback that brought it: checksums, one write a partition, epochs,
+              the high watermark - and only then the next fetch, which acknowledges it
+    diverged  the leader never had our end: cut by epoch and ask again (`replica.follower`)
+    refused   a partition whose leader says no waits a while, or for the controller's next word
+
+The next fetch is not sent before the append: it would acknowledge what is not written, and gain
+nothing. Nor before the flush, where one is asked for (`flush.messages`): Kafka's fetcher flushes
+within the append. A connection that breaks is made again after `replica.fetch.backoff.ms`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError, framed
+from odradek.broker.replication.partition import Partition
+from odradek.broker.serving.tasks import Tasks
+from odradek.log.disk import StorageError
+from odradek.log.log import Log
+from odradek.log.slices import UnexpectedOffsetError
+from odradek.model.clock import Clock
+from odradek.model.cluster import EndPoint
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.net.channel import Channel, Connector
+from odradek.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from odradek.replica.follower import EpochEnd, out_of_range, truncation_offset
+from odradek.replica.throttle import ReplicationQuota
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import decoder
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+log = logging.getLogger(__name__)
+
+# A new leader may hear of its reign a moment after its followers: the first refusals are asked
+# about again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
+_FIRST_PAUSE_MS: Final = 10
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+Key = tuple[bytes, int]
+
+
+class FetchOptions(NamedTuple):
+    """How a follower fetches: the options `replica.fetch.*` and their like."""
+
+    max_wait_ms: int
+    min_bytes: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+
+
+class _Followed:
+    """One partition that is fetched, and in which reign."""
+
+    __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition", "pause_ms")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.is_asked = False  # a request has named it in this reign
+        self.is_held_back = False  # refused just now, or being put right
+        self.pause_ms = _FIRST_PAUSE_MS  # after the next refusal
+
+
+class ReplicaFetcher:
+    """Follows one broker."""
+
+    def __init__(  # noqa: PLR0913 - the follower's world
+        self,
+        leader: EndPoint,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        connector: Connector,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        options: FetchOptions,
+        tasks: Tasks,
+        storage_failed: Callable[[StorageError], None],
+        quota: ReplicationQuota | None = None,
+    ) -> None:
+        self._quota = quota  # for throttled partitions, over all leaders
+        self.leader = leader
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._connector = connector
+        self._loop = loop
+        self._clock = clock
+        self._options = options
+        self._tasks = tasks
+        self._storage_failed = storage_failed
+        self._client_id = f"broker-{broker_id}-fetcher"
+        self._followed: dict[Key, _Followed] = {}
+        self._aside: dict[Key, _Followed] = {}  # those of them that are held back
+        self._flushing: dict[Key, _Followed] = {}  # and those that the next fetch waits for
+        # What the next request has to say.
+        self._to_name: dict[Key, _Followed] = {}
+        self._to_forget: dict[Key, None] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = INITIAL_EPOCH
+        self._channel: Channel | None = None
+        self._is_under_way = False  # a fetch, or a connection
+        self._is_stopped = False
+        self._sent_ms = 0
+        self._questions = Peer(
+            leader.host,
+            leader.port,
+            connector=connector,
+            clock=clock,
+            client_id=self._client_id,
+            timeout_ms=options.timeout_ms,
+        )
+
+    # ------------------------------------------------------------------- for its owner
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch this one from now on, or in its new reign."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        followed = self._followed[key] = _Followed(partition)
+        self._aside.pop(key, None)
+        self._to_name[key] = followed
+        self._to_forget.pop(key, None)
+        self._flushing.pop(key, None)
+        self._wait_for_disk(key, followed)
+        self._go_on()
+
+    def leave(self, partition: Partition) -> None:
+        """Fetch this one no longer."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        if self._followed.pop(key, None) is not None:
+            self._aside.pop(key, None)
+            self._to_name.pop(key, None)
+            self._to_forget[key] = None
+            if self._flushing.pop(key, None) is not None:
+                self._go_on()
+
+    def stop(self) -> None:
+        """Follow no longer."""
+        self._is_stopped = True
+        self._followed.clear()
+        self._aside.clear()
+        self._flushing.clear()
+        self._hang_up()
+        self._questions.close()
+
+    def check_silence(self) -> None:
+        """Hang up on a leader that has not answered for too long."""
+        channel = self._channel
+        if channel is not None and channel.oldest_request_ms is not None:
+            silent_ms = self._clock.monotonic_ms() - channel.oldest_request_ms
+            if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
+                self._hang_up()
+
+    # ------------------------------------------------------------------------ the loop
+
+    def _go_on(self, *, at_once: bool = False) -> None:
+        """Send the next fetch, unless one is under way or there is nothing to fetch."""
+        if (
+            self._is_under_way
+            or self._is_stopped
+            or self._flushing
+            or len(self._aside) >= len(self._followed)
+        ):
+            return
+        self._is_under_way = True
+        if self._channel is None:
+            self._tasks.start(self._connect(), f"fetcher to {self.leader.connection_string}")
+        elif at_once:
+            self._send()
+        else:
+            # In the next turn: partitions that come together are named together.
+            self._loop.call_soon(self._send)
+
+    async def _connect(self) -> None:
+        channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
+        try:
+            async with asyncio.timeout(self._options.timeout_ms / 1000):
+                await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)
+        except OSError:
+            self._later()
+            return
+        if self._is_stopped:  # meanwhile
+            channel.close()
+            return
+        self._channel = channel
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._send()
+
+    def _ended(self) -> None:
+        """The connection is gone; whoever waited for an answer has been told."""
+        self._channel = None
+
+    def _hang_up(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def _later(self) -> None:
+        """Try again after a while."""
+        self._loop.call_later(self._options.backoff_ms / 1000, self._again)
+
+    def _again(self) -> None:
+        self._is_under_way = False
+        self._go_on()
+
+    def _send(self) -> None:
+        channel = self._channel
+        if self._flushing:  # since a moment ago
+            self._is_under_way = False
+            return
+        if channel is None or self._is_stopped:
+            self._is_under_way = False
+            if not self._is_stopped:
+                self._later_from_idle()
+            return
+        request = self._request()
+        version = VERSIONS[ApiKey.FETCH]
+        channel.send(
+            framed(request, version, channel.next_correlation_id(), self._client_id),
+            api_key=ApiKey.FETCH,
+            api_version=version,
+            answered=self._answered,
+        )
+
+    def _later_from_idle(self) -> None:
+        self._is_under_way = True
+        self._later()
+
+    def _request(self) -> FetchRequest:
+        options = self._options
+        if self._session_epoch == INITIAL_EPOCH:  # a new session: name all
+            self._to_name = {k: f for k, f in self._followed.items() if not f.is_held_back}
+            self._to_forget.clear()
+        topics: dict[bytes, FetchTopic] = {}
+        for key, followed in self._to_name.items():
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
+            topic.partitions.append(self._wanted(key, followed))
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._to_forget:
+            gone = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
+            gone.partitions.append(index)
+        self._to_name.clear()
+        self._to_forget.clear()
+        return FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=options.max_wait_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _wanted(self, key: Key, followed: _Followed) -> FetchPartition:
+        partition = followed.partition
+        assert partition.log is not None
+        followed.is_asked = True
+        return FetchPartition(
+            partition=key[1],
+            current_leader_epoch=followed.leader_epoch,
+            fetch_offset=partition.log.leo,
+            last_fetched_epoch=partition.log.epochs.latest_epoch,
+            log_start_offset=partition.log.log_start_offset,
+            partition_max_bytes=self._options.partition_bytes_max,
+        )
+
+    # -------------------------------------------------------------------------- answers
+
+    def _answered(self, frame: memoryview | None, position: int) -> None:
+        self._is_under_way = False
+        if self._is_stopped:
+            return
+        if frame is None:
+            self._later_from_idle()
+            return
+        try:
+            response, _ = decoder(FetchResponse, VERSIONS[ApiKey.FETCH])(frame, position)
+        except MalformedRequestError as error:
+            log.warning("%s: %s", self.leader.connection_string, error)
+            self._hang_up()
+            self._later_from_idle()
+            return
+        if response.error_code:
+            self._refused(ErrorCode(response.error_code))
+            return
+        self._session_id = response.session_id
+        self._session_epoch = 1 if self._session_epoch == FINAL_EPOCH else self._session_epoch + 1
+        if self._session_id == NO_SESSION:
+            self._session_epoch = INITIAL_EPOCH  # no room for a session: name all each time
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                followed = self._followed.get(key)
+                # What was asked in the last reign is answered in its terms: that its epoch is
+                # fenced is no word about the present one. The next request asks in this one's.
+                if followed is not None and followed.is_asked and not followed.is_held_back:
+                    self._take(key, followed, data)
+        self._go_on(at_once=True)
+
+    def _refused(self, error: ErrorCode) -> None:
+        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        if error in _SESSION_ERRORS:
+            self._go_on()
+            return
+        log.warning("%s refuses our fetch: %s", self.leader.connection_string, error.name)
+        self._later_from_idle()
+
+    def _take(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        if partition.leader_epoch != followed.leader_epoch or partition.log is None:
+            return  # it has another leader by now; the answer is of the past
+        try:
+            if data.error_code:
+                self._put_right(key, followed, ErrorCode(data.error_code))
+            elif data.diverging_epoch is not None:
+                told = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._cut(partition, told, leader_start=data.log_start_offset)
+                self._to_name[key] = followed
+            else:
+                moved = partition.follow(
+                    memoryview(data.records or b""),
+                    high_watermark=data.high_watermark,
+                    log_start_offset=data.log_start_offset,
+                    wall_ms=self._clock.wall_ms(),
+                )
+                if moved:
+                    self._to_name[key] = followed
+                    self._wait_for_disk(key, followed)
+                self._throttle(key, followed, data)
+        except StorageError as error:
+            self._storage_failed(error)
+            self.leave(partition)
+        except (ApiError, UnexpectedOffsetError) as error:
+            log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self._hold_back(key, followed, self._options.backoff_ms)
+
+    def _wait_for_disk(self, key: Key, followed: _Followed) -> None:
+        """Have no fetch acknowledge what has to be flushed first, and is not."""
+        held = followed.partition.log
+        if held is None or held.counted_end == held.leo:
+            return
+
+        def flushed(error: StorageError | None) -> None:
+            if self._flushing.get(key) is not followed:
+                return  # it is followed no longer, or in another reign
+            del self._flushing[key]
+            if error is None:
+                self._wait_for_disk(key, followed)  # it may have been cut meanwhile
+            self._go_on()
+
+        self._flushing[key] = followed
+        held.flush_rest(flushed)
+
+    def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        """Let a throttled partition that lags wait, if too much was fetched of such."""
+        quota, partition = self._quota, followed.partition
+        if quota is None or not partition.follower_throttled or partition.log is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        quota.record(len(data.records or b""), now_ms)
+        if partition.log.leo < data.high_watermark and quota.is_exceeded(now_ms):
+            self._hold_back(key, followed, self._options.backoff_ms)
+
+    @staticmethod
+    def _cut(partition: Partition, told: EpochEnd, *, leader_start: int) -> None:
+        held = partition.log
+        assert held is not None
+        own = EpochEnd(*held.end_offset_for_epoch(told.epoch))
+        cut = truncation_offset(told=told, own=own, leo=held.leo)
+        if held.log_start_offset < leader_start >= cut:
+            # Nobody can tell any more whether what is left was ever the leader's: it is deleted.
+            log.info("%s begins anew at %d", partition.topic_partition, leader_start)
+            held.truncate_fully_and_start_at(leader_start)
+        elif cut < held.leo:
+            _truncate(partition, held, cut, "differs from there on")
+        else:
+            # We led in an epoch and never wrote in it: the others have not heard of it.
+            held.cut_epochs()
+
+    # ------------------------------------------------------------------------- refusals
+
+    def _put_right(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._set_aside(key, followed)
+            self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
+        elif error is ErrorCode.FENCED_LEADER_EPOCH:
+            # There is a newer reign; the controller will tell us of it.
+            self.leave(followed.partition)
+        else:
+            pause_ms = min(followed.pause_ms, self._options.backoff_ms)
+            followed.pause_ms = 2 * pause_ms
+            self._hold_back(key, followed, pause_ms)
+
+    def _hold_back(self, key: Key, followed: _Followed, pause_ms: int) -> None:
+        """Ask for this one again after a while; the others go on."""
+        self._set_aside(key, followed)
+
+        def again() -> None:
+            self._take_up(key, followed)
+
+        self._loop.call_later(pause_ms / 1000, again)
+
+    def _set_aside(self, key: Key, followed: _Followed) -> None:
+        """Out of the session with it: else the leader would answer at once, again and again."""
+        followed.is_held_back = True
+        self._aside[key] = followed
+        self._to_name.pop(key, None)
+        self._to_forget[key] = None
+
+    def _take_up(self, key: Key, followed: _Followed) -> None:
+        """Fetch it again, if it is still followed in that reign."""
+        followed.is_held_back = False
+        if self._followed.get(key) is followed:
+            del self._aside[key]
+            self._to_name[key] = followed
+            self._to_forget.pop(key, None)
+            self._go_on()
+
+    async def _find_range(self, key: Key, followed: _Followed) -> None:
+        """Our end is not in the leader's log: ask where that begins and ends, and go there."""
+        partition = followed.partition
+        try:
+            start = await self._leader_offset(partition, followed.leader_epoch, _EARLIEST)
+            end = await self._leader_offset(partition, followed.leader_epoch, _LATEST)
+            held = partition.log
+            if held is None or partition.leader_epoch != followed.leader_epoch:
+                return
+            verdict = out_of_range(leo=held.leo, leader_start=start, leader_end=end)
+            if verdict.truncate_to is not None:
+                _truncate(partition, held, verdict.truncate_to, "ends there")
+            elif verdict.restart_at is not None:
+                held.truncate_fully_and_start_at(verdict.restart_at)
+        except StorageError as error:
+            self._storage_failed(error)
+        except (PeerError, ApiError) as error:
+            log.warning("%s: %s; asked again", partition.topic_partition, error)
+            self._hold_back(key, followed, self._options.backoff_ms)
+        else:
+            self._take_up(key, followed)
+
+    async def _leader_offset(self, partition: Partition, leader_epoch: int, when: int) -> int:
+        topic, index = partition.topic_partition
+        asked = ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=leader_epoch, timestamp=when
+        )
+        response = await self._questions.ask(
+            ListOffsetsRequest(
+                replica_id=self._broker_id,
+                topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+            )
+        )
+        assert isinstance(response, ListOffsetsResponse)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code))
+        return answer.offset
+
+
+def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
+    """Cut what the leader does not have; committed records that are cut are lost."""
+    is_loss = offset < held.high_watermark
+    loss = f", below the high watermark {held.high_watermark}: committed records are lost"
+    log.log(
+        logging.WARNING if is_loss else logging.INFO,
+        "%s is cut from %d to %d%s; the log of its leader, broker %d in leader epoch %d, %s",
+        partition.topic_partition,
+        held.leo,
+        offset,
+        loss if is_loss else "",
+        partition.leader_id,
+        partition.leader_epoch,
+        leader_log,
+    )
+    held.truncate_to(offset)

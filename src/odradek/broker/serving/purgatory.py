@@ -1,0 +1,142 @@
+"""Where requests wait for something to become true (Kafka's name for it).
+
+Two things happen to a waiting request: its condition is met, or its time is up. Conditions are
+watched where they change (`broker/replication/partition.py` for offsets), so this file has only
+what all waiting requests share: one heap of deadlines with one timer for all of them, and one turn of
+the loop in which woken requests are looked at again. No timer a request, no scan.
+"""
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+# Deadlines are met this much late at most: one wake-up serves all that fall into it.
+_TICK_MS: Final = 10
+# For so long who is patient waits for a better reason to be answered.
+_PATIENCE_MS: Final = 5
+# Requests answered early stay in the heap until their deadline; above this many dead entries
+# it is rebuilt (Kafka: `fetch.purgatory.purge.interval.requests`).
+_DEAD_MAX: Final = 1000
+
+
+class Waiting:
+    """A request that waits. Subclasses say what happens when time is up."""
+
+    __slots__ = ("done", "patient", "queued")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.queued = False  # stands in the heap of deadlines
+        self.patient = True  # what is no more than good to know can wait a little
+
+    def expire(self) -> None:
+        """The time is up: answer with what there is."""
+        raise NotImplementedError
+
+    def look_again(self) -> None:
+        """Something changed: answer if the condition is met now."""
+        raise NotImplementedError
+
+
+class Purgatory:
+    """All waiting requests of one broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+        self._loop = loop
+        self._now_ms = now_ms
+        self._heap: list[tuple[int, int, Waiting]] = []
+        self._count = 0
+        self._finished = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._woken: list[Waiting] = []
+        self._woken_soon: list[Waiting] = []
+
+    @property
+    def size(self) -> int:
+        """How many wait."""
+        return len(self._heap) - self._finished
+
+    def wait(self, waiting: Waiting, timeout_ms: int) -> None:
+        """Keep a request until somebody finishes it, at most so long."""
+        deadline_ms = self._now_ms() + timeout_ms
+        self._count += 1
+        waiting.queued = True
+        heappush(self._heap, (deadline_ms, self._count, waiting))
+        if self._timer is None or deadline_ms < self._timer_at_ms:
+            self._arm(deadline_ms)
+
+    def finish(self, waiting: Waiting) -> None:
+        """Its answer is on the way: forget it."""
+        assert not waiting.done
+        waiting.done = True
+        if not waiting.queued:
+            return
+        self._finished += 1
+        if self._finished > _DEAD_MAX and self._finished * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if not entry[2].done]
+            self._heap.sort()
+            self._finished = 0
+
+    def wake(self, waiting: Waiting) -> None:
+        """Look at this one again, at the end of the turn: not inside the append that woke it."""
+        if not self._woken:
+            self._loop.call_soon(self._look_at_woken)
+        self._woken.append(waiting)
+
+    def wake_soon(self, waiting: Waiting) -> None:
+        """Look at this one again in a few milliseconds, unless it is answered before."""
+        if not self._woken_soon:
+            self._loop.call_later(_PATIENCE_MS / 1000, self._end_patience)
+        self._woken_soon.append(waiting)
+
+    def expire_all(self) -> None:
+        """The broker stops: everybody gets an answer now."""
+        waiting_now = [waiting for _, _, waiting in sorted(self._heap) if not waiting.done]
+        for waiting in waiting_now:
+            if not waiting.done:
+                waiting.expire()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_at_woken(self) -> None:
+        woken, self._woken = self._woken[::-1], []
+        try:
+            while woken:
+                waiting = woken.pop()
+                if not waiting.done:
+                    waiting.look_again()
+        finally:  # one that fails must not take the others along
+            for waiting in reversed(woken):
+                self.wake(waiting)
+
+    def _end_patience(self) -> None:
+        woken, self._woken_soon = self._woken_soon, []
+        for waiting in woken:
+            if not waiting.done:
+                waiting.patient = False
+                self.wake(waiting)
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_ms = max(deadline_ms - self._now_ms(), 0) + _TICK_MS / 2
+        self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms() + _TICK_MS // 2
+        try:
+            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= now_ms):
+                _, _, waiting = heappop(self._heap)
+                waiting.queued = False
+                if waiting.done:
+                    self._finished -= 1
+                else:
+                    waiting.expire()
+        finally:  # one that fails must not take the others along
+            if self._heap and self._timer is None:
+                self._arm(self._heap[0][0])

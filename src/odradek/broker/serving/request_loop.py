@@ -1,0 +1,460 @@
+"""From a frame to its handler, and from the handler to the response.
+
+Two kinds of routes. Produce and Fetch take the frame as it is (`RawRoute`), for their record data
+stays where the socket put it and their responses are chunks. All other requests are decoded
+whole, handled and encoded here; a handler is a plain function, or a coroutine where it has to
+wait for the store or the controller. Responses keep the order of the requests (`net/connection`).
+A large request takes turns with everything else (`net/turns`): it is decoded and its answer encoded
+in slices, and where its elements have nothing to do with each other it is handled in parts
+(`parts`). Nothing behind it on its connection is handled before it has acted.
+
+Every request, whatever its kind, passes the same gates: the API is served on this listener, in
+this version; the peer has a session; its throttle time mutes the channel. What cannot be
+understood ends the connection, with one log line and a counter.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, NamedTuple, cast
+
+from odradek.broker.apis.api_versions import unsupported
+from odradek.broker.apis.metadata import Encoded
+from odradek.broker.incidents import Incidents
+from odradek.broker.serving.parts import Parts, join, parts_of, split
+from odradek.broker.serving.quotas import Quotas
+from odradek.broker.serving.session import Authorizer, Session
+from odradek.broker.serving.tasks import Tasks
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.net.connection import Connection, Place
+from odradek.net.turns import Turns
+from odradek.obs.metrics import RequestMetrics
+from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
+from odradek.wire.codec import (
+    CLIENT_ELEMENTS_MAX,
+    ELEMENTS_MAX,
+    decoder,
+    encoder,
+    sliced_decoder,
+    sliced_encoder,
+)
+from odradek.wire.header import RequestHeader, decode_request_header, encode_response_header
+from odradek.wire.messages.api_versions import ApiVersionsResponse
+from odradek.wire.schema import Message
+
+log = logging.getLogger(__name__)
+LENGTH_BYTES = 4
+# These wait for others (a group's members, new leaders): how long they take says nothing of us.
+WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONTROLLED_SHUTDOWN})
+# A request above this size is decoded and handled in slices.
+LARGE_BYTES = 16 << 10
+KEPT_BYTES = 1 << 20  # above this the frame's memory is kept rather than copied
+
+
+class Request(NamedTuple):
+    """A decoded request and who sent it."""
+
+    header: RequestHeader
+    session: Session
+    body: Any
+    part: int | None = None  # its index, of one that is handled in parts: answers are joined
+
+
+class Route(NamedTuple):
+    """An API that is decoded and encoded here."""
+
+    handle: Callable[[Request], Message | Encoded | Awaitable[Message | Encoded]]
+
+
+class RawRoute(NamedTuple):
+    """An API that takes the frame: connection, header, where its body begins, the frame."""
+
+    handle: Callable[[Connection, RequestHeader, int, memoryview], None]
+
+
+class RequestLoop:
+    """The `FrameHandler` of all listeners of one broker."""
+
+    def __init__(  # noqa: PLR0913 - what every request passes
+        self,
+        routes: Mapping[ApiKey, Route | RawRoute],
+        *,
+        authorizer: Authorizer,
+        quotas: Quotas,
+        metrics: RequestMetrics,
+        tasks: Tasks,
+        turns: Turns,
+        security_protocols: Mapping[str, str],
+        inter_broker_listener: str,
+        now_ms: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], object],
+        slow_ms: int,
+        incidents: Incidents | None = None,
+    ) -> None:
+        self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
+        # The way of the data, in plain numbers and functions.
+        self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
+        self._served = {key: tuple(APIS[key].accepted) for key in self._raw}
+        self._authorizer = authorizer
+        self._quotas = quotas
+        self._metrics = metrics
+        self._tasks = tasks
+        self._turns = turns
+        self._security_protocols = security_protocols
+        self._inter_broker_listener = inter_broker_listener
+        self._now_ms = now_ms
+        self._call_later = call_later
+        self._slow_ms = slow_ms
+        self._incidents = incidents
+
+    # ------------------------------------------------------------ a FrameHandler
+
+    def connected(self, connection: Connection) -> None:
+        """A peer gets its session."""
+        connection.session = Session(
+            authorizer=self._authorizer,
+            client_host=connection.peer_host,
+            listener=connection.listener,
+            security_protocol=self._security_protocols.get(connection.listener, "PLAINTEXT"),
+        )
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nothing is kept of it."""
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        """Say once who sent what."""
+        self._metrics.malformed += 1
+        self.note_refusal(connection, reason)
+        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+
+    def broke_off(self, connection: Connection, reason: str) -> None:
+        """Say why a peer gets no whole answer."""
+        log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+
+    def frame(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one request."""
+        header, position = decode_request_header(frame)
+        handler = self._raw.get(header.api_key)
+        if handler is not None:
+            first, last = self._served[header.api_key]
+            if not first <= header.api_version <= last:
+                self._unsupported_version(connection, header)
+                return
+            connection.session.client_id = header.client_id
+            try:
+                handler(connection, header, position, frame)
+            except MalformedRequestError:
+                raise
+            except Exception as error:  # one request must not end the broker
+                self._count_failure(header, error)
+                connection.close()
+            return
+        route = self._routes.get(header.api_key)
+        if route is None:
+            raise MalformedRequestError(f"API key {header.api_key} is not served")
+        known = APIS[header.api_key]
+        if header.api_version not in known.accepted:
+            self._unsupported_version(connection, header)
+            return
+        if known.inter_broker and connection.listener != self._inter_broker_listener:
+            raise MalformedRequestError(
+                f"{known.name} is served on listener {self._inter_broker_listener} only"
+            )
+        connection.session.client_id = header.client_id
+        self._decoded(connection, route, header, position, frame)
+
+    def note_refusal(self, connection: Connection, what: str) -> None:
+        """Remember that a client's request was not served, for whoever asks why."""
+        if self._incidents is not None:
+            session: Session = connection.session
+            self._incidents.refused(
+                what,
+                host=connection.peer_host,
+                client_id=session.client_id,
+                software=f"{session.software_name} {session.software_version}",
+            )
+
+    # ----------------------------------------------------------------------- inside
+
+    def _unsupported_version(self, connection: Connection, header: RequestHeader) -> None:
+        known = APIS[header.api_key]
+        if header.api_key != ApiKey.API_VERSIONS:
+            connection.session.client_id = header.client_id
+            raise MalformedRequestError(
+                f"{known.name} version {header.api_version}; served are {known.accepted}"
+            )
+        body = encoder(ApiVersionsResponse, 0)(unsupported(*known.served))
+        connection.respond([_framed(encode_response_header(18, 0, header.correlation_id), body)])
+
+    def _decoded(
+        self,
+        connection: Connection,
+        route: Route,
+        header: RequestHeader,
+        position: int,
+        frame: memoryview,
+    ) -> None:
+        if len(frame) > LARGE_BYTES:
+            self._begin_large(connection, header, position, frame)
+            return
+        # A copy: what waits, or is kept, must not look into the connection's buffer.
+        own = memoryview(bytes(frame))
+        message_class = request_class(header.api_key)
+        decode = decoder(message_class, header.api_version)
+        body, _ = decode(own, position, _elements_max(header.api_key))
+        request = Request(header, connection.session, body)
+        started_ms = connection.active_ms
+        try:
+            answer = route.handle(request)
+            if not inspect.isawaitable(answer):
+                connection.respond([self._encoded(connection, request, answer, started_ms)])
+                return
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, connection.later(), request, error)
+            return
+        place = connection.later()
+        task = self._tasks.start(
+            self._finish(connection, place, request, answer, started_ms),
+            APIS[header.api_key].name,
+        )
+        if inspect.iscoroutine(answer):
+            # A task that is cancelled before its first step awaits nothing.
+            task.add_done_callback(lambda _: answer.close())
+
+    async def _finish(
+        self,
+        connection: Connection,
+        place: Place,
+        request: Request,
+        answer: Awaitable[Message | Encoded],
+        started_ms: int,
+    ) -> None:
+        try:
+            chunk = self._encoded(connection, request, await answer, started_ms)
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, place, request, error)
+            return
+        place.fill([chunk])
+
+    # ---------------------------------------------------------------- large requests
+
+    def _begin_large(
+        self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
+    ) -> None:
+        """Handle it in slices; what its connection sends behind it waits until it has acted."""
+        place, started_ms = connection.later(), connection.active_ms
+        connection.hold()
+        if len(frame) > KEPT_BYTES:
+            connection.keep_frame()
+            own = frame.toreadonly()
+        else:
+            own = memoryview(bytes(frame))
+        self._tasks.start(
+            self._large(connection, place, header, position, own, started_ms),
+            APIS[header.api_key].name,
+        )
+
+    async def _large(
+        self,
+        connection: Connection,
+        place: Place,
+        header: RequestHeader,
+        position: int,
+        own: memoryview,
+        started_ms: int,
+    ) -> None:
+        route = self._routes[header.api_key]
+        request = Request(header, connection.session, None)
+        held = True
+        try:
+            decode = sliced_decoder(request_class(header.api_key), header.api_version)
+            body: Any
+            body, _ = await self._turns.run(decode(own, position, _elements_max(header.api_key)))
+            request = request._replace(body=body)
+            parts = parts_of(header.api_key, header.api_version)
+            if parts is not None and getattr(body, parts.asked[0]):
+                message: Message | Encoded | None = await self._in_parts(
+                    connection, route, request, parts
+                )
+            else:
+                answer = route.handle(request)
+                held = False
+                connection.let_go()
+                message = await answer if inspect.isawaitable(answer) else answer
+            if message is None:  # the peer is gone
+                return
+            # What was made of the request goes in a turn of its own: it may be much.
+            del body
+            request = request._replace(body=None)
+            await self._turns.next()
+            message = self._counted(connection, request, message, started_ms)
+            encoded = await self._turns.run(_encoding(message, header.api_version))
+        except MalformedRequestError as error:
+            connection.refuse(str(error))
+            return
+        except Exception as error:  # one request must not end the broker
+            self._failed(connection, place, request, error)
+            return
+        finally:
+            if held:
+                connection.let_go()
+        place.fill([_frame_of(header, encoded)])
+
+    async def _in_parts(
+        self, connection: Connection, route: Route, request: Request, parts: Parts
+    ) -> Message | None:
+        """The answer to all parts; None if the peer has closed the connection."""
+        answers: list[Message | Encoded | asyncio.Task[Message | Encoded]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index, part in enumerate(split(request.body, parts.asked)):
+                    await self._turns.next()
+                    if connection.closing:
+                        break
+                    found = route.handle(request._replace(body=part, part=index))
+                    if not inspect.isawaitable(found):
+                        answers.append(found)
+                    elif parts.together:
+                        answers.append(group.create_task(_awaited(found)))
+                    else:
+                        answers.append(await found)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        whole: Message | None = None
+        for each in answers:
+            answer = each.result() if isinstance(each, asyncio.Task) else each
+            assert not isinstance(answer, Encoded), "a part is joined before it is encoded"
+            if whole is None:
+                whole = answer
+            else:
+                join(whole, answer, parts.answered)
+        return None if connection.closing else whole
+
+    # ------------------------------------------------------------------------ answers
+
+    def _encoded(
+        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
+    ) -> bytes:
+        header = request.header
+        message = self._counted(connection, request, message, started_ms)
+        body = (
+            message.body
+            if isinstance(message, Encoded)
+            else encoder(type(message), header.api_version)(message)
+        )
+        return _frame_of(header, body)
+
+    def _counted(
+        self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
+    ) -> Message | Encoded:
+        """Count an answer; it says how long the peer has to wait before its next request."""
+        header = request.header
+        throttle_ms = self._quotas.requested(request.session, header.api_key)
+        if throttle_ms:
+            self.throttle(connection, throttle_ms)
+            message = _throttled(message, throttle_ms)
+        took_ms = self._now_ms() - started_ms
+        self._metrics.answered(header.api_key, header.api_version, took_ms)
+        if took_ms >= self._slow_ms and header.api_key not in WAITING:
+            self._say_slow(connection, header, took_ms)
+        return message
+
+    def throttle(self, connection: Connection, throttle_ms: int) -> None:
+        """Let a peer wait that has had too much (KIP-219: answer first, then be deaf)."""
+        until_ms = self._now_ms() + throttle_ms
+        session: Session = connection.session
+        if until_ms <= session.muted_until_ms:
+            return
+        session.muted_until_ms = until_ms
+        connection.mute()
+
+        def unmute() -> None:
+            if session.muted_until_ms == until_ms:  # not prolonged meanwhile
+                connection.unmute()
+
+        self._call_later(throttle_ms / 1000, unmute)
+
+    def _failed(
+        self, connection: Connection, place: Place, request: Request, error: Exception
+    ) -> None:
+        """Answer an error that no handler foresaw, where the API has a place for it."""
+        header = request.header
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if not isinstance(error, ApiError):
+            self._count_failure(header, error)
+        message: Any = response_class(header.api_key)()
+        if not _can_say_error(message, header.api_version):
+            # The answer has no room for an error of the whole request: as Kafka does where it
+            # cannot answer, hang up; the client asks again.
+            place.fill([])
+            connection.close()
+            return
+        message.error_code = code
+        if hasattr(message, "error_message"):
+            message.error_message = error.message if isinstance(error, ApiError) else None
+        body = encoder(type(message), header.api_version)(message)
+        place.fill(
+            [
+                _framed(
+                    encode_response_header(
+                        header.api_key, header.api_version, header.correlation_id
+                    ),
+                    body,
+                )
+            ]
+        )
+
+    def _count_failure(self, header: RequestHeader, error: Exception) -> None:
+        self._metrics.failed += 1
+        name = APIS[header.api_key].name
+        log.error("%s version %d failed", name, header.api_version, exc_info=error)
+
+    @staticmethod
+    def _say_slow(connection: Connection, header: RequestHeader, took_ms: int) -> None:
+        log.warning(
+            "slow request: %s version %d from %s:%d client %r took %d ms",
+            APIS[header.api_key].name,
+            header.api_version,
+            connection.peer_host,
+            connection.peer_port,
+            header.client_id,
+            took_ms,
+        )
+
+
+def _can_say_error(message: Message, api_version: int) -> bool:
+    fields = message.SCHEMA.fields
+    return any(field.name == "error_code" and api_version in field.versions for field in fields)
+
+
+async def _awaited(found: Awaitable[Message | Encoded]) -> Message | Encoded:
+    return await found
+
+
+def _elements_max(api_key: int) -> int:
+    return ELEMENTS_MAX if APIS[api_key].inter_broker else CLIENT_ELEMENTS_MAX
+
+
+def _encoding(message: Message | Encoded, api_version: int) -> Generator[None, None, bytes]:
+    if isinstance(message, Encoded):
+        return message.body
+    return (yield from sliced_encoder(type(message), api_version)(message))
+
+
+def _frame_of(header: RequestHeader, body: bytes) -> bytes:
+    response = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    return _framed(response, body)
+
+
+def _framed(header: bytes, body: bytes) -> bytes:
+    return b"".join(((len(header) + len(body)).to_bytes(LENGTH_BYTES, "big"), header, body))
+
+
+def _throttled(message: Message | Encoded, throttle_ms: int) -> Message | Encoded:
+    """The same response, saying how long the peer has to wait."""
+    if isinstance(message, Encoded):
+        return Encoded(throttle_ms.to_bytes(4, "big") + message.body[4:])
+    if hasattr(message, "throttle_time_ms"):
+        cast("Any", message).throttle_time_ms = throttle_ms
+    return message

@@ -1,0 +1,1 @@
+"""What is done to logs in the background: cleaning, retention, checkpoints, open files."""

@@ -1,0 +1,89 @@
+"""The way to the process that cleans: jobs go out, outcomes come back.
+
+One process for each cleaner, started with the first job and ended when there is nothing more to
+clean, so that an idle broker has none. A process that dies takes its job with it; the next job
+gets another. The other end is `odradek.broker.storage.cleaner_worker`.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any, Final
+
+from odradek.log.cleaner_round import Job, Outcome
+from odradek.log.disk import StorageError
+from odradek.model.errors import OdradekError
+
+# A line holds a job's segments, producers and aborted transactions.
+_LINE_BYTES_MAX: Final = 1 << 28
+
+
+class CleaningError(OdradekError):
+    """A round did not come to its end: the log is damaged, or the process died."""
+
+
+class CleanerDiedError(CleaningError):
+    """The process died in the middle of a round; that need not be the log's fault."""
+
+
+class CleanerProcess:
+    """One process that cleans, or none just now."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, job: Job, *, bytes_per_second: float) -> Outcome:
+        """Have a round done.
+
+        Raises:
+            StorageError: the disk refused the process.
+            CleanerDiedError: the process died.
+            CleaningError: the log is damaged.
+        """
+        process = await self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        request = {"job": job.to_json(), "bytes_per_second": bytes_per_second}
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+        except ConnectionError:
+            line = b""
+        except asyncio.CancelledError:
+            await self.end()
+            raise
+        if not line:
+            await self.end()
+            raise CleanerDiedError("the process that cleans has died")
+        return _outcome(json.loads(line))
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "odradek.broker.storage.cleaner_worker",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LINE_BYTES_MAX,
+                start_new_session=True,  # a signal to the terminal's group is not for it
+            )
+        return self._process
+
+    async def end(self) -> None:
+        """There is nothing more to clean for a while."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    if "outcome" in answer:
+        return Outcome.from_json(answer["outcome"])
+    if "storage" in answer:
+        path, error_number = answer["storage"]
+        raise StorageError(path, error_number)
+    raise CleaningError(answer["damage"])

@@ -1,0 +1,127 @@
+"""What has to be done now and then, each at its own interval.
+
+    retention                   log.retention.check.interval.ms, first after 30 s (as Kafka)
+    recovery points             log.flush.offset.checkpoint.interval.ms
+    log start offsets           log.flush.start.offset.checkpoint.interval.ms
+    high watermarks             replica.high.watermark.checkpoint.interval.ms
+    flush.ms                    every second
+    idle connections            every five seconds, as is the memory that they do not need
+    silent producers            producer.id.expiration.check.interval.ms
+
+All of it runs on monotonic time, so that a jump of the wall clock neither skips nor repeats it;
+what is old enough to go is judged by wall time, which is what timestamps are. Long work is done
+in slices, between which everybody else on the loop has a turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+from odradek.broker.serving.tasks import Tasks
+from odradek.config.broker import BrokerConfig
+from odradek.log.logs import Logs, advance
+from odradek.model.clock import Clock
+from odradek.net.server import Server
+
+log = logging.getLogger(__name__)
+_RETENTION_FIRST_MS = 30_000
+_FLUSH_MS = 1_000
+_IDLE_MS = 5_000
+
+
+async def in_slices(steps: Iterator[None], clock: Clock) -> None:
+    """Do long work between other people's."""
+    more = advance(steps, clock)
+    while more:
+        await asyncio.sleep(0)
+        more = advance(steps, clock)
+
+
+class Housekeeping:
+    """The recurring work of one broker."""
+
+    def __init__(self, logs: Logs, server: Server, clock: Clock, tasks: Tasks) -> None:
+        self._logs = logs
+        self._server = server
+        self._clock = clock
+        self._tasks = tasks
+        self._running: list[asyncio.Task[None]] = []
+        self.failures = 0  # of any of it, so far
+        self._also: list[tuple[int, Callable[[], object]]] = []
+
+    def also(self, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do this too, from the start on."""
+        self._also.append((interval_ms, work))
+
+    def start(self, config: BrokerConfig) -> None:
+        """Begin; the intervals are read-only options, so they stay."""
+        retention_ms = config.log_retention_check_interval_ms
+        self._every("retention", retention_ms, self._retain, min(retention_ms, _RETENTION_FIRST_MS))
+        self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire)
+        self._every("flush", _FLUSH_MS, self._logs.flush_overdue)
+        self._every("idle connections", _IDLE_MS, self._mind_connections)
+        for name, interval_ms, work in (
+            (
+                "recovery points",
+                config.log_flush_offset_checkpoint_interval_ms,
+                self._logs.checkpoint_recovery_points,
+            ),
+            (
+                "log start offsets",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                self._logs.checkpoint_log_start_offsets,
+            ),
+            (
+                "high watermarks",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self._logs.checkpoint_high_watermarks,
+            ),
+        ):
+            self._every(name, interval_ms, work)
+
+        for interval_ms, other in self._also:
+            self._every(getattr(other, "__name__", "work"), interval_ms, other)
+
+    def stop(self) -> None:
+        """No more of it."""
+        for task in self._running:
+            task.cancel()
+        self._running.clear()
+
+    def _every(
+        self,
+        name: str,
+        interval_ms: int,
+        work: Callable[[], object],
+        first_ms: int | None = None,
+    ) -> None:
+        first_ms = interval_ms if first_ms is None else first_ms
+        repeated = self._repeat(name, interval_ms, work, first_ms)
+        self._running.append(self._tasks.start(repeated, name))
+
+    async def _repeat(
+        self, name: str, interval_ms: int, work: Callable[[], object], first_ms: int
+    ) -> None:
+        wait_ms = first_ms
+        while True:
+            await asyncio.sleep(max(wait_ms, 1) / 1000)
+            try:
+                done = work()
+                if isinstance(done, Awaitable):
+                    await done
+            except Exception:
+                # Retention that stops for ever fills the disk: whatever it was, the next time
+                # may be better. Who looks at the number will see that it is not.
+                self.failures += 1
+                log.exception("%s failed; tried again in %d ms", name, interval_ms)
+            wait_ms = interval_ms
+
+    def _mind_connections(self) -> None:
+        self._server.drop_idle()
+        self._server.rest(_IDLE_MS)
+
+    async def _retain(self) -> None:
+        await in_slices(self._logs.applying_retention(), self._clock)
+
+    async def _expire(self) -> None:
+        await in_slices(self._logs.expiring_producers(), self._clock)

@@ -1,0 +1,1 @@
+"""Kafka's tools that produce and consume."""

@@ -1,0 +1,98 @@
+"""`kafka-cluster`: the cluster's id, its brokers, and unregistering one.
+
+Behaviour, flags and texts follow Kafka 3.9's `ClusterTool`.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from odradek.cli.connect import ClientError, NobodyError, properties_of, with_cluster
+from odradek.cli.failures import java_text
+from odradek.cli.kafka.support.arguments import integer
+from odradek.cli.kafka.support.subcommands import CommandLine
+from odradek.client.admin.topics import describe_cluster
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError, OdradekError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool. Returns the exit code."""
+    parser = command_line()
+    options = parser.read(arguments)
+    if isinstance(options, int):
+        return options
+    servers = options.bootstrap_server or options.bootstrap_controller
+
+    async def work(cluster: Cluster) -> int:
+        if options.verb == "cluster-id":
+            return await _cluster_id(cluster)
+        if options.verb == "list-endpoints":
+            return await _list(cluster)
+        return _unregister()
+
+    try:
+        return with_cluster(servers, properties_of(options.config), work, call=_CALLS[options.verb])
+    except ClientError:
+        raise
+    except (OdradekError, OSError) as error:
+        sys.stdout.flush()
+        named = isinstance(error, ApiError | NobodyError)
+        print(java_text(error) if named else error, file=sys.stderr)
+        return 1
+
+
+# What Kafka's tool asks for first.
+_CALLS: Final = {
+    "cluster-id": "listNodes",
+    "list-endpoints": "listNodes",
+    "unregister": "unregisterBroker",
+}
+
+
+def command_line() -> CommandLine:
+    """The options."""
+    parser = CommandLine("kafka-cluster", description="The Kafka cluster tool.")
+    verbs = parser.add_subparsers(dest="verb", metavar="verb", required=True)
+    texts = {
+        "cluster-id": "Tell the cluster's id.",
+        "unregister": "Unregister a broker (KRaft).",
+        "list-endpoints": "Tell brokers and where they are.",
+    }
+    for verb, text in texts.items():
+        sub = verbs.add_parser(verb, help=text)
+        where = sub.add_mutually_exclusive_group(required=True)
+        where.add_argument("--bootstrap-server", "-b", metavar="host:port,...")
+        where.add_argument("--bootstrap-controller", "-C", metavar="host:port,...")
+        sub.add_argument("--config", "-c", metavar="file", help="Client properties.")
+        if verb == "unregister":
+            sub.add_argument("--id", "-i", type=integer, required=True, help="The broker.")
+    return parser
+
+
+async def _cluster_id(cluster: Cluster) -> int:
+    cluster_id = (await describe_cluster(cluster)).cluster_id
+    if cluster_id is None:
+        print("No cluster ID found. The Kafka version is probably too old.")
+        return 1
+    print(f"Cluster ID: {cluster_id}")
+    return 0
+
+
+async def _list(cluster: Cluster) -> int:
+    nodes = (await describe_cluster(cluster)).nodes
+    if not nodes:
+        print("No endpoint found.")
+        return 1
+    rows: list[tuple[object, ...]] = [("ID", "HOST", "PORT", "RACK", "ENDPOINT_TYPE")]
+    rows += [(n.id, n.host, n.port, n.rack or "null", "broker") for n in sorted(nodes)]
+    width = max(20, *(len(node.host) for node in nodes))
+    for broker, host, port, rack, kind in rows:
+        print(f"{broker!s:<10} {host!s:<{width}} {port!s:<10} {rack!s:<10} {kind!s:<10}")
+    return 0
+
+
+def _unregister() -> int:
+    # Brokers in ZooKeeper mode register themselves, and go with their session.
+    print("The target cluster does not support the broker unregistration API.")
+    return 0

@@ -1,0 +1,271 @@
+"""`kafka-replica-verification`: do all replicas of a topic's partitions hold the same batches?
+
+Each replica is read as a debugging consumer reads, followers too and beyond the high watermark.
+Texts follow Kafka 3.9's `ReplicaVerificationTool`, which goes on until it is killed.
+"""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from odradek.cli.failures import ToolError, log_line
+from odradek.cli.kafka.clients.client_flags import check_addresses, unmade, usage_for_bad_flags
+from odradek.cli.kafka.support.flags import Parser
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.list_offsets import list_offsets
+from odradek.client.settings import ClientSettings
+from odradek.model.errors import OdradekError
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import iter_batches
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+_LOGGER: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
+_DEBUGGER: Final = -2
+_STATE_FROM: Final = 15
+_PAUSE_S: Final = 1.0
+
+
+class RegexError(ToolError):
+    """What should be a regular expression is none."""
+
+
+class Batch(NamedTuple):
+    """Of one batch of one replica, what is compared."""
+
+    last_offset: int
+    size_bytes: int
+    crc: int
+
+
+class Held(NamedTuple):
+    """What one replica has of one partition, from the offset that was asked for."""
+
+    high_watermark: int
+    batches: tuple[Batch, ...]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool. Returns the exit code."""
+    _log("WARN", "This tool is deprecated and may be removed in a future major release.")
+    parser = command_line()
+    with usage_for_bad_flags(parser):
+        flags = parser.parse(arguments)
+    if not arguments:
+        parser.fail("Validate that all replicas for a set of topics have the same data.")
+    done = parser.help_or_version(flags)
+    if done is not None:
+        return done
+    parser.require(flags, "broker-list")
+    servers = flags.text("broker-list")
+    check_addresses(parser, servers)
+    topics = flags.text("topics-include") or flags.text("topic-white-list") or ".*"
+    try:
+        pattern = _pattern(topics)
+        interval_ms = flags.integer("report-interval-ms", bits=64)
+        verification = Verification(
+            pattern,
+            fetch_bytes=flags.integer("fetch-size") or 1 << 20,
+            wait_ms=1_000 if (wait := flags.integer("max-wait-ms")) is None else wait,
+            interval_s=(30_000 if interval_ms is None else interval_ms) / 1000,
+            begin=-1 if (begin := flags.integer("time", bits=64)) is None else begin,
+        )
+        settings = ClientSettings.from_properties(
+            {"bootstrap.servers": servers}, client_id="ReplicaVerificationTool"
+        )
+        return asyncio.run(verification.run(settings))
+    except (OdradekError, ConnectionError) as error:
+        sys.stdout.flush()
+        print(f"{error}\n{unmade(error, 'consumer')}\n", file=sys.stderr)
+        return 1
+
+
+def command_line() -> Parser:
+    """The options."""
+    parser = Parser("Validate that all replicas for a set of topics have the same data.")
+    parser.common()
+    parser.value("broker-list", metavar="host:port,...", help="Brokers to connect to. Required.")
+    parser.value("topics-include", metavar="regex", help="The topics (.*).")
+    parser.value("topic-white-list", metavar="regex", help="The same (deprecated).")
+    parser.value("fetch-size", metavar="bytes", help="Of one partition at a time (1048576).")
+    parser.value("max-wait-ms", metavar="ms", help="How long a fetch waits (1000).")
+    parser.value("report-interval-ms", metavar="ms", help="How often to report (30000).")
+    parser.value("time", metavar="timestamp", help="Where to begin: -1 end, -2 beginning (-1).")
+    return parser
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        return re.compile(cleaned)
+    except re.error:
+        raise RegexError(f"{cleaned} is an invalid regex") from None
+
+
+def _log(level: str, text: str) -> None:
+    print(log_line(level, text, _LOGGER), file=sys.stderr)
+
+
+def _say(text: str) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_ms / 1000))
+    print(f"{moment},{now_ms % 1000:03}: {text}", flush=True)
+
+
+class Verification:
+    """Reads round after round; after each, what all replicas have is compared and passed over."""
+
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        *,
+        fetch_bytes: int,
+        wait_ms: int,
+        interval_s: float,
+        begin: int,
+    ) -> None:
+        self._pattern = pattern
+        self._fetch_bytes = fetch_bytes
+        self._wait_ms = wait_ms
+        self._interval_s = interval_s
+        self._begin = begin
+        self._next: dict[TopicPartition, int] = {}
+        self._lag: tuple[int, TopicPartition | None, int] = (-1, None, -1)
+
+    async def run(self, settings: ClientSettings) -> int:
+        """Go on until somebody ends it; returns only if there is nothing to compare."""
+        async with await Cluster.connect(settings, wait_ms=settings.api_timeout_ms) as cluster:
+            await cluster.refresh(None)
+            partitions = [
+                partition
+                for topic in sorted(cluster.picture.topics)
+                if self._pattern.fullmatch(topic)
+                for partition in cluster.picture.partitions(topic)
+            ]
+            if not partitions:
+                _log(
+                    "ERROR",
+                    "No topics found. [topics-include] if specified, is either filtering out all "
+                    "topics or there is no topic.",
+                )
+                return 1
+            found = await list_offsets(cluster, dict.fromkeys(partitions, self._begin))
+            self._next = {partition: told.offset for partition, told in found.items()}
+            _say("verification process is started")
+            loop = asyncio.get_running_loop()
+            report_s = loop.time() + self._interval_s
+            while True:
+                if not await self._round(cluster):
+                    await asyncio.sleep(_PAUSE_S)
+                if loop.time() >= report_s:
+                    self._report()
+                    report_s += self._interval_s
+
+    async def _round(self, cluster: Cluster) -> bool:
+        """Read and compare once; False if a broker could not be read."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for partition in self._next:
+            state = cluster.picture.state(partition)
+            for replica in state.replicas if state else ():
+                by_broker.setdefault(replica, []).append(partition)
+        answers = await asyncio.gather(
+            *(self._fetch(cluster, broker, parts) for broker, parts in by_broker.items())
+        )
+        held: dict[TopicPartition, dict[int, Held]] = {}
+        for broker, answer in zip(by_broker, answers, strict=True):
+            for partition, each in answer.items():
+                held.setdefault(partition, {})[broker] = each
+        self._lag = (-1, None, -1)
+        for partition, replicas in held.items():
+            state = cluster.picture.state(partition)
+            if state is not None and len(replicas) == len(state.replicas):
+                self._compare(partition, replicas)
+        return all(answers)
+
+    async def _fetch(
+        self, cluster: Cluster, broker: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Held]:
+        topics: dict[str, FetchTopic] = {}
+        for name, index in partitions:
+            part = FetchPartition(
+                partition=index,
+                fetch_offset=self._next[TopicPartition(name, index)],
+                partition_max_bytes=self._fetch_bytes,
+            )
+            topic = FetchTopic(topic=name, topic_id=cluster.topic_id(name))
+            topics.setdefault(name, topic).partitions.append(part)
+        request = FetchRequest(max_wait_ms=self._wait_ms, min_bytes=1, topics=list(topics.values()))
+        try:
+            connection = await cluster.broker(broker)
+            api_key = FetchRequest.SCHEMA.api_key
+            assert api_key is not None
+            if connection.version_of(api_key) >= _STATE_FROM:
+                request.replica_state = ReplicaState(replica_id=_DEBUGGER)
+            else:
+                request.replica_id = _DEBUGGER
+            answer = await connection.request(request, FetchResponse)
+        except (ConnectionError, OdradekError) as error:
+            _log("WARN", f"Broker {broker} cannot be read: {error}")
+            return {}
+        names = {cluster.topic_id(name): name for name in topics}
+        return {
+            TopicPartition(topic.topic or names[topic.topic_id], data.partition_index): _held(data)
+            for topic in answer.responses
+            for data in topic.partitions
+            if not data.error_code
+        }
+
+    def _compare(self, partition: TopicPartition, replicas: Mapping[int, Held]) -> None:
+        """Batch by batch as far as all have them; and how far the last is behind."""
+        most = max(held.high_watermark for held in replicas.values())
+        first = min(replicas)
+        for at, mine in enumerate(replicas[first].batches):
+            theirs = {r: held.batches[at : at + 1] for r, held in replicas.items()}
+            if not all(theirs.values()):
+                break
+            for replica, (other,) in sorted(theirs.items()):
+                _tell_difference(partition, (first, mine), (replica, other))
+            self._next[partition] = max(other.last_offset for (other,) in theirs.values()) + 1
+        lag = most - self._next[partition]
+        if lag > self._lag[0]:
+            self._lag = lag, partition, self._next[partition]
+
+    def _report(self) -> None:
+        lag, partition, offset = self._lag
+        _say(
+            f"max lag is {lag} for partition {partition} at offset {offset} among "
+            f"{len(self._next)} partitions"
+        )
+
+
+def _held(data: PartitionData) -> Held:
+    batches = tuple(
+        Batch(header.last_offset, header.size_bytes, header.crc)
+        for _, header in iter_batches(memoryview(data.records or b""))
+    )
+    return Held(data.high_watermark, batches)
+
+
+def _tell_difference(
+    partition: TopicPartition, mine: tuple[int, Batch], theirs: tuple[int, Batch]
+) -> None:
+    (first, one), (replica, other) = mine, theirs
+    if one.last_offset != other.last_offset:
+        _say(
+            f"partition {partition}: replica {first}'s offset {one.last_offset} doesn't match "
+            f"replica {replica}'s offset {other.last_offset}"
+        )
+    elif one.crc != other.crc:
+        _say(
+            f"partition {partition} has unmatched checksum at offset {one.last_offset}; replica "
+            f"{first}'s checksum {one.crc}; replica {replica}'s checksum {other.crc}"
+        )

@@ -1,0 +1,1 @@
+"""What Kafka's tools share: flags, tables, formats."""

@@ -1,0 +1,331 @@
+"""`kafka-consumer-groups --reset-offsets`: to where, within which bounds, and how it is told.
+
+The scenarios and their words are those of Kafka 3.9.
+"""
+
+import csv
+import io
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import odradek.client.admin.topics as admin
+from odradek.cli.failures import (
+    DurationError,
+    IllegalArgumentError,
+    NumberFormatError,
+    ParseError,
+    ToolError,
+    log_line,
+    to_int,
+)
+from odradek.cli.kafka.support.flags import Flags, Parser, to_integer
+from odradek.cli.kafka.support.java import hash_order, partition_hash, split, string_hash
+from odradek.cli.kafka.support.json_files import read_text
+from odradek.client.admin.groups import commit_offsets, committed_offsets, describe_group
+from odradek.client.admin.partitions import EARLIEST, LATEST, ListedOffset, list_offsets
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError
+from odradek.model.partition import TopicPartition
+
+SCENARIOS: Final = (
+    "to-offset", "to-current", "to-datetime", "from-file", "by-duration", "to-earliest",
+    "to-latest", "shift-by",
+)  # fmt: skip
+_LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+Offsets = dict[TopicPartition, int]
+
+
+async def reset_offsets(
+    cluster: Cluster, groups: Iterable[str], parser: Parser, flags: Flags
+) -> dict[str, Offsets]:
+    """The offsets of each group after the reset; without --execute nothing is done.
+
+    Raises:
+        IllegalArgumentError, UsageError: what is asked for makes no sense.
+        ApiError: what brokers say.
+    """
+    reset: dict[str, Offsets] = {}
+    for group_id in hash_order(groups, string_hash):
+        state = (await describe_group(cluster, group_id)).state
+        if state not in ("Empty", "Dead"):
+            print(
+                f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
+                f"but the current state is {state}."
+            )
+            reset[group_id] = {}
+            continue
+        partitions = await _partitions(cluster, group_id, parser, flags)
+        offsets = await _prepare(cluster, group_id, partitions, parser, flags)
+        if flags.has("execute") and not flags.has("dry-run"):
+            await _commit(cluster, group_id, offsets)
+        reset[group_id] = offsets
+    return reset
+
+
+async def _commit(cluster: Cluster, group_id: str, offsets: Offsets) -> None:
+    outcomes = await commit_offsets(cluster, group_id, offsets)
+    failed = {p: error for p, error in outcomes.items() if error is not None}
+    if not failed:
+        return
+    done = sorted(outcomes.keys() - failed.keys())
+    if done:
+        print(f"Reset before the failure: {', '.join(map(str, done))}", file=sys.stderr)
+    raise next(iter(failed.values()))
+
+
+# ---------------------------------------------------------------------------------- which
+
+
+async def _partitions(
+    cluster: Cluster, group_id: str, parser: Parser, flags: Flags
+) -> list[TopicPartition]:
+    if flags.has("all-topics"):
+        return list(await committed_offsets(cluster, group_id))
+    if flags.has("topic"):
+        return await parse_topics(cluster, flags.values("topic"))
+    if not flags.has("from-file"):
+        parser.fail("One of the reset scopes should be defined: --all-topics, --topic.")
+    return []
+
+
+async def parse_topics(cluster: Cluster, topics: Iterable[str]) -> list[TopicPartition]:
+    """The partitions of `topic`, or of `topic:0,1`.
+
+    Raises:
+        ApiError: there is no such topic.
+        ToolError: a number that is none.
+    """
+    return [partition for text in topics for partition in await partitions_of(cluster, text)]
+
+
+async def partitions_of(cluster: Cluster, text: str) -> list[TopicPartition]:
+    """The same of one.
+
+    Raises:
+        ApiError: there is no such topic.
+        ArgumentError: it has a colon, and what follows are no numbers.
+    """
+    topic, colon, numbers = text.partition(":")
+    if colon:
+        if not numbers:
+            raise ArgumentError(f"Invalid topic arg '{text}', expected topic name and partitions")
+        return [TopicPartition(topic, _number(number, text)) for number in split(numbers, ",")]
+    try:
+        (described,) = await admin.describe_topics(cluster, [topic])
+    except ApiError as error:
+        raise ApiError(error.code) from None  # with the words of the code alone
+    return [TopicPartition(topic, p.partition_index) for p in described.partitions]
+
+
+class ArgumentError(IllegalArgumentError):
+    """A part of an argument that is none."""
+
+
+def _number(number: str, text: str) -> int:
+    try:
+        return to_int(number)
+    except NumberFormatError:
+        raise ArgumentError(
+            f"Invalid partition '{number}' specified in topic arg '{text}''"
+        ) from None
+
+
+# ------------------------------------------------------------------------------ to where
+
+
+async def _prepare(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    parser: Parser,
+    flags: Flags,
+) -> Offsets:
+    if flags.has("to-earliest") or flags.has("to-latest"):
+        spec = EARLIEST if flags.has("to-earliest") else LATEST
+        return await _listed(cluster, partitions, spec)
+    if flags.has("to-datetime"):
+        return await _at(cluster, partitions, _datetime_ms(flags.text("to-datetime")))
+    if flags.has("by-duration"):
+        return await _at(cluster, partitions, _ago_ms(flags.text("by-duration")))
+    if flags.has("to-current"):
+        committed = await committed_offsets(cluster, group_id)
+        current = {p: committed[p].offset for p in partitions if p in committed}
+        rest = [p for p in partitions if p not in committed]
+        return current | await _listed(cluster, rest, LATEST)
+    return await _within(cluster, await _wanted(cluster, group_id, partitions, parser, flags))
+
+
+async def _wanted(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    parser: Parser,
+    flags: Flags,
+) -> Offsets:
+    """Offsets that are named, which may be out of bounds."""
+    if flags.has("to-offset"):
+        offset = flags.integer("to-offset", bits=64)
+        assert offset is not None
+        return dict.fromkeys(partitions, offset)
+    if flags.has("shift-by"):
+        return await _shifted(cluster, group_id, partitions, flags)
+    if not flags.has("from-file"):
+        names = ", ".join(f"[{name}]" for name in SCENARIOS)
+        parser.fail(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
+    return _planned(group_id, flags)
+
+
+async def _listed(cluster: Cluster, partitions: Collection[TopicPartition], spec: int) -> Offsets:
+    told = await list_offsets(cluster, dict.fromkeys(partitions, spec))
+    return {partition: _offset(found) for partition, found in told.items()}
+
+
+def _offset(told: ListedOffset | ApiError) -> int:
+    if isinstance(told, ApiError):
+        raise told
+    return told.offset
+
+
+async def _at(cluster: Cluster, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
+    """The first record at or after a time; the end where there is none."""
+    found = await _listed(cluster, partitions, time_ms)
+    rest = hash_order([p for p, offset in found.items() if offset < 0], partition_hash)
+    for topic, index in rest:
+        print(
+            f"\nWarn: Partition {index} from topic {topic} is empty. "
+            "Falling back to latest known offset."
+        )
+    return found | await _listed(cluster, rest, LATEST)
+
+
+async def _shifted(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition], flags: Flags
+) -> Offsets:
+    by = flags.integer("shift-by", bits=64)
+    assert by is not None
+    committed = await committed_offsets(cluster, group_id)
+    for partition in partitions:
+        if partition not in committed:
+            raise IllegalArgumentError(
+                f"Cannot shift offset for partition {partition} since there is no current "
+                "committed offset"
+            )
+    return {partition: committed[partition].offset + by for partition in partitions}
+
+
+def _planned(group_id: str, flags: Flags) -> Offsets:
+    path = flags.text("from-file")
+    alone = len(flags.values("group")) == 1
+    plan = read_csv(path, group=group_id if alone else None)
+    if group_id not in plan:
+        print(f"\nError: No reset plan for group {group_id} found")
+    return plan.get(group_id, {})
+
+
+async def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
+    """Offsets moved to where there are records, with a warning."""
+    starts = await _listed(cluster, wanted, EARLIEST)
+    ends = await _listed(cluster, wanted, LATEST)
+    for partition in hash_order(wanted, partition_hash):
+        offset = wanted[partition]
+        if offset > ends[partition]:
+            _warn(offset, "higher than latest", partition, ends[partition])
+        elif offset < starts[partition]:
+            _warn(offset, "lower than earliest", partition, starts[partition])
+    return {p: min(max(offset, starts[p]), ends[p]) for p, offset in wanted.items()}
+
+
+def _warn(offset: int, how: str, partition: TopicPartition, value: int) -> None:
+    text = (
+        f"New offset ({offset}) is {how} offset for topic partition {partition}. "
+        f"Value will be set to {value}"
+    )
+    print(log_line("WARN", text, _LOGGER), file=sys.stderr)
+
+
+def _datetime_ms(text: str) -> int:
+    from datetime import datetime  # noqa: PLC0415 - one scenario of eight
+
+    _, letter, clock = text.partition("T")
+    if not letter:
+        raise ParseError(
+            "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+        )
+    # Without a zone it is UTC.
+    full = text if any(sign in clock for sign in "+-Z") else f"{text}Z"
+    wrong = ParseError(f'Unparseable date: "{full}"')
+    if "." not in clock:
+        raise wrong
+    try:
+        return int(datetime.fromisoformat(full).timestamp() * 1000)
+    except ValueError:
+        raise wrong from None
+
+
+def _ago_ms(text: str) -> int:
+    import re  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    found = re.fullmatch(
+        r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE
+    )
+    if found is None or not any(found.groups()):
+        raise DurationError("Text cannot be parsed to a Duration")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    ago_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return int((time.time() - ago_s) * 1000)
+
+
+# ------------------------------------------------------------------------ CSV, and the table
+
+
+def read_csv(path: str, *, group: str | None) -> dict[str, Offsets]:
+    """The plan in a CSV file: topic, partition, offset; with the group before it if none is told.
+
+    Raises:
+        FileError: it cannot be read.
+        IllegalArgumentError: a line that is none; names it.
+    """
+    plan: dict[str, Offsets] = {}
+    rows = list(csv.reader(io.StringIO(read_text(path))))
+    if rows and len(rows[0]) == 4:
+        group = None
+    width = 4 if group is None else 3
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) != width:
+            raise ToolError(
+                f"{path}: line {number}: {len(row)} fields, must be {width}"
+                f" ({'' if group else 'group,'}topic,partition,offset)"
+            )
+        name = row[0] if group is None else group
+        topic, index, offset = row[-3:]
+        partition = TopicPartition(topic, to_integer(index.strip(), f"{path} line {number}"))
+        plan.setdefault(name, {})[partition] = to_integer(
+            offset.strip(), f"{path} line {number}", bits=64
+        )
+    return plan
+
+
+def to_csv(reset: Mapping[str, Offsets], *, with_group: bool) -> str:
+    """The offsets as `read_csv` reads them, each line ended."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group_id in hash_order(reset, string_hash):
+        for partition in hash_order(reset[group_id], partition_hash):
+            row = [partition.topic, partition.partition, reset[group_id][partition]]
+            writer.writerow([group_id, *row] if with_group else row)
+    return text.getvalue()
+
+
+def print_reset(reset: Mapping[str, Offsets]) -> None:
+    """The table of new offsets."""
+    if reset:
+        print(f"\n{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}")
+    for group_id in hash_order(reset, string_hash):
+        for partition in hash_order(reset[group_id], partition_hash):
+            offset = reset[group_id][partition]
+            print(f"{group_id:<30} {partition.topic:<30} {partition.partition:<10} {offset:<15}")

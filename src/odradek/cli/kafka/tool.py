@@ -1,0 +1,141 @@
+"""Kafka's command-line tools: where each lives, and how one is run.
+
+A tool is a module of this package with `main(arguments) -> exit code`. It is found here by name,
+and imported only when it is used: as `odradek topics ...`, and as a console script that is called
+as Kafka's is, without the suffix: `kafka-topics ...`. How flags are read is in
+`odradek.cli.kafka.support.flags`.
+
+Rules for all of them, which are Kafka's: results go to stdout; what is wrong with the command line
+goes to stderr, with the help if it is a matter of which options go together; the exit code is 1
+for whatever went wrong. Nothing is imported before it is needed, for a tool that takes as long
+to start as to work is not used.
+
+To add one: write `odradek/cli/NAME.py` with `main`, add its line to `TOOLS`, and its console
+script to `pyproject.toml` (they all point at `script` here).
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from odradek.cli.kafka.support.flags import FlagError, UsageError
+from odradek.model.errors import OdradekError
+
+
+class Tool(NamedTuple):
+    """The module of a tool, and what a list of tools says of it."""
+
+    module: str
+    summary: str
+
+
+# By the name below `odradek`; the console script is `kafka-` + name, unless it is in _BARE.
+TOOLS: Final[Mapping[str, Tool]] = {
+    "topics": Tool("odradek.cli.kafka.topics", "Create, list, describe, alter and delete topics."),
+    "configs": Tool("odradek.cli.kafka.configs", "Describe and alter configurations and quotas."),
+    "reassign-partitions": Tool(
+        "odradek.cli.kafka.reassign_partitions", "Move replicas between brokers and directories."
+    ),
+    "consumer-groups": Tool(
+        "odradek.cli.kafka.consumer_groups", "List, describe, delete and reset groups."
+    ),
+    "transactions": Tool(
+        "odradek.cli.kafka.transactions", "Tell transactions; end those that hang."
+    ),
+    "features": Tool("odradek.cli.kafka.features", "Tell and change levels of features."),
+    "cluster": Tool("odradek.cli.kafka.cluster", "Tell the cluster's id and its brokers."),
+    "broker-api-versions": Tool(
+        "odradek.cli.kafka.broker_api_versions", "Tell which APIs brokers serve, in which versions."
+    ),
+    "zookeeper-shell": Tool(
+        "odradek.cli.kafka.zookeeper_shell", "Look at the coordination store, node by node."
+    ),
+    # Below `odradek` this name is the broker's own command, without -daemon.
+    "server-start": Tool("odradek.cli.kafka.server_start", "Run one broker, or start it."),
+    "server-stop": Tool(
+        "odradek.cli.kafka.server_stop", "Tell the brokers of this machine to end."
+    ),
+    "acls": Tool("odradek.cli.kafka.acls", "Add, remove and list ACLs."),
+    "get-offsets": Tool("odradek.cli.kafka.get_offsets", "Tell offsets of partitions, by time."),
+    "delete-records": Tool(
+        "odradek.cli.kafka.delete_records", "Delete records below given offsets."
+    ),
+    "log-dirs": Tool("odradek.cli.kafka.log_dirs", "Tell which replicas are in which directories."),
+    "leader-election": Tool(
+        "odradek.cli.kafka.leader_election", "Elect preferred, or unclean, leaders."
+    ),
+    "dump-log": Tool("odradek.cli.kafka.dump_log", "Show what is in a broker's files."),
+    "console-producer": Tool(
+        "odradek.cli.kafka.clients.console_producer", "Write lines to a topic."
+    ),
+    "console-consumer": Tool(
+        "odradek.cli.kafka.clients.console_consumer", "Show the records of a topic."
+    ),
+    "producer-perf-test": Tool(
+        "odradek.cli.kafka.clients.producer_perf_test", "Measure a producer."
+    ),
+    "consumer-perf-test": Tool(
+        "odradek.cli.kafka.clients.consumer_perf_test", "Measure a consumer."
+    ),
+    "e2e-latency": Tool(
+        "odradek.cli.kafka.clients.e2e_latency", "Measure the way of a record there and back."
+    ),
+    "verifiable-producer": Tool(
+        "odradek.cli.kafka.clients.verifiable_producer", "Write, and tell all as JSON."
+    ),
+    "verifiable-consumer": Tool(
+        "odradek.cli.kafka.clients.verifiable_consumer", "Read, and tell all as JSON."
+    ),
+    "replica-verification": Tool(
+        "odradek.cli.kafka.replica_verification", "Compare what the replicas of topics hold."
+    ),
+}
+_BARE: Final = frozenset({"zookeeper-shell"})
+
+
+def script_name(tool: str) -> str:
+    """How the console script of a tool is called."""
+    return tool if tool in _BARE else f"kafka-{tool}"
+
+
+def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Run one tool. Returns the exit code."""
+    from importlib import import_module  # noqa: PLC0415 - the other tools stay on the disk
+
+    main = import_module(TOOLS[name].module).main
+    try:
+        code = main(arguments)
+        sys.stdout.flush()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        print(error.parser.usage(), file=sys.stderr)
+        if error.hint:
+            print(f"\n{error.hint}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Who reads has seen enough (`| head`); nothing more is to be said, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (FlagError, OdradekError, OSError) as error:
+        sys.stdout.flush()
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        from odradek.cli.failures import hide_log  # noqa: PLC0415 - most tools have it by now
+
+        hide_log()
+    assert isinstance(code, int), name
+    return code
+
+
+def script() -> NoReturn:
+    """The console script of any tool: which one, its own name says."""
+    called = os.path.basename(sys.argv[0]).removesuffix(".sh").removesuffix(".exe")
+    name = called.removeprefix("kafka-")
+    if name not in TOOLS:
+        print(f"{called}: no tool of this name; there are {', '.join(TOOLS)}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(run_tool(name, sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""What all brokers of a cluster report: over HTTP those of a directory here, else as Kafka clients.
+
+report          a broker's answer to one name of `odradek.broker.reports`
+journal         of all brokers together, the oldest entry first; on this machine with what their
+logs remember of the time before their last start
+"""
+
+import asyncio
+import json
+import pathlib
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from odradek.cli.odradek import why_log
+from odradek.cli.odradek.local import DEFAULT_DIR, say
+from odradek.client.admin.state import describe_state
+from odradek.client.cluster import Cluster
+from odradek.local.directory import ClusterDirectory
+from odradek.local.ends import last_lines
+from odradek.local.supervisor import Supervisor
+from odradek.model.errors import ApiError
+from odradek.plan.commands import Caller
+
+TIMEOUT_S: Final = 5.0
+LOG_BYTES_MAX: Final = 8 << 20  # of a log's end: what is older is history
+NEVER_MS: Final = 1 << 62
+NOT_OURS: Final = "it does not offer reports: it is no broker of Odradek, or an older one"
+
+NO_HTTP: Final = "odradek.http.port is -1: ask with --bootstrap-server instead of --dir"
+
+Query = Mapping[str, str]
+Entry = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Asked:
+    """What was answered."""
+
+    caller: Caller
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)  # by broker and name
+    silent: dict[int, str] = field(default_factory=dict)  # who did not answer, and why
+    journal: list[Entry] = field(default_factory=list)
+
+    @property
+    def state(self) -> Mapping[str, Any] | None:
+        """How the controller says that things stand; None if no controller answers."""
+        views = [reports.get("controller") for reports in self.reports.values()]
+        return next((view for view in views if view is not None and view["reigns"]), None)
+
+    def by_broker(self, name: str) -> dict[int, Any]:
+        """One report of each broker that gave it."""
+        return {id_: found[name] for id_, found in self.reports.items() if name in found}
+
+
+def ask_directory(path: pathlib.Path, wanted: Mapping[str, Query]) -> Asked:
+    """Ask the brokers of a cluster on this machine for these reports."""
+    directory = ClusterDirectory(path)
+    records = directory.expect().brokers
+    report = Supervisor(directory, say=say).status()
+    states = {each["id"]: each["state"] for each in report["brokers"]}
+    asked = Asked(
+        Caller(
+            bootstrap=report["bootstrap"] or "",
+            options="" if str(path) == DEFAULT_DIR else f" --dir {path}",
+            local=states,
+            ends={b["id"]: b["reason"] for b in report["brokers"] if b.get("reason")},
+        )
+    )
+    begins_ms = dict.fromkeys(records, NEVER_MS)
+    for id_, record in records.items():
+        if states.get(id_) != "running":
+            asked.silent[id_] = f"it is {states.get(id_, 'not here')}"
+            continue
+        if record.http is None:
+            asked.silent[id_] = NO_HTTP
+            continue
+        found = {name: get_report(record.http, name, query) for name, query in wanted.items()}
+        _enter(asked, id_, {name: answer for name, answer in found.items() if answer is not None})
+        if None in found.values():
+            asked.silent[id_] = "it does not answer over HTTP"
+            say(f"broker {id_} does not answer")
+        if found.get("journal") is not None:
+            begins_ms[id_] = found["journal"]["begins_ms"]
+    if "journal" in wanted:
+        for id_ in records:
+            lines = last_lines(directory.log(id_), LOG_BYTES_MAX)
+            logged = why_log.entries(lines, before_ms=begins_ms[id_])
+            found_in_log = (e for e in logged if _is_asked_for(e, wanted["journal"]))
+            asked.journal += ({**entry, "by": id_} for entry in found_in_log)
+    _sort(asked)
+    return asked
+
+
+async def ask_cluster(cluster: Cluster, servers: str, wanted: Mapping[str, Query]) -> Asked:
+    """Ask the brokers that a cluster's metadata names for these reports."""
+    asked = Asked(Caller(bootstrap=servers))
+    await cluster.refresh()
+
+    async def ask(broker: int) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                connection = await cluster.broker(broker)
+                for name, query in wanted.items():
+                    answer = await describe_state(connection, name, query)
+                    if answer is None:
+                        asked.silent[broker] = NOT_OURS
+                        return
+                    _enter(asked, broker, {name: answer})
+        except TimeoutError:
+            asked.silent[broker] = f"no answer within {TIMEOUT_S:.0f} s"
+        except (ApiError, ConnectionError) as error:
+            asked.silent[broker] = str(error)
+
+    await asyncio.gather(*map(ask, await cluster.nodes()))
+    _sort(asked)
+    return asked
+
+
+def _enter(asked: Asked, broker: int, answers: Mapping[str, Any]) -> None:
+    asked.reports.setdefault(broker, {}).update(answers)
+    if "journal" in answers:
+        asked.journal += ({**entry, "by": broker} for entry in answers["journal"]["entries"])
+
+
+def _sort(asked: Asked) -> None:
+    asked.journal.sort(key=lambda entry: (entry["at_ms"], entry["number"]))
+
+
+def _is_asked_for(entry: Entry, query: Query) -> bool:
+    """As a broker's journal is searched."""
+    if not query:
+        return True
+    if entry["broker"] is not None:
+        return query.get("broker") in (None, str(entry["broker"]))
+    if query.get("topic") != entry["topic"]:
+        return False
+    return entry["partition"] is None or query.get("partition") in (None, str(entry["partition"]))
+
+
+def get_report(url: str, name: str, query: Query) -> Any:
+    """A broker's report over HTTP; None if it does not answer."""
+    where = f"{url}/{name}?{urlencode(query)}"
+    try:
+        with urllib.request.urlopen(where, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except (OSError, ValueError, urllib.error.HTTPError):
+        return None

@@ -1,0 +1,150 @@
+"""Completion in shells: of `odradek` and of Kafka's tools, names and flags.
+
+    eval "$(odradek completion bash)"            bash, in ~/.bashrc
+    eval "$(odradek completion zsh)"             zsh, in ~/.zshrc
+    odradek completion fish | source             fish, in ~/.config/fish/config.fish
+
+What can follow, the shell asks us: by click's own protocol, in which a call of `kafka-topics` is
+one of `odradek topics`. For that a tool is shown to click as a command with the tool's flags
+(`completed`); nothing is ever run by way of it.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+
+from odradek.cli.kafka.support.flags import NONE, Parser
+from odradek.cli.kafka.tool import TOOLS, script_name
+
+SHELLS: Final = ("bash", "zsh", "fish")
+
+_BASH: Final = """
+_odradek_tool() {{
+    local IFS=$'\\n' line type value
+    local words="odradek ${{COMP_WORDS[0]##*/}} ${{COMP_WORDS[*]:1}}"
+    words="${{words/odradek kafka-/odradek }}"
+    for line in $(env COMP_WORDS="$words" COMP_CWORD=$((COMP_CWORD + 1)) \\
+            _ODRADEK_COMPLETE=bash_complete odradek); do
+        IFS=',' read type value <<< "$line"
+        case $type in
+            dir) COMPREPLY=(); compopt -o dirnames ;;
+            file) COMPREPLY=(); compopt -o default ;;
+            plain) COMPREPLY+=("$value") ;;
+        esac
+    done
+}}
+complete -o nosort -o default -F _odradek_tool {tools}
+"""
+_ZSH: Final = """
+_odradek_tool() {{
+    local -a completions found
+    local tool=${{words[1]:t}}
+    found=("${{(@f)$(env COMP_WORDS="odradek ${{tool#kafka-}} ${{words[2,-1]}}" \\
+        COMP_CWORD=$CURRENT _ODRADEK_COMPLETE=zsh_complete odradek)}}")
+    for kind key help in ${{found}}; do
+        case $kind in
+            plain)
+                if [[ $help == _ ]]; then
+                    completions+=("$key")
+                else
+                    completions+=("${{key//:/\\\\:}}:$help")
+                fi ;;
+            file) _path_files -f ;;
+            dir) _path_files -/ ;;
+        esac
+    done
+    [[ -n $completions ]] && _describe -V unsorted completions -U
+}}
+compdef _odradek_tool {tools}
+"""
+_FISH: Final = """
+function _odradek_tool
+    set -l words (commandline -cp)
+    set -l words (string replace -r '^\\\\S*?(kafka-)?([a-z0-9-]+)' 'odradek $2' -- $words)
+    set -lx COMP_WORDS "$words"
+    set -lx COMP_CWORD (commandline -t)
+    for line in (env _ODRADEK_COMPLETE=fish_complete odradek)
+        set -l parts (string split -m1 ',' -- $line)
+        switch $parts[1]
+            case dir
+                __fish_complete_directories $parts[2]
+            case file
+                __fish_complete_path $parts[2]
+            case plain
+                echo $parts[2]
+        end
+    end
+end
+for tool in {tools}
+    complete --no-files --command $tool --arguments '(_odradek_tool)'
+end
+"""
+_TEMPLATES: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+@click.command
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete `odradek` and Kafka's tools: names and flags."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - for this alone
+
+    from odradek.cli.main import odradek  # noqa: PLC0415 - which knows this command
+
+    made = get_completion_class(shell)
+    assert made is not None, shell
+    print(made(odradek, {}, "odradek", "_ODRADEK_COMPLETE").source())
+    tools = " ".join(map(script_name, TOOLS))
+    sys.stdout.write(_TEMPLATES[shell].format(tools=tools))
+
+
+def completed(tool: str) -> click.Command:
+    """A tool as click sees it when it completes: its flags, and nothing that could be run."""
+    line = getattr(importlib.import_module(TOOLS[tool].module), "command_line", None)
+    made: Parser | argparse.ArgumentParser | None = line() if line is not None else None
+    if made is None:
+        return _command(tool, [])
+    if isinstance(made, Parser):
+        return _command(tool, [_option(f"--{name}", has_value, text)
+                               for name, has_value, text in _flags(made)])  # fmt: skip
+    return _of_argparse(tool, made)
+
+
+def _flags(parser: Parser) -> Iterator[tuple[str, bool, str]]:
+    for option in parser.options:
+        for name in option.names:
+            yield name, option.argument != NONE, option.help
+
+
+def _of_argparse(name: str, parser: argparse.ArgumentParser) -> click.Command:
+    """The same of a parser that has options, and verbs with options of their own."""
+    options: list[click.Parameter] = []
+    verbs: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:  # noqa: SLF001 - argparse shows them nowhere else
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            verbs = dict(action.choices)
+        options += [
+            _option(flag, action.nargs != 0, action.help or "")
+            for flag in action.option_strings
+            if flag.startswith("--")
+        ]
+    if not verbs:
+        return _command(name, options)
+    commands = {verb: _of_argparse(verb, sub) for verb, sub in verbs.items()}
+    return click.Group(name, commands, params=options, add_help_option=False)
+
+
+def _command(name: str, options: list[click.Parameter]) -> click.Command:
+    arguments: dict[str, Any] = {"params": options, "add_help_option": False}
+    return click.Command(name, **arguments, context_settings={"ignore_unknown_options": True})
+
+
+def _option(flag: str, has_value: bool, text: str) -> click.Option:
+    kind = click.Path() if has_value and "file" in flag else None
+    name = flag.lstrip("-").replace(".", "_").replace("-", "_")
+    return click.Option(
+        [flag, name], is_flag=not has_value, multiple=has_value, help=text, type=kind
+    )

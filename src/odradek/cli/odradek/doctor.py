@@ -1,0 +1,176 @@
+"""`odradek doctor`: what is wrong with a cluster, since when, why, and what to do.
+
+Any Kafka cluster is asked in Kafka's protocol. Brokers of ours report more: over HTTP and from
+their logs on this machine (`--dir`), or as our clients are served anywhere (`--bootstrap-server`).
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from odradek.cli.connect import UnansweredError, properties_of, with_own_cluster
+from odradek.cli.odradek.asked import Asked, Query, ask_cluster, ask_directory
+from odradek.cli.odradek.local import DEFAULT_DIR
+from odradek.client.admin.state import describe_state
+from odradek.client.cluster import Cluster
+from odradek.model.errors import ApiError
+from odradek.plan.cluster import ClusterPicture
+from odradek.plan.collect import Reported, facts_of
+from odradek.plan.doctor import diagnose
+from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, Facts, Finding, Severity
+
+_WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
+
+
+@click.command
+@click.option(
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT,...",
+    help="Brokers to connect to, on whatever hosts.",
+)
+@click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's.")
+@click.option(
+    "--dir",
+    "path",
+    type=click.Path(path_type=pathlib.Path),
+    default=DEFAULT_DIR,
+    show_default=True,
+    help="The directory of the cluster on this machine, if no server is named.",
+)
+@click.option(
+    "--patience",
+    default=PATIENCE_MS / 1000,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="How long a rebalance, an open transaction or a group without commits is fine.",
+)
+@click.option(
+    "--disk-percent",
+    default=DISK_PERCENT,
+    show_default=True,
+    type=click.FloatRange(0, 100),
+    help="How full a disk may be.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One object, for machines.")
+def doctor(
+    servers: str | None,
+    command_config: str | None,
+    path: pathlib.Path,
+    patience: float,
+    disk_percent: float,
+    *,
+    as_json: bool,
+) -> int:
+    """Say what is wrong with a cluster, since when, why, and what to do.
+
+    The exit code is 1 if something does not work.
+    """
+    limits = {"patience_ms": int(1000 * patience), "disk_percent": disk_percent}
+    asked = ask_directory(path, _WANTED) if servers is None else None
+    if asked is not None:
+        servers = ",".join(_bound(asked).values()) or asked.caller.bootstrap
+        asked.caller = replace(asked.caller, bootstrap=servers)
+        if not asked.reports:
+            return _show(_without_cluster(asked), as_json=as_json)
+    assert servers is not None
+
+    async def work(cluster: Cluster) -> int:
+        answers_at = _bound(asked) if asked is not None else await _seed(cluster, servers)
+        found = asked or await ask_cluster(cluster, servers, _WANTED)
+        facts = await facts_of(cluster, _reported(found, answers_at, limits))
+        return _show(facts, as_json=as_json)
+
+    try:
+        return with_own_cluster(servers, properties_of(command_config), work)
+    except UnansweredError:
+        if asked is None:
+            raise
+        return _show(_without_cluster(asked), as_json=as_json)
+
+
+def _bound(asked: Asked) -> dict[int, str]:
+    """Where the brokers of this machine listen, whatever they advertise."""
+    return {
+        id_: report["bound"][0].partition("://")[2].replace("0.0.0.0:", "127.0.0.1:")
+        for id_, report in asked.by_broker("broker").items()
+        if report["bound"]
+    }
+
+
+async def _seed(cluster: Cluster, servers: str) -> dict[int, str]:
+    """Which broker answers at the address that the user gave, if that can be said."""
+    connection = await cluster.any_broker()
+    try:
+        report = await describe_state(connection, "broker")
+    except (ApiError, ConnectionError):
+        return {}
+    if report is not None:
+        return {report["broker_id"]: connection.name}
+    nodes = await cluster.nodes()
+    return dict.fromkeys(nodes, connection.name) if len(nodes) == 1 and servers else {}
+
+
+def _reported(asked: Asked, answers_at: Mapping[int, str], limits: Mapping[str, Any]) -> Reported:
+    groups = [g for report in asked.by_broker("groups").values() for g in report["groups"]]
+    return Reported(
+        caller=asked.caller,
+        reports=asked.by_broker("broker"),
+        coordinated=groups,
+        journal=asked.journal,
+        answers_at=answers_at,
+        **limits,
+    )
+
+
+def _without_cluster(asked: Asked) -> Facts:
+    """All that can be said where no broker answers."""
+    unreachable = {
+        id_: "no broker answers"
+        for id_, state in asked.caller.local.items()
+        if id_ not in asked.caller.ends
+    }
+    return Facts(
+        picture=ClusterPicture({}, {}),
+        caller=asked.caller,
+        unreachable=unreachable,
+        journal=asked.journal,
+        now_ms=max((e["at_ms"] for e in asked.journal), default=0),
+    )
+
+
+def _show(facts: Facts, *, as_json: bool) -> int:
+    findings = diagnose(facts)
+    if as_json:
+        named = [{**f._asdict(), "severity": f.severity.name.lower()} for f in findings]
+        print(json.dumps({"findings": named, "unknown": dict(facts.unknown)}, indent=2))
+    else:
+        _print(facts, findings)
+    return int(any(finding.severity is Severity.CRITICAL for finding in findings))
+
+
+def _print(facts: Facts, findings: list[Finding]) -> None:
+    for finding in findings:
+        print(f"{finding.severity.name.lower()}: {finding.kind}: {finding.subject}")
+        print(f"    why: {finding.why}")
+        print(f"    fix: {finding.fix}")
+    partitions = facts.picture.partitions
+    topics = {partition.topic for partition in partitions}
+    count = len(findings)
+    what = "Nothing is wrong" if not count else f"{count} finding{'s' * (count > 1)}"
+    counted = ", ".join(
+        f"{n} {name}{'' if n == 1 else 's'}"
+        for n, name in (
+            (len(facts.picture.racks), "broker"),
+            (len(topics), "topic"),
+            (len(partitions), "partition"),
+        )
+    )
+    print(f"{what}: {counted}.")
+    for kind, why in sorted(facts.unknown.items()):
+        click.echo(f"not looked into: {kind}: {why}", err=True)

@@ -1,0 +1,96 @@
+"""`odradek up`: a cluster on this machine, in one command.
+
+In the foreground it shows on a terminal how the brokers are, and stays until Ctrl-C (or a signal,
+or `odradek down` elsewhere); then it stops the brokers it started. With --detach they stay and it
+goes. The address to connect to is the last thing it prints before, and the only one on stdout.
+"""
+
+import pathlib
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from odradek.cli.near_names import check_broker_options
+from odradek.cli.odradek.local import dir_option, say
+from odradek.cli.odradek.status_screen import watch_live
+from odradek.cli.unenforced import unenforced
+from odradek.config.properties import parse_overrides
+from odradek.local.directory import ClusterDirectory
+from odradek.local.options import Wishes
+from odradek.local.supervisor import Supervisor
+
+
+@click.command
+@click.option("--brokers", type=int, metavar="N", help="How many brokers.  [default: 1]")
+@dir_option
+@click.option("--detach", is_flag=True, help="Return as soon as all brokers serve.")
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, metavar="P", help="P, P+1 ...  [default: free ones]")
+@click.option("--racks", metavar="A,B,...", help="The brokers' racks, one after the other.")
+@click.option("--zookeeper", metavar="HOST:PORT", help="Coordinated there, not by a file.")
+@click.option("--http-port", type=int, metavar="P", help="Likewise, for /metrics and /health.")
+@click.option(
+    "--timeout", type=float, default=300.0, show_default=True, metavar="S",
+    help="Give up when a broker does not serve within S seconds.",
+)  # fmt: skip
+@click.argument("properties", nargs=-1, metavar="[-- KEY=VALUE ...]")
+def up(  # noqa: PLR0913  one argument for each option
+    *,
+    brokers: int | None,
+    path: pathlib.Path,
+    detach: bool,
+    host: str | None,
+    port: int | None,
+    racks: str | None,
+    zookeeper: str | None,
+    http_port: int | None,
+    timeout: float,
+    properties: Sequence[str],
+) -> None:
+    """Start a cluster on this machine: every broker a process of its own.
+
+    What follows -- are broker options, as in server.properties. An existing directory is started
+    with the ports and options it had.
+    """
+    overrides = parse_overrides(properties)
+    for unknown in check_broker_options(overrides):
+        say(f"{unknown}: no broker option that is known; it is kept, and has no effect")
+    wishes = Wishes(
+        brokers=brokers, host=host, port=port, http_port=http_port,
+        racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
+        properties=overrides,
+    )  # fmt: skip
+    # The end of the terminal and a service manager's stop are no different from Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    supervisor = Supervisor(ClusterDirectory(path), say=say, start_timeout_s=timeout)
+    supervisor.up(wishes)
+    report = supervisor.status()
+    for broker in report["brokers"]:
+        say(f"broker {broker['id']} serves {', '.join(broker['listeners'])} (pid {broker['pid']})")
+    if report["http"]:
+        say(f"metrics at {report['http']}/metrics")
+    for what in unenforced(report["bootstrap"]):
+        say(f"not enforced by this version: {what}")
+    say(f"files in {path.absolute()}" + ("" if detach else "; Ctrl-C stops the cluster"))
+    say("connect to:")
+    print(report["bootstrap"], flush=True)
+    if not detach:
+        _stay(supervisor)
+
+
+def _stay(supervisor: Supervisor) -> None:
+    try:
+        if sys.stderr.isatty():
+            watch_live(supervisor)
+        else:
+            supervisor.watch()
+    except KeyboardInterrupt:
+        say("stopping; once more to kill")
+        try:
+            supervisor.down()
+        except KeyboardInterrupt:
+            supervisor.kill_all()
+            sys.exit(130)

@@ -1,0 +1,72 @@
+"""Where the friendly commands connect: a cluster that is named, or the one in a directory here."""
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from odradek.cli.connect import properties_of
+from odradek.cli.kafka.clients.client_flags import pairs
+from odradek.cli.odradek.local import DEFAULT_DIR, say
+from odradek.local.directory import ClusterDirectory
+from odradek.local.supervisor import Supervisor
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--bootstrap-server`, `--dir`, `--config` and `--set`, in this order."""
+    for option in (
+        click.option(
+            "--set",
+            "words",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A client property, under its Java name.",
+        ),
+        click.option(
+            "--config",
+            "config",
+            metavar="FILE",
+            help="A file of client properties: security.protocol, sasl.jaas.config ...",
+        ),
+        click.option(
+            "--dir",
+            "path",
+            type=click.Path(path_type=pathlib.Path),
+            default=DEFAULT_DIR,
+            show_default=True,
+            help="The directory of the cluster on this machine, if no server is named.",
+        ),
+        click.option(
+            "--bootstrap-server",
+            "servers",
+            metavar="HOST:PORT,...",
+            help="Brokers to connect to.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def client_properties(
+    servers: str | None, path: pathlib.Path, config: str | None, words: Sequence[str]
+) -> dict[str, str]:
+    """The properties of a client by these options.
+
+    Raises:
+        click.UsageError: no server is named, and no cluster is in the directory.
+        FileError, InvalidConfigError: the file cannot be read, or is none.
+    """
+    properties = {**properties_of(config), **pairs(words)}
+    if servers is None and "bootstrap.servers" not in properties:
+        directory = ClusterDirectory(path)
+        known = directory.load() is not None and Supervisor(directory, say=say).status()
+        if not known or not known["bootstrap"]:
+            raise click.UsageError(
+                f"there is no cluster in {path}: start one with `odradek up --dir {path}`, or name "
+                "another with --bootstrap-server HOST:PORT"
+            )
+        servers = known["bootstrap"]
+    if servers is not None:
+        properties["bootstrap.servers"] = servers
+    return properties

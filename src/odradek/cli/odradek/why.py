@@ -1,0 +1,149 @@
+"""`odradek why topic T | broker N | group G`: why it is as it is, since when, and what to do.
+
+The controller reports how things stand, and every broker what it decided while it was controller,
+so the story is whole although the controller has moved. What was decided before a broker's last
+start, or by one that is gone, is read in its log where that is on this machine.
+"""
+
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from odradek.cli.connect import properties_of, with_own_cluster
+from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
+from odradek.cli.odradek.local import DEFAULT_DIR
+from odradek.cli.odradek.why_group import explain_group
+from odradek.cli.odradek.why_replicas import explain_replicas
+from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
+from odradek.client.cluster import Cluster
+
+Tell = Callable[[Asked], list[str]]
+
+
+@click.group
+def why() -> None:
+    """Say why a topic, a broker or a group is as it is, and what to do."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="What was found out, for machines."),
+        click.option(
+            "--dir",
+            "path",
+            type=click.Path(path_type=pathlib.Path),
+            default=DEFAULT_DIR,
+            show_default=True,
+            help="The directory of the cluster on this machine, if no server is named.",
+        ),
+        click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's."),
+        click.option(
+            "--bootstrap-server",
+            "servers",
+            metavar="HOST:PORT,...",
+            help="Brokers to connect to, on whatever hosts.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@why.command
+@click.argument("name")
+@click.option("--partition", type=click.IntRange(min=0), help="This one alone.")
+@_options
+def topic(name: str, partition: int | None, **where: Any) -> int:
+    """Why topic NAME is led, copied, moved or deleted as it is.
+
+    With --partition the high watermark and each replica's log end offset, too.
+    """
+    query = {"topic": name} | ({} if partition is None else {"partition": str(partition)})
+    wanted = {"journal": query, "controller": query, "broker": {}, "replicas": query}
+
+    def tell(asked: Asked) -> list[str]:
+        said = explain_topic(_picture(asked), name, partition)
+        if partition is None:
+            return said
+        return [*explain_replicas(asked.by_broker("replicas"), partition), *said]
+
+    return _answer(wanted, tell, **where)
+
+
+@why.command
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@_options
+def broker(broker_id: int, **where: Any) -> int:
+    """Why broker ID leads what it leads, and what it lacks."""
+    query = {"broker": str(broker_id)}
+    wanted = {"journal": query, "controller": query, "broker": {}}
+    return _answer(wanted, lambda asked: explain_broker(_picture(asked), broker_id), **where)
+
+
+@why.command
+@click.argument("name")
+@_options
+def group(name: str, **where: Any) -> int:
+    """Why consumer group NAME rebalances or waits: members, generation, strategy, who is idle."""
+    wanted = {"groups": {"group": name}}
+    return _answer(
+        wanted, lambda asked: explain_group(asked, name, time.time_ns() // 1_000_000), **where
+    )
+
+
+def look(path: pathlib.Path, query: Query) -> Picture:
+    """What the brokers of a cluster on this machine report of a topic or a broker."""
+    return _picture(ask_directory(path, {"journal": query, "controller": query, "broker": {}}))
+
+
+def _picture(asked: Asked) -> Picture:
+    # The broker that leads a partition has the topic's options; the controller need not.
+    isr_min = [
+        replica["isr_min"]
+        for report in asked.by_broker("replicas").values()
+        for replica in report["replicas"]
+        if replica["role"] == "leader"
+    ]
+    return Picture(
+        asked.state,
+        asked.journal,
+        time.time_ns() // 1_000_000,
+        asked.caller,
+        {id_: report["log_dirs"] for id_, report in asked.by_broker("broker").items()},
+        isr_min[0] if isr_min else 1,
+        sorted(id_ for id_, why in asked.silent.items() if why == NOT_OURS),
+    )
+
+
+def _answer(
+    wanted: Mapping[str, Query],
+    tell: Tell,
+    *,
+    servers: str | None,
+    command_config: str | None,
+    path: pathlib.Path,
+    as_json: bool,
+) -> int:
+    def show(asked: Asked) -> int:
+        if as_json:
+            reports = {str(id_): found for id_, found in sorted(asked.reports.items())}
+            print(json.dumps({"state": asked.state, "journal": asked.journal, "reports": reports}))
+            return 0
+        for sentence in tell(asked):
+            print(sentence)
+        for id_, reason in sorted(asked.silent.items()):
+            if asked.caller.local.get(id_, "running") == "running":
+                print(f"broker {id_} was not asked: {reason}", file=sys.stderr)
+        return 0
+
+    if servers is None:
+        return show(ask_directory(path, wanted))
+
+    async def work(cluster: Cluster) -> int:
+        return show(await ask_cluster(cluster, servers, wanted))
+
+    return with_own_cluster(servers, properties_of(command_config), work)

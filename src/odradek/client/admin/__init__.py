@@ -1,0 +1,1 @@
+"""Requests of administrators, one module for each kind of thing."""

@@ -1,0 +1,534 @@
+"""What an administrator asks about groups and transactions.
+
+Each is asked of its coordinator, found anew when it turns out to be another. How the rest is
+asked is in `odradek.client.admin.topics`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from odradek.client.admin.topics import Outcome, ask_leaders, by_topic, failure, persist
+from odradek.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
+from odradek.client.connection import Connection
+from odradek.client.group.protocol import decode_assignment
+from odradek.client.kafka_errors import check, known_code
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.model.partition import TopicPartition
+from odradek.wire.schema import Message
+
+CONSUMER_PROTOCOL: Final = "consumer"
+DEAD: Final = "Dead"
+_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_BATCHED_FETCH: Final = 8  # OffsetFetch asks about many groups from this version
+
+R = TypeVar("R", bound=Message)
+
+
+async def ask_coordinator(
+    cluster: Cluster,
+    kind: int,
+    key: str,
+    message: Message | Callable[[Connection], Message],
+    answer: type[R],
+    codes: Callable[[R], Iterable[int]],
+) -> R:
+    """Ask the coordinator of a group or transactional id, and the next one if it is that no longer.
+
+    Raises:
+        ApiError, ConnectionError: it could not be asked within the time.
+    """
+
+    async def attempt() -> R:
+        connection = await cluster.coordinator(kind, key)
+        request = message(connection) if callable(message) else message
+        told = await connection.request(request, answer)
+        for code in codes(told):
+            if code in _MOVED:
+                cluster.forget_coordinator(kind, key)
+                raise ApiError(known_code(code))
+        return told
+
+    return await persist(cluster, attempt)
+
+
+async def _every_broker(cluster: Cluster) -> list[Connection]:
+    await cluster.refresh()
+    return [await cluster.broker(node) for node in sorted(await cluster.nodes())]
+
+
+# --------------------------------------------------------------------------------------- groups
+
+
+class GroupListing(NamedTuple):
+    """A group in a list. State and type are empty where brokers do not tell them."""
+
+    group_id: str
+    state: str
+    type: str
+
+
+async def list_groups(
+    cluster: Cluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupListing]:
+    """The consumer groups of all brokers.
+
+    Raises:
+        ApiError: what a broker says; UNSUPPORTED_VERSION for filters that it does not know.
+        ConnectionError: a broker cannot be reached.
+    """
+    from odradek.wire.messages import list_groups as wire  # noqa: PLC0415
+
+    found = {}
+    for connection in await _every_broker(cluster):
+        request = wire.ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+        async def attempt(
+            connection: Connection = connection, request: wire.ListGroupsRequest = request
+        ) -> wire.ListGroupsResponse:
+            told = await connection.request(request, wire.ListGroupsResponse)
+            check(told.error_code)
+            return told
+
+        for group in (await persist(cluster, attempt)).groups:
+            if group.protocol_type in ("", CONSUMER_PROTOCOL):
+                found[group.group_id] = GroupListing(
+                    group.group_id, group.group_state, group.group_type.capitalize()
+                )
+    return list(found.values())
+
+
+class Member(NamedTuple):
+    """A member of a group, and what it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class GroupDescription(NamedTuple):
+    """A group, its members and its coordinator (id, host, port)."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[Member, ...]
+    coordinator: tuple[int, str, int]
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
+    """One group; its state is Dead if there is none.
+
+    Raises:
+        ApiError: what the coordinator says.
+    """
+    from odradek.wire.messages import describe_groups as wire  # noqa: PLC0415
+
+    told = await ask_coordinator(
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        wire.DescribeGroupsRequest(groups=[group_id]),
+        wire.DescribeGroupsResponse,
+        lambda r: (group.error_code for group in r.groups),
+    )
+    (group,) = told.groups
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from DescribeGroups v6
+        group.group_state = DEAD
+    else:
+        check(group.error_code)
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        members=tuple(
+            Member(m.member_id, m.group_instance_id, m.client_id, m.client_host,
+                   _assigned(m.member_assignment))
+            for m in group.members
+        ),
+        coordinator=await _where(cluster, group_id),
+    )  # fmt: skip
+
+
+def _assigned(data: bytes | bytearray | memoryview) -> tuple[TopicPartition, ...]:
+    if not data:
+        return ()
+    try:
+        return tuple(decode_assignment(data))
+    except MalformedRequestError:
+        return ()  # a protocol of their own
+
+
+async def _where(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
+    connection = await cluster.coordinator(GROUP_COORDINATOR, group_id)
+    for node in cluster.picture.nodes.values():
+        if connection.name in (f"{node.host}:{node.port}", f"[{node.host}]:{node.port}"):
+            return node.id, node.host, node.port
+    host, _, port = connection.name.rpartition(":")
+    return -1, host, int(port)
+
+
+class Committed(NamedTuple):
+    """An offset that a group has committed."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
+    """All offsets that a group has committed.
+
+    Raises:
+        ApiError: what the coordinator says.
+    """
+    from odradek.wire.messages import offset_fetch as wire  # noqa: PLC0415
+
+    def request(connection: Connection) -> Message:
+        if connection.version_of(9) >= _BATCHED_FETCH:
+            asked = wire.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+            return wire.OffsetFetchRequest(groups=[asked])
+        return wire.OffsetFetchRequest(group_id=group_id, topics=None)
+
+    def codes(told: wire.OffsetFetchResponse) -> Iterable[int]:
+        yield told.error_code
+        yield from (group.error_code for group in told.groups)
+
+    told = await ask_coordinator(
+        cluster, GROUP_COORDINATOR, group_id, request, wire.OffsetFetchResponse, codes
+    )
+    for code in codes(told):
+        check(code)
+    offsets: dict[TopicPartition, Committed] = {}
+    for topic in told.topics:
+        for p in topic.partitions:
+            check(p.error_code)
+            offsets[TopicPartition(topic.name, p.partition_index)] = Committed(
+                p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+            )
+    for group in told.groups:
+        for many in group.topics:
+            for q in many.partitions:
+                check(q.error_code)
+                offsets[TopicPartition(many.name, q.partition_index)] = Committed(
+                    q.committed_offset, q.committed_leader_epoch, q.metadata or ""
+                )
+    return {partition: told for partition, told in offsets.items() if told.offset >= 0}
+
+
+async def commit_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Outcome]:
+    """Commit offsets for a group without members."""
+    from odradek.wire.messages import offset_commit as wire  # noqa: PLC0415
+
+    request = wire.OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            wire.OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    wire.OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offsets[TopicPartition(name, index)],
+                        committed_metadata="",
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(offsets).items()
+        ],
+    )
+    told = await ask_coordinator(
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        request,
+        wire.OffsetCommitResponse,
+        lambda r: (p.error_code for topic in r.topics for p in topic.partitions),
+    )
+    return {
+        TopicPartition(topic.name, p.partition_index): failure(p.error_code)
+        for topic in told.topics
+        for p in topic.partitions
+    }
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> Outcome:
+    """Delete a group without members, with its offsets."""
+    from odradek.wire.messages import delete_groups as wire  # noqa: PLC0415
+
+    told = await ask_coordinator(
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        wire.DeleteGroupsRequest(groups_names=[group_id]),
+        wire.DeleteGroupsResponse,
+        lambda r: (result.error_code for result in r.results),
+    )
+    (result,) = told.results
+    return failure(result.error_code)
+
+
+async def delete_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Outcome]:
+    """Delete offsets of a group that reads none of the topics.
+
+    Raises:
+        ApiError: what the coordinator says to all of them.
+    """
+    from odradek.wire.messages import offset_delete as wire  # noqa: PLC0415
+
+    request = wire.OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            wire.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[
+                    wire.OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(partitions).items()
+        ],
+    )
+    told = await ask_coordinator(
+        cluster,
+        GROUP_COORDINATOR,
+        group_id,
+        request,
+        wire.OffsetDeleteResponse,
+        lambda r: (r.error_code,),
+    )
+    check(told.error_code)
+    return {
+        TopicPartition(topic.name, p.partition_index): failure(p.error_code)
+        for topic in told.topics
+        for p in topic.partitions
+    }
+
+
+# --------------------------------------------------------------------------------- transactions
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id in a list, and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+async def list_transactions(cluster: Cluster, *, duration_ms: int = -1) -> list[TransactionListing]:
+    """The transactional ids of all brokers; only those with a transaction older than so long.
+
+    Raises:
+        ApiError, ConnectionError: a broker refuses, or cannot be reached.
+    """
+    from odradek.wire.messages import list_transactions as wire  # noqa: PLC0415
+
+    found = []
+    await cluster.refresh()
+    for node in sorted(await cluster.nodes()):
+        connection = await cluster.broker(node)
+        request = wire.ListTransactionsRequest(duration_filter=duration_ms)
+        told = await connection.request(request, wire.ListTransactionsResponse)
+        check(told.error_code)
+        found += [
+            TransactionListing(t.transactional_id, node, t.producer_id, t.transaction_state)
+            for t in told.transaction_states
+        ]
+    return found
+
+
+class TransactionDescription(NamedTuple):
+    """What the coordinator knows of a transactional id. `started_ms` is -1 without transaction."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    """One transactional id.
+
+    Raises:
+        ApiError: TRANSACTIONAL_ID_NOT_FOUND, or what the coordinator says.
+    """
+    from odradek.wire.messages import describe_transactions as wire  # noqa: PLC0415
+
+    told = await ask_coordinator(
+        cluster,
+        TRANSACTION_COORDINATOR,
+        transactional_id,
+        wire.DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+        wire.DescribeTransactionsResponse,
+        lambda r: (state.error_code for state in r.transaction_states),
+    )
+    (state,) = told.transaction_states
+    if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"The transactional id {transactional_id} could not be found",
+        )
+    check(state.error_code)
+    connection = await cluster.coordinator(TRANSACTION_COORDINATOR, transactional_id)
+    nodes = [n.id for n in cluster.picture.nodes.values()
+             if connection.name == f"{n.host}:{n.port}"]  # fmt: skip
+    return TransactionDescription(
+        transactional_id=state.transactional_id,
+        coordinator=nodes[0] if nodes else -1,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        state=state.transaction_state,
+        timeout_ms=state.transaction_timeout_ms,
+        started_ms=state.transaction_start_time_ms,
+        partitions=tuple(
+            TopicPartition(topic.topic, index)
+            for topic in state.topics
+            for index in topic.partitions
+        ),
+    )
+
+
+async def transactions_of(
+    cluster: Cluster, producers: Collection[int]
+) -> dict[int, TransactionDescription]:
+    """The transactions that coordinators know, of some producers by their ids.
+
+    A transaction that is open in a partition and is not among these hangs: nobody will end it.
+
+    Raises:
+        ApiError, ConnectionError: a broker refuses, or cannot be reached.
+    """
+    known: dict[int, TransactionDescription] = {}
+    if not producers:
+        return known
+    for listed in await list_transactions(cluster):
+        if listed.producer_id not in producers:
+            continue
+        try:
+            told = await describe_transaction(cluster, listed.transactional_id)
+        except ApiError as error:
+            if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue
+        known[told.producer_id] = told
+    return known
+
+
+async def partitions_in_transactions(
+    cluster: Cluster, producers: Collection[int]
+) -> dict[int, tuple[TopicPartition, ...]]:
+    """The partitions of these transactions, by producer id.
+
+    Raises:
+        ApiError, ConnectionError: a broker refuses, or cannot be reached.
+    """
+    known = await transactions_of(cluster, producers)
+    return {producer_id: found.partitions for producer_id, found in known.items()}
+
+
+class ProducerDescription(NamedTuple):
+    """What a replica knows of a producer. Offsets and sequences are -1 where there are none."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Sequence[TopicPartition], *, broker: int | None = None
+) -> dict[TopicPartition, list[ProducerDescription] | ApiError]:
+    """The producers of partitions, as their leaders (or one broker) know them."""
+    from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
+
+    found: dict[TopicPartition, list[ProducerDescription] | ApiError] = {}
+
+    async def ask(connection: Connection, asked: Sequence[TopicPartition]) -> None:
+        request = wire.DescribeProducersRequest(
+            topics=[
+                wire.TopicRequest(name=name, partition_indexes=indexes)
+                for name, indexes in by_topic(asked).items()
+            ]
+        )
+        told = await connection.request(request, wire.DescribeProducersResponse)
+        for topic in told.topics:
+            for p in topic.partitions:
+                found[TopicPartition(topic.name, p.partition_index)] = failure(
+                    p.error_code, p.error_message
+                ) or [
+                    ProducerDescription(
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        producer.coordinator_epoch,
+                        producer.last_sequence,
+                        producer.last_timestamp,
+                        producer.current_txn_start_offset,
+                    )
+                    for producer in p.active_producers
+                ]
+
+    if broker is not None:
+        await cluster.refresh()
+        await ask(await cluster.broker(broker), partitions)
+        return found
+    failed = await ask_leaders(cluster, partitions, ask, found)
+    found.update(failed)
+    return found
+
+
+async def abort_transaction(
+    cluster: Cluster,
+    partition: TopicPartition,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> None:
+    """Write an abort marker into one partition: what ends a transaction that hangs.
+
+    Raises:
+        ApiError: what the partition's leader says.
+    """
+    from odradek.wire.messages import write_txn_markers as wire  # noqa: PLC0415
+
+    topic = wire.WritableTxnMarkerTopic(
+        name=partition.topic, partition_indexes=[partition.partition]
+    )
+    marker = wire.WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=False,
+        topics=[topic],
+        coordinator_epoch=coordinator_epoch,
+    )
+
+    async def attempt() -> None:
+        await cluster.refresh([partition.topic])
+        connection = await cluster.leader(partition)
+        told = await connection.request(
+            wire.WriteTxnMarkersRequest(markers=[marker]), wire.WriteTxnMarkersResponse
+        )
+        for written in told.markers:
+            for result in written.topics:
+                for p in result.partitions:
+                    check(p.error_code)
+
+    await persist(cluster, attempt)

@@ -1,0 +1,357 @@
+"""What an administrator asks about partitions: where they are, who leads them, their offsets.
+
+Reassignments, elections, log directories, offsets by time, deletion of records. How it is asked is
+in `odradek.client.admin.topics`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from odradek.client.admin.topics import (
+    REQUEST_MS,
+    Outcome,
+    ask_controller,
+    ask_leaders,
+    by_topic,
+    failure,
+)
+from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
+from odradek.client.kafka_errors import check
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+
+# -------------------------------------------------------------------------- reassign and elect
+
+
+class Reassignment(NamedTuple):
+    """A move under way: all replicas of now, those to come, those to go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+async def list_reassignments(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """The reassignments under way, of some partitions or (None) all.
+
+    Raises:
+        ApiError: what the controller says.
+    """
+    from odradek.wire.messages import list_partition_reassignments as wire  # noqa: PLC0415
+
+    topics = None
+    if partitions is not None:
+        topics = [
+            wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+            for name, indexes in by_topic(partitions).items()
+        ]
+    told = await ask_controller(
+        cluster,
+        wire.ListPartitionReassignmentsRequest(timeout_ms=REQUEST_MS, topics=topics),
+        wire.ListPartitionReassignmentsResponse,
+        lambda r: (r.error_code,),
+    )
+    check(told.error_code, told.error_message)
+    return {
+        TopicPartition(topic.name, p.partition_index): Reassignment(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for topic in told.topics
+        for p in topic.partitions
+    }
+
+
+async def alter_reassignments(
+    cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, Outcome]:
+    """Begin reassignments to these replicas, or (None) cancel those under way.
+
+    Raises:
+        ApiError: what the controller says to all of them.
+    """
+    from odradek.wire.messages import alter_partition_reassignments as wire  # noqa: PLC0415
+
+    request = wire.AlterPartitionReassignmentsRequest(timeout_ms=REQUEST_MS)
+    for name, indexes in by_topic(targets).items():
+        topic = wire.ReassignableTopic(name=name)
+        for index in indexes:
+            replicas = targets[TopicPartition(name, index)]
+            topic.partitions.append(
+                wire.ReassignablePartition(
+                    partition_index=index, replicas=None if replicas is None else list(replicas)
+                )
+            )
+        request.topics.append(topic)
+
+    def codes(told: wire.AlterPartitionReassignmentsResponse) -> Iterable[int]:
+        yield told.error_code
+        for topic in told.responses:
+            yield from (p.error_code for p in topic.partitions)
+
+    told = await ask_controller(cluster, request, wire.AlterPartitionReassignmentsResponse, codes)
+    check(told.error_code, told.error_message)
+    return {
+        TopicPartition(topic.name, p.partition_index): failure(p.error_code, p.error_message)
+        for topic in told.responses
+        for p in topic.partitions
+    }
+
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+async def elect_leaders(
+    cluster: Cluster, election_type: int, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Outcome]:
+    """Elect leaders of some partitions or (None) of all; for each, whether it worked.
+
+    Of all partitions, those are told whose leader is another now, or should be.
+
+    Raises:
+        ApiError: what the controller says to all of them.
+    """
+    from odradek.wire.messages import elect_leaders as wire  # noqa: PLC0415
+
+    topics = None
+    if partitions is not None:
+        topics = [
+            wire.TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in by_topic(partitions).items()
+        ]
+    request = wire.ElectLeadersRequest(
+        election_type=election_type, topic_partitions=topics, timeout_ms=REQUEST_MS
+    )
+
+    def codes(told: wire.ElectLeadersResponse) -> Iterable[int]:
+        yield told.error_code
+        for topic in told.replica_election_results:
+            yield from (p.error_code for p in topic.partition_result)
+
+    told = await ask_controller(cluster, request, wire.ElectLeadersResponse, codes)
+    check(told.error_code)
+    return {
+        TopicPartition(topic.topic, p.partition_id): failure(p.error_code, p.error_message)
+        for topic in told.replica_election_results
+        for p in topic.partition_result
+    }
+
+
+# ------------------------------------------------------------------------------ log directories
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica in a directory; `is_future`: the copy of a move within the broker."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDir(NamedTuple):
+    """One log directory of a broker."""
+
+    path: str
+    error: Outcome
+    replicas: dict[TopicPartition, ReplicaInfo]
+
+
+async def describe_log_dirs(
+    cluster: Cluster, broker: int, partitions: Iterable[TopicPartition] | None = None
+) -> list[LogDir]:
+    """The log directories of a broker, with all replicas or only some.
+
+    Raises:
+        ApiError: there is no such broker, or it refuses.
+    """
+    from odradek.wire.messages import describe_log_dirs as wire  # noqa: PLC0415
+
+    topics = None
+    if partitions is not None:
+        topics = [
+            wire.DescribableLogDirTopic(topic=name, partitions=indexes)
+            for name, indexes in by_topic(partitions).items()
+        ]
+    connection = await cluster.broker(broker)
+    told = await connection.request(
+        wire.DescribeLogDirsRequest(topics=topics), wire.DescribeLogDirsResponse
+    )
+    check(told.error_code)
+    return [
+        LogDir(
+            path=result.log_dir,
+            error=failure(result.error_code),
+            replicas={
+                TopicPartition(topic.name, p.partition_index): ReplicaInfo(
+                    p.partition_size, p.offset_lag, p.is_future_key
+                )
+                for topic in result.topics
+                for p in topic.partitions
+            },
+        )
+        for result in told.results
+    ]
+
+
+async def alter_replica_log_dirs(
+    cluster: Cluster, broker: int, moves: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, Outcome]:
+    """Move replicas of one broker to other directories of it."""
+    from odradek.wire.messages import alter_replica_log_dirs as wire  # noqa: PLC0415
+
+    paths: dict[str, list[TopicPartition]] = {}
+    for partition, path in moves.items():
+        paths.setdefault(path, []).append(partition)
+    request = wire.AlterReplicaLogDirsRequest(
+        dirs=[
+            wire.AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    wire.AlterReplicaLogDirTopic(name=name, partitions=indexes)
+                    for name, indexes in by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in paths.items()
+        ]
+    )
+    connection = await cluster.broker(broker)
+    told = await connection.request(request, wire.AlterReplicaLogDirsResponse)
+    return {
+        TopicPartition(topic.topic_name, p.partition_index): failure(p.error_code)
+        for topic in told.results
+        for p in topic.partitions
+    }
+
+
+# -------------------------------------------------------------------------------------- offsets
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+_SPEC_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class ListedOffset(NamedTuple):
+    """An offset that was asked for; -1 where there is none."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+async def list_offsets(
+    cluster: Cluster,
+    specs: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int = READ_UNCOMMITTED,
+) -> dict[TopicPartition, ListedOffset | ApiError]:
+    """Offsets by time: milliseconds, or LATEST, EARLIEST and so on; asked of each leader.
+
+    A partition that is not there or has no leader is tried until the time is up.
+    """
+    found: dict[TopicPartition, ListedOffset | ApiError] = {}
+
+    async def ask(connection: Connection, partitions: Sequence[TopicPartition]) -> None:
+        found.update(await _offsets_of(connection, partitions, specs, isolation_level))
+
+    failed = await ask_leaders(cluster, list(specs), ask, found)
+    found.update(failed)
+    return {partition: found[partition] for partition in specs}
+
+
+async def _offsets_of(
+    connection: Connection,
+    partitions: Sequence[TopicPartition],
+    specs: Mapping[TopicPartition, int],
+    isolation_level: int,
+) -> dict[TopicPartition, ListedOffset | ApiError]:
+    from odradek.wire.messages import list_offsets as wire  # noqa: PLC0415
+
+    version = connection.version_of(2)
+    found: dict[TopicPartition, ListedOffset | ApiError] = {}
+    able = []
+    for partition in partitions:
+        if version < _SPEC_VERSIONS.get(specs[partition], 0):
+            what = f"Broker {connection.name} does not support {_spec_name(specs[partition])}"
+            found[partition] = ApiError(ErrorCode.UNSUPPORTED_VERSION, what)
+        else:
+            able.append(partition)
+    if not able:
+        return found
+    request = wire.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[
+            wire.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    wire.ListOffsetsPartition(
+                        partition_index=index, timestamp=specs[TopicPartition(name, index)]
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(able).items()
+        ],
+    )
+    told = await connection.request(request, wire.ListOffsetsResponse)
+    for topic in told.topics:
+        for p in topic.partitions:
+            found[TopicPartition(topic.name, p.partition_index)] = failure(
+                p.error_code
+            ) or ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+    return found
+
+
+def _spec_name(spec: int) -> str:
+    names = {
+        MAX_TIMESTAMP: "MAX_TIMESTAMP",
+        EARLIEST_LOCAL: "EARLIEST_LOCAL_TIMESTAMP",
+        LATEST_TIERED: "LATEST_TIERED_TIMESTAMP",
+    }
+    return f"the {names[spec]} offset spec"
+
+
+async def delete_records(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | ApiError]:
+    """Delete records below offsets (-1: the high watermark); the low watermark of each after it."""
+    from odradek.wire.messages import delete_records as wire  # noqa: PLC0415
+
+    found: dict[TopicPartition, int | ApiError] = {}
+
+    async def ask(connection: Connection, partitions: Sequence[TopicPartition]) -> None:
+        request = wire.DeleteRecordsRequest(
+            topics=[
+                wire.DeleteRecordsTopic(
+                    name=name,
+                    partitions=[
+                        wire.DeleteRecordsPartition(
+                            partition_index=index, offset=offsets[TopicPartition(name, index)]
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in by_topic(partitions).items()
+            ],
+            timeout_ms=REQUEST_MS,
+        )
+        told = await connection.request(request, wire.DeleteRecordsResponse)
+        for topic in told.topics:
+            for p in topic.partitions:
+                error = failure(p.error_code)
+                found[TopicPartition(topic.name, p.partition_index)] = (
+                    p.low_watermark if error is None else error
+                )
+
+    failed = await ask_leaders(cluster, list(offsets), ask, found)
+    found.update(failed)
+    return {partition: found[partition] for partition in offsets}

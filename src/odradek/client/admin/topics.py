@@ -1,0 +1,545 @@
+"""What an administrator asks of a cluster: topics, configurations, brokers, directories.
+
+Plain coroutines over `odradek.client.cluster`. Each asks who has to be asked - the controller, a
+leader, one broker, any - and tries again while it turns out to be another. What is asked for
+many things at once is told for each: a mapping to `ApiError` or None. What
+concerns partitions is in `odradek.client.admin.partitions`, groups and transactions in
+`odradek.client.admin.groups`, ACLs, quotas and credentials in `odradek.client.admin.security`.
+
+Behaviour follows kafka-clients 3.9's `KafkaAdminClient`, with brokers from 2.8 to 4.x.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from odradek.client.cluster import Cluster
+from odradek.client.connection import Connection
+from odradek.client.kafka_errors import check, known_code, message_of_code
+from odradek.client.metadata import Node
+from odradek.model.errors import RETRIABLE, ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from odradek.wire.schema import Message
+
+TIMEOUT_MS: Final = 60_000  # default.api.timeout.ms
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+
+REQUEST_MS: Final = 30_000
+_DESCRIBE_TOPIC_PARTITIONS: Final = 75
+
+Outcome = ApiError | None
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+
+
+# ------------------------------------------------------------------------------ the ways to ask
+
+
+def failure(code: int, message: str | None = None) -> Outcome:
+    """What a response tells of one thing: an error, or None."""
+    if not code:
+        return None
+    return ApiError(known_code(code), message or message_of_code(code))
+
+
+async def persist(cluster: Cluster, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try until it works, or fails with an error that trying again does not mend, or time is up.
+
+    Raises:
+        ApiError, ConnectionError: the last failure.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except (ApiError, ConnectionError) as error:
+            if isinstance(error, ApiError) and error.code not in RETRIABLE:
+                raise
+            failures += 1
+            pause_s = cluster.retry_pause_s(failures)
+            if loop.time() + pause_s >= deadline_s:
+                raise
+            await asyncio.sleep(pause_s)
+
+
+async def ask_controller(
+    cluster: Cluster, message: Message, answer: type[R], codes: Callable[[R], Iterable[int]]
+) -> R:
+    """Ask the controller, and the next one if it is that no longer."""
+
+    async def attempt() -> R:
+        try:
+            told = await (await cluster.controller()).request(message, answer)
+        except ConnectionError:
+            await cluster.refresh()  # another broker may know of another controller
+            raise
+        if ErrorCode.NOT_CONTROLLER in codes(told):
+            await cluster.refresh()
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return told
+
+    return await persist(cluster, attempt)
+
+
+async def any_broker(cluster: Cluster) -> Connection:
+    """A connection to some broker: the one with the smallest id that can be reached.
+
+    Raises:
+        ConnectionError: none can.
+        ApiError: the cluster knows of none.
+    """
+    reasons = []
+    for node in sorted(await cluster.nodes()):
+        try:
+            return await cluster.broker(node)
+        except (ConnectionError, ApiError) as error:
+            reasons.append(str(error))
+    raise ConnectionError("no broker can be reached any longer: " + "; ".join(reasons))
+
+
+async def ask_leaders(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
+    found: Mapping[TopicPartition, object],
+) -> dict[TopicPartition, ApiError]:
+    """Ask each leader for its partitions, again while leaders move; what cannot be asked, and why.
+
+    A topic or partition that is not there is told at once: waiting does not make it.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
+    failed: dict[TopicPartition, ApiError] = {}
+    left = list(partitions)
+    failures = 0
+    while left:
+        told = await cluster.refresh(sorted({partition.topic for partition in left}))
+        missing = _missing(told, left)
+        failed |= missing
+        waiting: dict[TopicPartition, ApiError] = {}
+        for leader, asked in _by_leader(cluster, (p for p in left if p not in missing)).items():
+            for partition, error in (await _ask_one(cluster, leader, asked, ask, found)).items():
+                (waiting if error.code in RETRIABLE else failed)[partition] = error
+        left = list(waiting)
+        failures += 1
+        pause_s = cluster.retry_pause_s(failures)
+        if left and loop.time() + pause_s >= deadline_s:
+            return failed | waiting
+        if left:
+            await asyncio.sleep(pause_s)
+    return failed
+
+
+async def _ask_one(
+    cluster: Cluster,
+    leader: int,
+    asked: Sequence[TopicPartition],
+    ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
+    found: Mapping[TopicPartition, object],
+) -> dict[TopicPartition, ApiError]:
+    """Ask one leader; what failed, and why."""
+    if leader < 0:
+        return dict.fromkeys(asked, ApiError(ErrorCode.LEADER_NOT_AVAILABLE))
+    try:
+        await ask(await cluster.broker(leader), asked)
+    except ConnectionError as error:
+        return dict.fromkeys(asked, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+    except ApiError as error:
+        return dict.fromkeys(asked, error)
+    outcomes = ((partition, found.get(partition)) for partition in asked)
+    return {p: outcome for p, outcome in outcomes if isinstance(outcome, ApiError)}
+
+
+def _by_leader(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    groups: dict[int, list[TopicPartition]] = {}
+    for partition in partitions:
+        groups.setdefault(cluster.picture.leader(partition), []).append(partition)
+    return groups
+
+
+def _missing(
+    told: MetadataResponse, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ApiError]:
+    topics = {topic.name: topic for topic in told.topics}
+    missing: dict[TopicPartition, ApiError] = {}
+    for partition in partitions:
+        topic = topics.get(partition.topic)
+        if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            missing[partition] = ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Failed to fetch metadata for partition {partition} because metadata for topic "
+                f"`{partition.topic}` could not be found",
+            )
+        elif topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
+            error = failure(topic.error_code)
+            assert error is not None
+            missing[partition] = error
+        elif all(p.partition_index != partition.partition for p in topic.partitions):
+            missing[partition] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return missing
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions, by topic, in order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+# --------------------------------------------------------------------------------------- topics
+
+
+async def list_topics(cluster: Cluster, *, internal: bool = True) -> list[str]:
+    """The names of all topics, sorted; with Kafka's own or without."""
+    told = await cluster.refresh(None)
+    return sorted(
+        topic.name
+        for topic in told.topics
+        if topic.name is not None and (internal or not topic.is_internal)
+    )
+
+
+async def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[MetadataResponseTopic]:
+    """Topics by name, in the order of the names.
+
+    Raises:
+        ApiError: one of them is not there, or may not be seen.
+    """
+    told = await cluster.refresh(names)
+    by_name = {topic.name: topic for topic in told.topics}
+    for name in names:
+        if name not in by_name or by_name[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
+    return [_sound(by_name[name]) for name in names]
+
+
+async def describe_topic_ids(
+    cluster: Cluster, topic_ids: Sequence[bytes]
+) -> list[MetadataResponseTopic]:
+    """Topics by id. One that is not there is left out.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION from brokers before 3.1; or a topic may not be seen.
+    """
+    connection = await any_broker(cluster)
+    if connection.version_of(3) < 12:
+        everything = await cluster.refresh(None)
+        wanted = set(topic_ids)
+        return [_sound(topic) for topic in everything.topics if topic.topic_id in wanted]
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids],
+        allow_auto_topic_creation=False,
+    )
+    told = await connection.request(request, MetadataResponse)
+    missing = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return [_sound(topic) for topic in told.topics if topic.error_code not in missing]
+
+
+class EligibleLeaders(NamedTuple):
+    """Who may lead a partition beside its ISR, and who could when nobody was left (KIP-966)."""
+
+    eligible: Sequence[int] | None
+    last_known: Sequence[int] | None
+
+
+async def eligible_leaders(
+    cluster: Cluster, names: Sequence[str]
+) -> dict[TopicPartition, EligibleLeaders]:
+    """What clusters of KRaft know of this; nothing where brokers do not."""
+    from odradek.wire.messages import describe_topic_partitions as wire  # noqa: PLC0415
+
+    connection = await any_broker(cluster)
+    if _DESCRIBE_TOPIC_PARTITIONS not in connection.versions:
+        return {}
+    found: dict[TopicPartition, EligibleLeaders] = {}
+    cursor: wire.Cursor | None = None
+    while True:
+        # From the cursor's topic on, in the order of names, which is the brokers' own.
+        left = [name for name in sorted(names) if cursor is None or name >= cursor.topic_name]
+        request = wire.DescribeTopicPartitionsRequest(
+            topics=[wire.TopicRequest(name=name) for name in left], cursor=cursor
+        )
+        told = await connection.request(request, wire.DescribeTopicPartitionsResponse)
+        for topic in told.topics:
+            for p in topic.partitions:
+                partition = TopicPartition(topic.name or "", p.partition_index)
+                found[partition] = EligibleLeaders(p.eligible_leader_replicas, p.last_known_elr)
+        cursor = told.next_cursor
+        if cursor is None:
+            return found
+
+
+def _sound(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    # A leader that is not known does not hide the topic.
+    if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
+        check(topic.error_code)
+    return topic
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made: a partition count and replication factor (-1: the broker's), or replicas.
+
+    `assignment`: for each partition, its replicas.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str] = {}
+
+
+async def create_topics(
+    cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> dict[str, Outcome]:
+    """Make topics; answered when they are there."""
+    from odradek.wire.messages import create_topics as wire  # noqa: PLC0415 - loaded when used
+
+    request = wire.CreateTopicsRequest(
+        topics=[
+            wire.CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[
+                    wire.CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+                    for index, ids in (topic.assignment or {}).items()
+                ],
+                configs=[
+                    wire.CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=REQUEST_MS,
+        validate_only=validate_only,
+    )
+    told = await ask_controller(
+        cluster, request, wire.CreateTopicsResponse, lambda r: (t.error_code for t in r.topics)
+    )
+    return {topic.name: failure(topic.error_code, topic.error_message) for topic in told.topics}
+
+
+async def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, Outcome]:
+    """Delete topics by name."""
+    from odradek.wire.messages import delete_topics as wire  # noqa: PLC0415
+
+    connection = await cluster.controller()
+    by_state = connection.version_of(20) >= 6
+    request = wire.DeleteTopicsRequest(timeout_ms=REQUEST_MS)
+    if by_state:
+        request.topics = [wire.DeleteTopicState(name=name) for name in names]
+    else:
+        request.topic_names = list(names)
+    told = await ask_controller(
+        cluster, request, wire.DeleteTopicsResponse, lambda r: (t.error_code for t in r.responses)
+    )
+    return {t.name or "": failure(t.error_code, t.error_message) for t in told.responses}
+
+
+class MorePartitions(NamedTuple):
+    """To how many partitions a topic grows, and, if given, the replicas of each new one."""
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+async def create_partitions(
+    cluster: Cluster, topics: Mapping[str, MorePartitions]
+) -> dict[str, Outcome]:
+    """Let topics grow."""
+    from odradek.wire.messages import create_partitions as wire  # noqa: PLC0415
+
+    request = wire.CreatePartitionsRequest(
+        topics=[
+            wire.CreatePartitionsTopic(
+                name=name,
+                count=more.total,
+                assignments=None
+                if more.assignments is None
+                else [
+                    wire.CreatePartitionsAssignment(broker_ids=list(ids))
+                    for ids in more.assignments
+                ],
+            )
+            for name, more in topics.items()
+        ],
+        timeout_ms=REQUEST_MS,
+    )
+    told = await ask_controller(
+        cluster, request, wire.CreatePartitionsResponse, lambda r: (t.error_code for t in r.results)
+    )
+    return {t.name: failure(t.error_code, t.error_message) for t in told.results}
+
+
+# ------------------------------------------------------------------------------- configurations
+
+# ConfigSource on the wire, and how it is written.
+SOURCES: Final = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+DEFAULT_CONFIG: Final = "DEFAULT_CONFIG"
+
+
+class ConfigEntry(NamedTuple):
+    """One option of a resource, as it is told. `synonyms`: (source, name, value)."""
+
+    name: str
+    value: str | None
+    source: str
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: tuple[tuple[str, str, str | None], ...]
+
+
+Resource = tuple[int, str]  # resource type, name
+
+
+async def describe_configs(
+    cluster: Cluster, resources: Sequence[Resource], *, synonyms: bool = False
+) -> dict[Resource, list[ConfigEntry] | ApiError]:
+    """The options of resources, in the order in which they are told."""
+    from odradek.wire.messages import describe_configs as wire  # noqa: PLC0415
+
+    described: dict[Resource, list[ConfigEntry] | ApiError] = {}
+    for connection, asked in await _by_broker(cluster, resources):
+        request = wire.DescribeConfigsRequest(
+            resources=[
+                wire.DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+                for kind, name in asked
+            ],
+            include_synonyms=synonyms,
+        )
+        told = await connection.request(request, wire.DescribeConfigsResponse)
+        for result in told.results:
+            error = failure(result.error_code, result.error_message)
+            described[result.resource_type, result.resource_name] = error or [
+                ConfigEntry(
+                    name=config.name,
+                    value=config.value,
+                    source=SOURCES.get(config.config_source, "UNKNOWN"),
+                    is_sensitive=config.is_sensitive,
+                    is_read_only=config.read_only,
+                    synonyms=tuple(
+                        (SOURCES.get(s.source, "UNKNOWN"), s.name, s.value) for s in config.synonyms
+                    ),
+                )
+                for config in result.configs
+            ]
+    return described
+
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+
+class Alteration(NamedTuple):
+    """One option set (0), deleted (1), appended to (2) or shortened (3)."""
+
+    name: str
+    value: str | None
+    operation: int = SET
+
+
+async def alter_configs(
+    cluster: Cluster,
+    changes: Mapping[Resource, Sequence[Alteration]],
+    *,
+    validate_only: bool = False,
+) -> dict[Resource, Outcome]:
+    """Change single options of resources (IncrementalAlterConfigs)."""
+    from odradek.wire.messages import incremental_alter_configs as wire  # noqa: PLC0415
+
+    outcomes: dict[Resource, Outcome] = {}
+    for connection, asked in await _by_broker(cluster, list(changes)):
+        request = wire.IncrementalAlterConfigsRequest(
+            resources=[
+                wire.AlterConfigsResource(
+                    resource_type=resource[0],
+                    resource_name=resource[1],
+                    configs=[
+                        wire.AlterableConfig(
+                            name=change.name,
+                            config_operation=change.operation,
+                            value=change.value,
+                        )
+                        for change in changes[resource]
+                    ],
+                )
+                for resource in asked
+            ],
+            validate_only=validate_only,
+        )
+        told = await connection.request(request, wire.IncrementalAlterConfigsResponse)
+        for result in told.responses:
+            outcomes[result.resource_type, result.resource_name] = failure(
+                result.error_code, result.error_message
+            )
+    return outcomes
+
+
+async def _by_broker(
+    cluster: Cluster, resources: Sequence[Resource]
+) -> list[tuple[Connection, list[Resource]]]:
+    """Who is to be asked: the broker itself for its own, anybody for the rest.
+
+    Raises:
+        ApiError: BROKER_NOT_AVAILABLE, there is no such broker.
+    """
+    groups: dict[int | None, list[Resource]] = {}
+    for kind, name in resources:
+        own = kind in (BROKER, BROKER_LOGGER) and name != ""
+        groups.setdefault(int(name) if own else None, []).append((kind, name))
+    if any(broker is not None for broker in groups):
+        await cluster.refresh()
+    return [
+        (await any_broker(cluster) if broker is None else await cluster.broker(broker), asked)
+        for broker, asked in groups.items()
+    ]
+
+
+# ---------------------------------------------------------------------------------- the cluster
+
+
+class ClusterState(NamedTuple):
+    """Which brokers are up, who is the controller, what the cluster is called."""
+
+    cluster_id: str | None
+    controller: int
+    nodes: tuple[Node, ...]
+
+
+async def describe_cluster(cluster: Cluster) -> ClusterState:
+    """The cluster's id, controller and live brokers."""
+    await cluster.refresh()
+    nodes = await cluster.nodes()
+    return ClusterState(
+        cluster.picture.cluster_id, cluster.picture.controller, tuple(nodes.values())
+    )

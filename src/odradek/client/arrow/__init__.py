@@ -1,0 +1,271 @@
+"""Topics as Arrow: read into tables or streams of record batches, written from them.
+
+    from odradek.client import arrow
+
+    table = arrow.read_topic("localhost:9092", "orders")           # a pyarrow.Table
+    for batch in arrow.stream_topic("localhost:9092", "orders"):   # one record batch at a time
+        ...
+    arrow.write_topic("localhost:9092", "orders", table)           # idempotent
+
+So pandas (`.to_pandas()`), Polars (`polars.from_arrow`) and DuckDB (by the variable's name) have
+a topic in one line. The functions here wait; what they are made of (`arrow_fetch`,
+`arrow_produce`) is asynchronous. They need `pip install odradek[arrow]`, and are several times
+faster where `odradek-fast` is installed too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from odradek.client.arrow.cluster import EARLIEST, LATEST, ArrowCluster, UnknownTopicError
+from odradek.client.arrow.decode import (
+    ALL_COLUMNS,
+    COLUMNS,
+    Layout,
+    PartitionDecoder,
+    UnknownColumnError,
+)
+from odradek.client.arrow.fetch import DataLossError, Fetcher, FetchSettings, Range
+from odradek.client.arrow.loop import LoopThread
+from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, Written
+from odradek.client.settings import ClientSettings
+from odradek.model.partition import TopicPartition
+
+__all__ = [
+    "ALL_COLUMNS",
+    "COLUMNS",
+    "DataLossError",
+    "UnknownColumnError",
+    "UnknownTopicError",
+    "offsets_of",
+    "read_topic",
+    "stream_topic",
+    "write_topic",
+]
+
+# A place in a partition: an offset, or "earliest" or "latest"; for all partitions or by number.
+Place = int | str
+Places = Place | Mapping[int, Place]
+
+_NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def read_topic(  # noqa: PLR0913 - each by its name
+    servers: str,
+    topic: str,
+    *,
+    columns: Sequence[str] = COLUMNS,
+    start: Places = "earliest",
+    end: Places = "latest",
+    partitions: Sequence[int] | None = None,
+    committed: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """A topic, or a part of it, as one table; a partition's rows are in order.
+
+    `start` and `end` (exclusive) are offsets, or "earliest" and "latest" as they are at the time
+    of the call; a mapping gives them by partition. `committed` leaves out open and aborted
+    transactions. `properties` are Java's (`security.protocol` and the like).
+
+    Raises:
+        UnknownTopicError, UnknownColumnError: no such topic, partition or column.
+        DataLossError: an offset of the range is not there any more.
+        ApiError: a broker refuses, or a batch is damaged; names partition and offset.
+        BootstrapError: nobody of `servers` can be reached.
+    """
+    batches = stream_topic(
+        servers, topic, columns=columns, start=start, end=end, partitions=partitions,
+        committed=committed, properties=properties,
+    )  # fmt: skip
+    return pa.Table.from_batches(list(batches), Layout(columns).schema)
+
+
+def stream_topic(  # noqa: PLR0913 - each by its name
+    servers: str,
+    topic: str,
+    *,
+    columns: Sequence[str] = COLUMNS,
+    start: Places = "earliest",
+    end: Places | None = "latest",
+    partitions: Sequence[int] | None = None,
+    committed: bool = False,
+    properties: Mapping[str, str] | None = None,
+    fetch: FetchSettings | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The same as a stream of record batches, each of one partition, in bounded memory.
+
+    With `end=None` it never ends: it gives what is written as it is written.
+
+    Raises:
+        What `read_topic` raises, as it comes.
+    """
+    layout = Layout(columns)
+    fetch = fetch or FetchSettings(committed=committed)
+    thread = LoopThread()
+    try:
+        cluster = thread.run(ArrowCluster.connect(_settings(servers, properties)))
+        try:
+            ranges = thread.run(
+                ranges_of(cluster, topic, start, end, partitions, committed=committed)
+            )
+            yield from stream(thread, cluster, ranges, layout, fetch)
+        finally:
+            thread.run(cluster.close())
+    finally:
+        thread.close()
+
+
+def write_topic(
+    servers: str,
+    topic: str,
+    rows: pa.Table | pa.RecordBatch,
+    *,
+    settings: ProducerSettings | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> dict[int, Written]:
+    """Write rows to a topic and wait until all are acknowledged; by partition, what became of them.
+
+    Columns: `value`, and if there are any `key`, `timestamp`, `headers`, `partition`. With a
+    transactional id all rows count, or none.
+
+    Raises:
+        UnknownTopicError, ColumnError, PartitionError: nothing was written.
+        ApiError: a broker refuses. BootstrapError: nobody can be reached.
+    """
+    thread = LoopThread()
+    try:
+        return thread.run(_write(_settings(servers, properties), topic, rows, settings))
+    finally:
+        thread.close()
+
+
+def offsets_of(
+    servers: str,
+    topic: str,
+    *,
+    committed: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> dict[int, Range]:
+    """Where each partition of a topic begins and ends now.
+
+    Raises:
+        UnknownTopicError: no such topic. BootstrapError: nobody can be reached.
+    """
+
+    async def ask() -> dict[int, Range]:
+        async with await ArrowCluster.connect(_settings(servers, properties)) as cluster:
+            found = await ranges_of(cluster, topic, "earliest", "latest", committed=committed)
+        return {name.partition: there for name, there in found.items()}
+
+    thread = LoopThread()
+    try:
+        return thread.run(ask())
+    finally:
+        thread.close()
+
+
+async def _write(
+    connection: ClientSettings, topic: str, rows: Any, settings: ProducerSettings | None
+) -> dict[int, Written]:
+    async with await ArrowCluster.connect(connection) as cluster:
+        producer = await ArrowProducer.open(cluster, settings)
+        transactional = settings is not None and settings.transactional_id is not None
+        if transactional:
+            await producer.begin()
+        try:
+            written = await producer.send(topic, rows)
+        except BaseException:
+            if transactional:
+                await producer.abort()
+            raise
+        if transactional:
+            await producer.commit()
+    return {name.partition: became for name, became in written.items()}
+
+
+def stream(
+    thread: LoopThread,
+    cluster: ArrowCluster,
+    ranges: Mapping[TopicPartition, Range],
+    layout: Layout,
+    fetch: FetchSettings,
+    *,
+    check_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Fetch and decode ranges of partitions, the one beside the other."""
+    decoders = {
+        name: PartitionDecoder(
+            name, layout, start=wanted.start, end=wanted.end, check_crc=check_crc
+        )
+        for name, wanted in ranges.items()
+    }
+
+    async def fetcher() -> Fetcher:
+        return Fetcher(cluster, ranges, fetch)
+
+    made = thread.run(fetcher())
+    try:
+        while (fetched := thread.run(made.next())) is not None:
+            aborted = fetched.aborted if fetch.committed else ()
+            decoder = decoders[fetched.partition]
+            decoder.next_offset = max(decoder.next_offset, fetched.start)  # past what was lost
+            yield from decoder.decode(fetched.records, aborted)
+    finally:
+        thread.run(made.close())
+
+
+async def ranges_of(
+    cluster: ArrowCluster,
+    topic: str,
+    start: Places,
+    end: Places | None,
+    partitions: Sequence[int] | None = None,
+    *,
+    committed: bool = False,
+) -> dict[TopicPartition, Range]:
+    """From places to offsets.
+
+    Raises:
+        UnknownTopicError: no such topic or partition.
+    """
+    there = (await cluster.partitions([topic]))[topic]
+    named = [places for places in (start, end) if isinstance(places, Mapping)]
+    for number in {*(partitions or ()), *(number for places in named for number in places)}:
+        if number not in there:
+            raise UnknownTopicError(f"{topic}-{number} is not there: {topic} has {len(there)}")
+    chosen = [TopicPartition(topic, number) for number in (partitions or there)]
+    starts = await _offsets(cluster, chosen, start, "earliest", committed=committed)
+    if end is None:
+        return {name: Range(starts[name], None) for name in chosen}
+    ends = await _offsets(cluster, chosen, end, "latest", committed=committed)
+    return {name: Range(starts[name], ends[name]) for name in chosen}
+
+
+async def _offsets(
+    cluster: ArrowCluster,
+    partitions: Sequence[TopicPartition],
+    places: Places,
+    default: str,
+    *,
+    committed: bool,
+) -> dict[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    asked: dict[TopicPartition, int] = {}
+    for name in partitions:
+        place = places.get(name.partition, default) if isinstance(places, Mapping) else places
+        if isinstance(place, str):
+            if place not in _NAMED:
+                raise UnknownTopicError(f"place {place!r}: must be an offset, earliest or latest")
+            asked[name] = _NAMED[place]
+        else:
+            offsets[name] = place
+    if asked:
+        offsets.update(await cluster.list_offsets(asked, committed=committed))
+    return offsets
+
+
+def _settings(servers: str, properties: Mapping[str, str] | None) -> ClientSettings:
+    return ClientSettings.from_properties(
+        {**(properties or {}), "bootstrap.servers": servers}, client_id="odradek-arrow"
+    )

@@ -1,0 +1,262 @@
+"""Arrow into record batches: rows of one partition become the bytes that a Produce carries.
+
+Columns that are looked at: `key`, `value` (anything that casts to binary), `timestamp` (Arrow
+timestamps, or integers: milliseconds), `headers` (list<struct<key, value>>). What is missing is
+null, or the time of the call. A batch ends before it would grow beyond `batch_bytes`; one record
+that is larger than that makes a batch of its own, and one beyond `request_bytes_max` is refused.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odradek.client.arrow.kernel import BinaryInput, HeadersInput, Kernel, kernel
+from odradek.client.arrow.partition import flat
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.record.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from odradek.record.compression import DEFAULT_LEVELS, Codec, Levels, compress
+from odradek.record.records import assemble
+
+# A record's lengths, deltas and attributes at their longest.
+_RECORD_OVERHEAD_BYTES: Final = 21
+# Rows that go to the kernel at once; what it makes of them stays below Arrow's 2 GiB.
+_KERNEL_BYTES: Final = 64 << 20
+
+
+class ColumnError(OdradekError):
+    """A column has a type that no record can hold."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchSettings:
+    """What batches are like, and who writes them."""
+
+    batch_bytes: int = 1 << 18
+    request_bytes_max: int = 1 << 20
+    codec: Codec = Codec.NONE
+    levels: Levels = DEFAULT_LEVELS
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    transactional: bool = False
+
+
+def normalized(table: pa.Table, *, now_ms: int) -> pa.Table:
+    """The columns of records, of the types that `encode_partition` takes.
+
+    Raises:
+        ColumnError: a column that cannot be cast; names it, its type and what it must be.
+    """
+    made = {}
+    for name in ("key", "value"):
+        if name in table.column_names:
+            made[name] = _cast(name, table.column(name), pa.binary())
+    if "timestamp" in table.column_names:
+        column = table.column("timestamp")
+        if pa.types.is_timestamp(column.type):
+            stamps = _cast("timestamp", column, pa.timestamp("ms", column.type.tz), safe=False)
+            stamps = stamps.cast(pa.int64())
+        else:
+            stamps = _cast("timestamp", column, pa.int64())
+        made["timestamp"] = pc.fill_null(stamps, now_ms)
+    else:
+        made["timestamp"] = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
+    if "headers" in table.column_names:
+        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        made["headers"] = _cast("headers", table.column("headers"), kind)
+    if "partition" in table.column_names:
+        made["partition"] = _cast("partition", table.column("partition"), pa.int32())
+    return pa.table(made)
+
+
+def _cast(name: str, column: pa.ChunkedArray, kind: Any, *, safe: bool = True) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind, safe=safe)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ColumnError(
+            f"column {name!r} is {column.type}; must be {kind} or cast to it ({error})"
+        ) from None
+
+
+def encode_partition(
+    table: pa.Table,
+    settings: BatchSettings,
+    *,
+    base_sequence: int = NO_SEQUENCE,
+    using: Kernel | None = None,
+) -> Iterator[bytearray]:
+    """The batches of the rows, in their order. `table` comes from `normalized`.
+
+    Raises:
+        ApiError: MESSAGE_TOO_LARGE, a record is beyond `request_bytes_max`.
+    """
+    sequence = base_sequence
+    for start, count, bounds in _cuts(table, settings):
+        rows = table.slice(start, count)
+        for batch, records in _encode_rows(rows, bounds, settings, sequence, using or kernel()):
+            yield batch
+            if sequence != NO_SEQUENCE:
+                sequence = (sequence + records) & SEQUENCE_MAX
+
+
+def record_sizes(table: pa.Table) -> pa.Array:
+    """How many bytes each record takes at most, int64."""
+    size = pa.repeat(pa.scalar(_RECORD_OVERHEAD_BYTES, pa.int64()), table.num_rows)
+    for name in ("key", "value"):
+        if name in table.column_names:
+            length = pc.binary_length(flat(table.column(name))).cast(pa.int64())
+            size = pc.add(size, pc.fill_null(length, 0))
+    if "headers" in table.column_names:
+        headers = flat(table.column("headers"))
+        if headers.null_count < len(headers):
+            size = pc.add(size, _headers_sizes(headers))
+    return size
+
+
+def _headers_sizes(headers: pa.Array) -> pa.Array:
+    lists, entries = _lists(headers)
+    each = pa.repeat(pa.scalar(10, pa.int64()), len(entries))
+    for part in ("key", "value"):
+        length = pc.binary_length(pc.struct_field(entries, part)).cast(pa.int64())
+        each = pc.add(each, pc.fill_null(length, 0))
+    upto = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(each)])
+    bounds = upto.take(lists)
+    return pc.subtract(bounds[1:], bounds[:-1])
+
+
+def _cuts(table: pa.Table, settings: BatchSettings) -> Iterator[tuple[int, int, list[int]]]:
+    """Runs of rows for the kernel: first row, count, and where batches begin in the run."""
+    sizes = record_sizes(table)
+    _refuse_too_large(sizes, settings.request_bytes_max)
+    upto = memoryview(pc.cumulative_sum(sizes).buffers()[1]).cast("B").cast("q")
+    room = settings.batch_bytes - HEADER_BYTES
+    start, bounds, row, run_from = 0, [0], 0, 0
+    while row < table.num_rows:
+        before = upto[row - 1] if row else 0
+        # At least one record, and then as many as there is room for.
+        row = bisect_right(upto, before + room, lo=row + 1)
+        bounds.append(row - start)
+        if upto[row - 1] - run_from >= _KERNEL_BYTES or row == table.num_rows:
+            yield start, row - start, bounds
+            start, bounds, run_from = row, [0], upto[row - 1]
+
+
+def _refuse_too_large(sizes: pa.Array, bytes_max: int) -> None:
+    large = pc.greater(sizes, bytes_max)
+    if pc.any(large).as_py():
+        row = pc.index(large, True).as_py()
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"row {row} is a record of {sizes[row].as_py()} bytes; max.request.size={bytes_max}",
+        )
+
+
+def _encode_rows(
+    rows: pa.Table, bounds: list[int], settings: BatchSettings, sequence: int, using: Kernel
+) -> Iterator[tuple[bytearray, int]]:
+    stamps = _whole(flat(rows.column("timestamp")))
+    timestamps = memoryview(stamps.buffers()[1]).cast("B")
+    body, ends = using.encode(
+        _packed(bounds),
+        timestamps,
+        _input(rows, "key"),
+        _input(rows, "value"),
+        _headers_input(rows),
+    )
+    records = memoryview(body).cast("B")
+    stamp = timestamps.cast("q")
+    start = 0
+    for index, end in enumerate(memoryview(ends).cast("B").cast("q")):
+        low, high = bounds[index], bounds[index + 1]
+        header = BatchHeader(
+            base_offset=0,
+            length=0,  # these two are set by `assemble`
+            crc=0,
+            leader_epoch=NO_LEADER_EPOCH,
+            magic=MAGIC,
+            attributes=settings.codec | (TRANSACTIONAL_BIT if settings.transactional else 0),
+            last_offset_delta=high - low - 1,
+            base_timestamp=stamp[low],
+            max_timestamp=max(stamp[low:high], default=NO_TIMESTAMP),
+            producer_id=settings.producer_id,
+            producer_epoch=settings.producer_epoch,
+            base_sequence=sequence,
+            record_count=high - low,
+        )
+        piece = records[start:end]
+        data = piece if not settings.codec else compress(settings.codec, piece, settings.levels)
+        yield assemble(header, data), high - low
+        start = end
+        if sequence != NO_SEQUENCE:
+            sequence = (sequence + high - low) & SEQUENCE_MAX
+
+
+def _packed(numbers: list[int]) -> Any:
+    return pa.array(numbers, pa.int64()).buffers()[1]
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    """The same without an offset into its buffers."""
+    if not array.offset:
+        return array
+    return array.take(pa.array(range(len(array)), pa.int32()))
+
+
+def _input(rows: pa.Table, name: str) -> BinaryInput | None:
+    if name not in rows.column_names:
+        return None
+    return _binary(flat(rows.column(name)))
+
+
+def _binary(array: pa.Array) -> BinaryInput | None:
+    if array.null_count == len(array):
+        return None
+    valid = None
+    if array.null_count:
+        valid = array.is_valid().cast(pa.uint8()).buffers()[1]
+    _, offsets, data = array.buffers()
+    first = array.offset * 4
+    view = memoryview(offsets).cast("B")[first : first + (len(array) + 1) * 4]
+    return view, data if data is not None else b"", valid
+
+
+def _lists(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Where each list begins (int32, one more than there are), and all entries; nulls are empty."""
+    lengths = pc.fill_null(pc.list_value_length(headers), 0)
+    bounds = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    return bounds, headers.flatten()
+
+
+def _headers_input(rows: pa.Table) -> HeadersInput | None:
+    if "headers" not in rows.column_names:
+        return None
+    headers = flat(rows.column("headers"))
+    if headers.null_count == len(headers):
+        return None
+    lists, entries = _lists(headers)
+    keys = pc.struct_field(entries, "key").cast(pa.binary())
+    if keys.null_count:
+        raise ColumnError("column 'headers': a header without a key")
+    empty: BinaryInput = (bytes(4), b"", None)
+    key = _binary(keys) or empty
+    value = _binary(pc.struct_field(entries, "value"))
+    if value is None:
+        count = len(entries)
+        value = (bytes((count + 1) * 4), b"", bytes(count))
+    return lists.buffers()[1], key, value

@@ -1,0 +1,322 @@
+"""Many partitions read at once: bytes come in while others are decoded, within bounds.
+
+A `Fetcher` has one fetch under way with each broker that leads something that is wanted. As soon
+as one is answered its records are put aside and the next fetch goes out, from where the last
+whole batch ends; only then are records handed to who decodes them. What was fetched and not yet
+taken, together with what is under way, stays below `buffer_bytes_max`.
+
+A partition ends when its end offset is reached; one without an end is read for as long as the
+fetcher lives. Leaders that move and brokers that die are waited for until nothing has come from a
+partition for `stall_timeout_ms`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from odradek.client.arrow.cluster import EARLIEST, LATEST, ArrowCluster, Patience, may_pass
+from odradek.model.errors import ApiError, ErrorCode, OdradekError
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.record.batch import next_offset_at, size_at, whole_batches_end
+from odradek.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+_log = logging.getLogger("odradek.client")
+
+
+class DataLossError(OdradekError):
+    """Offsets that were asked for are not there any more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchSettings:
+    """How much to ask for, and how long to wait."""
+
+    partition_bytes_max: int = 4 << 20
+    fetch_bytes_max: int = 8 << 20
+    buffer_bytes_max: int = 48 << 20
+    wait_ms_max: int = 500
+    min_bytes: int = 1
+    stall_timeout_ms: int = 120_000
+    committed: bool = False  # read_committed
+    # False: what is lost is passed over, and written down in `Fetcher.losses`.
+    fail_on_data_loss: bool = True
+    rack: str = ""  # client.rack: brokers may name a follower that is nearer (KIP-392)
+
+
+class Range(NamedTuple):
+    """Offsets of one partition; `end` is exclusive, None for never."""
+
+    start: int
+    end: int | None
+
+
+class Fetched(NamedTuple):
+    """What one fetch brought of one partition: whole batches."""
+
+    partition: TopicPartition
+    start: int  # what was asked for; the batches may reach back behind it
+    records: memoryview
+    aborted: list[AbortedTransaction]
+    high_watermark: int
+
+
+_NOTHING_LEFT: Final = None
+
+
+class Fetcher:
+    """Reads ranges of partitions; `next` gives what has come."""
+
+    def __init__(
+        self,
+        cluster: ArrowCluster,
+        ranges: Mapping[TopicPartition, Range],
+        settings: FetchSettings | None = None,
+    ) -> None:
+        self.losses: list[str] = []
+        self._cluster = cluster
+        self._settings = settings or FetchSettings()
+        self._ends = {partition: wanted.end for partition, wanted in ranges.items()}
+        self._positions = {
+            partition: wanted.start
+            for partition, wanted in ranges.items()
+            if wanted.end is None or wanted.start < wanted.end
+        }
+        self._order = deque(self._positions)
+        self._patience = {name: Patience(self._settings.stall_timeout_ms) for name in self._order}
+        self._under_way: dict[asyncio.Task[None], int] = {}  # a fetch with this broker
+        self._fetched: deque[Fetched] = deque()
+        self._buffered_bytes = 0
+        self._nearer: dict[TopicPartition, int] = {}  # the follower that the leader names
+
+    async def next(self) -> Fetched | None:
+        """What came next; None when every range was read to its end.
+
+        Raises:
+            ApiError: a broker refuses, or a partition gave nothing for `stall_timeout_ms`.
+            DataLossError: an offset of a range is gone (unless told to pass over it).
+        """
+        while True:
+            self._send()
+            if self._fetched:
+                one = self._fetched.popleft()
+                self._buffered_bytes -= len(one.records)
+                self._send()
+                return one
+            if not self._under_way:
+                if not self._positions:
+                    return _NOTHING_LEFT
+                await self._find_leaders()
+                continue
+            done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del self._under_way[task]
+                task.result()
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._under_way.clear()
+
+    # --------------------------------------------------------------------------- asking
+
+    def _send(self) -> None:
+        """One fetch to each broker that has none and leads something, if there is room."""
+        for task in [task for task in self._under_way if task.done()]:
+            del self._under_way[task]
+            task.result()
+        busy = set(self._under_way.values())
+        wanted: dict[int, list[TopicPartition]] = {}
+        self._order.rotate(-1)  # who is asked for first gets the most
+        for partition in self._order:
+            source = self._nearer.get(partition, self._cluster.leader_of(partition))
+            if partition in self._positions and source != NO_LEADER and source not in busy:
+                wanted.setdefault(source, []).append(partition)
+        for source, partitions in wanted.items():
+            reserved = (len(self._under_way) + 1) * self._settings.fetch_bytes_max
+            # One is always allowed if nothing is there: or nothing would ever move.
+            if self._buffered_bytes + reserved > self._settings.buffer_bytes_max and (
+                self._under_way or self._fetched
+            ):
+                return
+            task = asyncio.get_running_loop().create_task(self._fetch(source, partitions))
+            self._under_way[task] = source
+
+    async def _fetch(self, source: int, partitions: list[TopicPartition]) -> None:
+        try:
+            connection = await self._cluster.broker(source)
+            answer = await connection.request(self._request(partitions), FetchResponse)
+        except (ApiError, ConnectionError) as error:
+            await self._later(partitions, error)
+            return
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            await self._later(partitions, ApiError(code, f"fetch from broker {source}"))
+            return
+        failed: list[tuple[TopicPartition, ApiError]] = []
+        for topic in answer.responses:
+            name = topic.topic or self._cluster.topic_name(topic.topic_id)
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                if partition in self._positions:
+                    code = ErrorCode(data.error_code)
+                    if not await self._taken(partition, data, code):
+                        failed.append((partition, self._refused(partition, code)))
+        if failed:
+            await self._later([partition for partition, _ in failed], failed[0][1])
+
+    async def _taken(self, partition: TopicPartition, data: PartitionData, code: ErrorCode) -> bool:
+        """Take what came of a partition; False if the broker refused it."""
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A follower may be behind, or have a later log start: the leader decides.
+            if self._nearer.pop(partition, None) is None:
+                await self._out_of_range(partition)
+            return True
+        if code is not ErrorCode.NONE:
+            return False
+        if data.preferred_read_replica >= 0:
+            self._nearer[partition] = data.preferred_read_replica
+        self._take(partition, data)
+        return True
+
+    def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
+        settings = self._settings
+        topics: dict[str, FetchTopic] = {}
+        for partition in partitions:
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = FetchTopic(
+                    topic=partition.topic, topic_id=self._cluster.topic_id(partition.topic)
+                )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    fetch_offset=self._positions[partition],
+                    partition_max_bytes=settings.partition_bytes_max,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=settings.wait_ms_max,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.fetch_bytes_max,
+            isolation_level=int(settings.committed),
+            topics=list(topics.values()),
+            rack_id=settings.rack,
+        )
+
+    # -------------------------------------------------------------------------- answers
+
+    def _take(self, partition: TopicPartition, data: PartitionData) -> None:
+        records = memoryview(data.records or b"")
+        if not records:
+            self._nothing_came(partition, data)
+            return
+        start = self._positions[partition]
+        aborted = data.aborted_transactions or []
+        self._fetched.append(Fetched(partition, start, records, aborted, data.high_watermark))
+        self._buffered_bytes += len(records)
+        self._patience[partition].reward()
+        self._moved(partition, self._after(records, start))
+
+    def _nothing_came(self, partition: TopicPartition, data: PartitionData) -> None:
+        """The broker has waited as long as it was told to: go on, if there is no end to reach.
+
+        Raises:
+            ApiError: an end that is not reached for `stall_timeout_ms`.
+        """
+        end = self._ends[partition]
+        if end is not None and self._patience[partition].is_over:
+            limit = data.last_stable_offset if self._settings.committed else data.high_watermark
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{partition} at offset {self._positions[partition]}: nothing came for "
+                f"{self._settings.stall_timeout_ms} ms; offsets up to {end} were asked for, those "
+                f"below {limit} can be read",
+            )
+
+    @staticmethod
+    def _after(records: memoryview, position: int) -> int:
+        """Where to go on after these batches. Damage is for the decoder to tell: stay."""
+        try:
+            end = whole_batches_end(records)
+        except ApiError:
+            return 1 << 62  # nothing can be fetched behind it
+        last = at = 0
+        while at < end:
+            last = at
+            at += size_at(records, at)
+        return max(position, next_offset_at(records, last)) if end else 1 << 62
+
+    def _moved(self, partition: TopicPartition, position: int) -> None:
+        end = self._ends[partition]
+        if position == 1 << 62 or (end is not None and position >= end):
+            del self._positions[partition]
+        else:
+            self._positions[partition] = position
+
+    def _refused(self, partition: TopicPartition, code: ErrorCode) -> ApiError:
+        return ApiError(code, f"fetch of {partition} at offset {self._positions[partition]}")
+
+    async def _out_of_range(self, partition: TopicPartition) -> None:
+        """The offset is gone, or not there yet: go on where there is something, or refuse."""
+        asked = self._positions[partition]
+        earliest = await self._cluster.list_offsets({partition: EARLIEST})
+        latest = await self._cluster.list_offsets({partition: LATEST})
+        first, end = earliest[partition], latest[partition]
+        wanted_end = self._ends[partition]
+        said = (
+            f"{partition}: offset {asked} is out of range; "
+            f"the partition has offsets {first} to {end}"
+        )
+        if self._settings.fail_on_data_loss:
+            raise DataLossError(said)
+        self.losses.append(said)
+        _log.warning("%s: passed over", said)
+        if asked < first and (wanted_end is None or first < wanted_end):
+            self._positions[partition] = first
+        else:
+            del self._positions[partition]
+
+    # ----------------------------------------------------------------------- what passes
+
+    async def _later(self, partitions: list[TopicPartition], error: Exception) -> None:
+        """Something stands in the way of these: ask for their leaders again, after a pause.
+
+        Raises:
+            ApiError, ConnectionError: it will not pass, or has not for `stall_timeout_ms`.
+        """
+        for partition in partitions:
+            self._nearer.pop(partition, None)
+        if not may_pass(error) or not await self._patience[partitions[0]].once_more():
+            raise error
+        await self._look(partitions)
+
+    async def _find_leaders(self) -> None:
+        lost = [name for name in self._positions if self._cluster.leader_of(name) == NO_LEADER]
+        if not lost:
+            return
+        await self._look(lost)
+        if all(self._cluster.leader_of(name) == NO_LEADER for name in lost):
+            await self._later(
+                lost, ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {lost[0]}")
+            )
+
+    async def _look(self, partitions: Iterable[TopicPartition]) -> None:
+        topics = {partition.topic for partition in partitions}
+
+        async def ask() -> Any:
+            return await self._cluster.refresh(topics)
+
+        await self._cluster.retried(f"who leads {', '.join(sorted(topics))}", ask)

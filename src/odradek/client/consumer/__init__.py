@@ -1,0 +1,1 @@
+"""The asyncio consumer: fetching, subscriptions, its group's coordinator."""

@@ -1,0 +1,1 @@
+"""The consumer group protocol: what members exchange, and the assignors."""

@@ -1,0 +1,1 @@
+"""The asyncio producer: batches, partitioner, transactions."""

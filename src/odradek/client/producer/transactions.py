@@ -1,0 +1,366 @@
+"""A transactional producer's talk with its coordinator, and what state the two are in.
+
+    init     a producer id and epoch; whoever had this transactional id before is fenced
+    begin    nothing is sent yet
+    join     partitions are named to the coordinator before they are written to
+    offsets  a group's positions, committed with the transaction
+    end      commit or abort; markers follow
+
+In transactions of version 2 (KIP-890), which the brokers' features tell of, joining is the leaders'
+business, and each end brings the epoch of the next transaction. After an error that leaves numbers
+in doubt, version 1 asks for a new epoch after the abort (KIP-360).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+from odradek.client.cluster import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    Cluster,
+)
+from odradek.client.connection import Connection
+from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
+from odradek.client.errors import ClientTimeoutError, IllegalStateError
+from odradek.client.producer.batches import NOBODY, Identity
+from odradek.client.producer.settings import ProducerSettings
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.wire.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from odradek.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.wire.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from odradek.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+T = TypeVar("T")
+
+_CLIENTS_JOIN_MAX: Final = 3
+_OTHER_COORDINATOR: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_LATER: Final = (
+    *_OTHER_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+_FATAL: Final = (
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+
+
+class State(Enum):
+    """Where a transactional producer stands."""
+
+    UNINITIALIZED = "uninitialized"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    ABORTABLE_ERROR = "in a transaction that can only be aborted"
+    FATAL_ERROR = "failed for good"
+
+
+class Transactions:
+    """The transactions of one producer, one after the other."""
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
+        assert settings.transactional_id is not None
+        self.state = State.UNINITIALIZED
+        self.identity: Identity = NOBODY
+        self.error: Exception | None = None
+        self.epoch_is_in_doubt = False
+        self._id = settings.transactional_id
+        self._cluster = cluster
+        self._settings = settings
+        # Of the transaction that is open: version 2 where the coordinator offers it.
+        self.is_version_2 = False
+        self._offers_version_2 = False
+        self._partitions: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._joining = asyncio.Lock()
+
+    async def init(self) -> None:
+        """A producer id and epoch; the former owner of the transactional id is fenced.
+
+        Raises:
+            ApiError: the coordinator refuses.
+            ClientTimeoutError: not within `max.block.ms`.
+        """
+        self._must_be(State.UNINITIALIZED, "initTransactions")
+        await self._ask_identity("InitProducerId")
+        self.state = State.READY
+
+    def begin(self) -> None:
+        """From now on records belong to a transaction."""
+        self._must_be(State.READY, "beginTransaction")
+        self.is_version_2 = self._offers_version_2
+        self.state = State.IN_TRANSACTION
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether a partition may be written to."""
+        return partition in self._partitions
+
+    def must_be_open(self) -> None:
+        """Refuse a record outside of a transaction.
+
+        Raises:
+            IllegalStateError: there is no transaction, or it has failed.
+        """
+        self._must_be(State.IN_TRANSACTION, "send")
+
+    async def join(self, partitions: Collection[TopicPartition]) -> None:
+        """Name partitions to the coordinator.
+
+        Raises:
+            ApiError: the coordinator refuses; the transaction can only be aborted.
+            ClientTimeoutError: not within `max.block.ms`.
+        """
+        async with self._joining:
+            new = sorted(set(partitions) - self._partitions)
+            if not new or self.is_version_2:
+                self._partitions.update(new)
+                return
+            topics: dict[str, list[int]] = {}
+            for topic, partition in new:
+                topics.setdefault(topic, []).append(partition)
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=self.identity.producer_id,
+                v3_and_below_producer_epoch=self.identity.producer_epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+                    for topic, indexes in topics.items()
+                ],
+            )
+
+            async def attempt(connection: Connection) -> Collection[int]:
+                answer = await connection.request(
+                    request, AddPartitionsToTxnResponse, version_max=_CLIENTS_JOIN_MAX
+                )
+                return [
+                    result.partition_error_code
+                    for topic in answer.results_by_topic_v3_and_below
+                    for result in topic.results_by_partition
+                ]
+
+            await self._with_coordinator("AddPartitionsToTxn", attempt)
+            self._partitions.update(new)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit a group's positions with the transaction.
+
+        Raises:
+            ApiError: a coordinator refuses; the transaction can only be aborted.
+            ClientTimeoutError: not within `max.block.ms`.
+        """
+        self._must_be(State.IN_TRANSACTION, "sendOffsetsToTransaction")
+        if not offsets:
+            return
+        joining = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            group_id=group.group_id,
+        )
+
+        async def join(connection: Connection) -> Collection[int]:
+            return [(await connection.request(joining, AddOffsetsToTxnResponse)).error_code]
+
+        if not self.is_version_2:
+            await self._with_coordinator("AddOffsetsToTxn", join)
+        self._has_offsets = True
+        request = self._offset_commit(offsets, group)
+
+        async def commit(connection: Connection) -> Collection[int]:
+            answer = await connection.request(
+                request, TxnOffsetCommitResponse, version_max=self._version_max
+            )
+            return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+        await self._with_coordinator(
+            "TxnOffsetCommit", commit, kind=GROUP_COORDINATOR, key=group.group_id
+        )
+
+    def _offset_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> TxnOffsetCommitRequest:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), committed in sorted(offsets.items()):
+            topics.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort; whoever calls has seen to it that nothing is under way any more.
+
+        Raises:
+            ApiError: the coordinator refuses.
+            ClientTimeoutError: not within `max.block.ms`; call it again.
+        """
+        if commit:
+            self._must_be(State.IN_TRANSACTION, "commitTransaction")
+        elif self.state is not State.ABORTABLE_ERROR:
+            self._must_be(State.IN_TRANSACTION, "abortTransaction")
+        if self._partitions or self._has_offsets:
+            request = EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.producer_epoch,
+                committed=commit,
+            )
+
+            async def attempt(connection: Connection) -> Collection[int]:
+                answer = await connection.request(
+                    request, EndTxnResponse, version_max=self._version_max
+                )
+                if not answer.error_code and answer.producer_id >= 0:
+                    self.identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self.epoch_is_in_doubt = False
+                return [answer.error_code]
+
+            await self._with_coordinator("EndTxn", attempt)
+        if self.epoch_is_in_doubt:
+            await self._ask_identity("InitProducerId")
+            self.epoch_is_in_doubt = False
+        self._partitions.clear()
+        self._has_offsets = False
+        self.error = None
+        self.state = State.READY
+
+    @property
+    def _version_max(self) -> int | None:
+        return None if self.is_version_2 else _VERSION_1_MAX
+
+    def fail(self, error: Exception, *, by_leader: bool = False) -> None:
+        """Something of the transaction is lost: it can only be aborted, or not even that.
+
+        A leader may know an epoch that the coordinator has given up since (KIP-588): whether this
+        producer is fenced is the coordinator's to say.
+        """
+        fatal = isinstance(error, ApiError) and error.code in _FATAL
+        if by_leader and isinstance(error, ApiError):
+            fatal = fatal and error.code is not ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.state is State.FATAL_ERROR:
+            return
+        self.error = error
+        if fatal:
+            self.state = State.FATAL_ERROR
+        elif self.state is State.IN_TRANSACTION:
+            self.state = State.ABORTABLE_ERROR
+
+    def _must_be(self, state: State, call: str) -> None:
+        if self.state is state:
+            return
+        if self.error is not None:
+            raise IllegalStateError(
+                f"Cannot execute transactional method {call}: the producer is "
+                f"{self.state.value}: {self.error}"
+            ) from self.error
+        raise IllegalStateError(
+            f"TransactionalId {self._id}: {call} needs a producer that is {state.value}; "
+            f"this one is {self.state.value}"
+        )
+
+    async def _ask_identity(self, what: str) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+        )
+
+        async def attempt(connection: Connection) -> Collection[int]:
+            answer = await connection.request(request, InitProducerIdResponse)
+            if not answer.error_code:
+                self.identity = Identity(answer.producer_id, answer.producer_epoch)
+            return [answer.error_code]
+
+        await self._with_coordinator(what, attempt)
+
+    async def _with_coordinator(
+        self,
+        what: str,
+        attempt: Callable[[Connection], Awaitable[Collection[int]]],
+        *,
+        kind: int = TRANSACTION_COORDINATOR,
+        key: str | None = None,
+    ) -> None:
+        """Try until there is no error, one that waiting does not mend, or no time left."""
+        key = self._id if key is None else key
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._settings.block_ms_max / 1000
+        failures = 0
+        while True:
+            try:
+                connection = await self._cluster.coordinator(kind, key)
+                if kind == TRANSACTION_COORDINATOR:
+                    level = connection.features.get(_FEATURE, 0)
+                    self._offers_version_2 = level >= _VERSION_2
+                codes = [code for code in await attempt(connection) if code]
+            except ConnectionError:
+                self._cluster.forget_coordinator(kind, key)
+                codes = [ErrorCode.REQUEST_TIMED_OUT]
+            if not codes:
+                return
+            lasting = [code for code in codes if code not in _LATER]
+            if lasting:
+                # What was not attempted says nothing; something else went wrong before it.
+                told = [c for c in lasting if c != ErrorCode.OPERATION_NOT_ATTEMPTED] or lasting
+                error = ApiError(ErrorCode(told[0]), f"{what} for {self._id}")
+                self.fail(error)
+                raise error
+            if any(code in _OTHER_COORDINATOR for code in codes):
+                self._cluster.forget_coordinator(kind, key)
+            failures += 1
+            pause_s = self._cluster.retry_pause_s(failures)
+            if loop.time() + pause_s > deadline_s:
+                raise ClientTimeoutError(
+                    f"Timeout expired after {self._settings.block_ms_max}ms while awaiting {what}"
+                )
+            await asyncio.sleep(pause_s)
+
+
+_VERSION_1_MAX: Final = 4  # of EndTxn and TxnOffsetCommit
+_FEATURE: Final = "transaction.version"
+_VERSION_2: Final = 2

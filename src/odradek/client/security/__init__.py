@@ -1,0 +1,1 @@
+"""TLS and SASL of a client's connection."""

@@ -1,0 +1,1 @@
+"""What must hold of brokers, replicas and clients' histories."""

@@ -1,0 +1,397 @@
+"""What must hold of a partition's replicas all together, looked at from outside.
+
+    what is stored     leader in the ISR, the ISR among the assigned, epochs only grow; one leader
+                       for each leader epoch; nobody leads who was not in the ISR before
+    while it runs      no two brokers lead in the same epoch, nor two lives of one; the HW does not
+                       go back within a reign; whoever is in sync has everything below the HW; a
+                       new leader has everything that was committed
+    at the end         all are in sync; the replicas' logs are the same, and hold what was committed
+
+`Tally` counts what happened, so that a quiet run is not taken for a good one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from odradek.broker.replication.partition import Partition as HeldPartition
+from odradek.coord import layout, layout_odradek
+from odradek.coord.tree import Change, ChangeKind, Node
+from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+from odradek.sim.checks.checkers import Picture, fullest, read_disk
+from odradek.sim.checks.history import Facts, History
+from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster, State
+
+_TOPICS: Final = layout.TOPICS + "/"
+_BROKERS: Final = layout.BROKER_IDS + "/"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the cluster went through."""
+
+    elections: int = 0
+    truncations: int = 0
+    isr_changes: int = 0
+    controllers: int = 0
+    reassignments: int = 0  # that have come to their end
+
+
+class ReplicationChecker:
+    """Compares the store, all brokers' memories and all disks."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, history: History, violated: Callable[[str], None]
+    ) -> None:
+        self.tally = Tally()
+        self._cluster = cluster
+        self._history = history
+        self._violated = violated
+        self._stored: dict[TopicPartition, layout.PartitionState] = {}
+        self._reigns: dict[tuple[bytes, int, int], tuple[int, int]] = {}  # broker and its life
+        self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
+        self._topics: dict[str, tuple[Node, layout.TopicNode]] = {}  # as they were last seen
+        self._moving: dict[str, set[int]] = {}  # partitions of a topic
+        # Who was a replica once, and whether he may not have been told that he is none any more.
+        self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
+        cluster.tree.written = self._written
+
+    # ------------------------------------------------------------------ what is stored
+
+    def _written(self, changes: Sequence[Change]) -> None:
+        for path, kind in changes:
+            if path == layout.CONTROLLER_EPOCH and kind is ChangeKind.WRITTEN:
+                self.tally.controllers += 1
+                self._note_untold()
+            elif path.startswith(_BROKERS) and kind is ChangeKind.DELETED:
+                self._broker_gone(int(path.removeprefix(_BROKERS)))
+            elif path.startswith(_TOPICS):
+                topic, _, below = path.removeprefix(_TOPICS).partition("/")
+                if not below:
+                    self._topic_written(topic)
+                elif below.endswith("/state"):
+                    self._state_changed(TopicPartition(topic, int(below.split("/")[1])), path, kind)
+
+    def _topic_written(self, name: str) -> None:
+        """Count the reassignments that have come to their end, and note who is no replica more."""
+        before = self._topics.get(name)
+        topic = self._topic(name)
+        assignments = topic.assignments if topic is not None else {}
+        if before is not None:
+            self._note_leavers(name, before[1], assignments)
+        if topic is None:
+            self._topics.pop(name, None)
+        moving = {number for number, a in assignments.items() if a.is_being_reassigned}
+        was_moving = self._moving.pop(name, set())
+        self.tally.reassignments += len(was_moving & assignments.keys() - moving)
+        if moving:
+            self._moving[name] = moving
+
+    def _note_leavers(
+        self, name: str, before: layout.TopicNode, assignments: Mapping[int, Assignment]
+    ) -> None:
+        """No `assignments`: the topic was deleted, and that waits for all that are known of."""
+        for number, former in before.assignments.items():
+            now = assignments.get(number)
+            for broker in set(former.replicas) - set(now.replicas if now else ()):
+                running = self._cluster.brokers[broker].broker
+                may_be_offline = running is not None and running.logs.has_offline_dir
+                if assignments or may_be_offline:
+                    key = broker, TopicPartition(name, number), before.topic_id
+                    self._left[key] = may_be_offline or not self._can_be_told(broker)
+
+    def _can_be_told(self, broker: int) -> bool:
+        """Whether a broker is registered, and a controller has taken note of it."""
+        node = self._cluster.tree.find(layout.broker_path(broker))
+        if node is None:
+            return False
+        for running in (each.broker for each in self._cluster.brokers):
+            machine = running.controller.machine if running is not None else None
+            known = machine.context.brokers.get(broker) if machine is not None else None
+            if known is not None and known.broker_epoch == node.created_id:
+                return True
+        return False
+
+    def _broker_gone(self, broker: int) -> None:
+        for key in self._left:
+            if key[0] == broker:
+                self._left[key] = True
+
+    def _note_untold(self) -> None:
+        """The last controller is gone, and with it the orders that it had not given yet."""
+        for broker, name, topic_id in self._left:
+            running = self._cluster.brokers[broker].broker
+            held = running.logs.get(name) if running is not None else None
+            if held is not None and topic_id is not None and held.topic_id == topic_id.bytes:
+                self._left[broker, name, topic_id] = True
+
+    def may_be_left(self, broker: int, partition: TopicPartition, topic_id: bytes | None) -> bool:
+        """Whether a broker may still have a log that nobody has assigned to it any more.
+
+        It was a replica, and the controller did not know it to be there when that ended, or it
+        was not ever since, or had not heard of it when the next controller came: nobody tells it
+        what it has missed. Or the log was in a directory that was away. Apache Kafka leaves such
+        logs as well.
+        """
+        known = UUID(bytes=topic_id) if topic_id else None
+        return self._left.get((broker, partition, known), False)
+
+    def _state_changed(self, partition: TopicPartition, path: str, kind: ChangeKind) -> None:
+        if kind is ChangeKind.DELETED:
+            self._stored.pop(partition, None)
+        else:
+            self._state_written(partition, path)
+
+    def _state_written(self, partition: TopicPartition, path: str) -> None:
+        node = self._cluster.tree.find(path)
+        if node is None:
+            return  # made and removed in one step
+        state = layout.decode_partition_state(partition, node.data, partition_epoch=node.version)
+        before, self._stored[partition] = self._stored.get(partition), state
+        now = state.leader_and_isr
+        assigned = self._assigned(partition)
+        if now.leader not in (NO_LEADER, *now.isr):
+            self._violated(f"{partition}: leader {now.leader} is stored with ISR {now.isr}")
+        # Whose place was taken leaves the ISR with the writes that follow; nobody else joins.
+        known = {*(assigned or ()), *(before.leader_and_isr.isr if before else ())}
+        if assigned is not None and not set(now.isr) <= known:
+            self._violated(f"{partition}: ISR {now.isr} is stored; its replicas are {assigned}")
+        if before is not None:
+            self._compare_states(partition, before, state)
+
+    def _compare_states(
+        self,
+        partition: TopicPartition,
+        before_state: layout.PartitionState,
+        state: layout.PartitionState,
+    ) -> None:
+        before, now = before_state.leader_and_isr, state.leader_and_isr
+        if state.controller_epoch < before_state.controller_epoch:
+            self._violated(
+                f"{partition}: a controller of epoch {state.controller_epoch} wrote after one of "
+                f"epoch {before_state.controller_epoch}"
+            )
+        if now.leader_epoch < before.leader_epoch:
+            self._violated(f"{partition}: leader epoch {before.leader_epoch} became {now}")
+        if now.leader_epoch == before.leader_epoch and now.leader != before.leader:
+            self._violated(f"{partition}: two leaders in epoch {now.leader_epoch}: {before}, {now}")
+        if now.leader not in (NO_LEADER, *before.isr) and not self._is_remembered(partition, now):
+            self._violated(f"{partition}: {now.leader} was elected, the ISR was {before.isr}")
+        if now.leader_epoch > before.leader_epoch and now.leader != NO_LEADER:
+            self.tally.elections += 1
+        if set(now.isr) != set(before.isr):
+            self.tally.isr_changes += 1
+
+    def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
+        """Whether it was in the last ISR that was large enough, though not in the very last."""
+        node = self._cluster.tree.find(layout_odradek.memory_path(partition))
+        if node is None:
+            return False
+        memory = layout_odradek.decode_memory(partition, node.data)
+        return memory.partition_epoch == now.partition_epoch and now.leader not in memory.isr
+
+    def _topic(self, name: str) -> layout.TopicNode | None:
+        node = self._cluster.tree.find(layout.topic_path(name))
+        if node is None:
+            return None
+        known = self._topics.get(name)
+        if known is None or known[0] is not node:  # nodes are replaced, never changed
+            known = self._topics[name] = (node, layout.decode_topic(name, node.data))
+        return known[1]
+
+    def _assignment(self, partition: TopicPartition) -> Assignment | None:
+        topic = self._topic(partition.topic)
+        return topic.assignments.get(partition.partition) if topic is not None else None
+
+    def _assigned(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        assignment = self._assignment(partition)
+        return assignment.replicas if assignment is not None else None
+
+    # ------------------------------------------------------------------- while it runs
+
+    def probe(self) -> None:
+        """Now and then."""
+        held = {
+            broker.id: {p.topic_partition: p for p in broker.broker.replicas}
+            for broker in self._cluster.brokers
+            if broker.broker is not None
+        }
+        for broker in self._cluster.brokers:
+            for partition in held.get(broker.id, {}).values():
+                if partition.leader is not None:
+                    self._look_at_leader(broker, partition)
+        for name, state in self._stored.items():
+            self._look_at_isr(name, state.leader_and_isr, held)
+        self._forget_losses(held)
+
+    def _look_at_leader(self, broker: SimulatedBroker, partition: HeldPartition) -> None:
+        leader = partition.leader
+        assert leader is not None
+        reign = (
+            partition.topic_id,
+            partition.topic_partition.partition,
+            partition.leader_epoch,
+        )
+        who = broker.id, broker.lives
+        if self._reigns.setdefault(reign, who) != who:
+            self._violated(
+                f"{partition.topic_partition}: epoch {partition.leader_epoch} is led by broker and "
+                f"life {who}, and by {self._reigns[reign]}"
+            )
+        before = self._high_watermarks.get(reign)
+        if before is not None and leader.high_watermark < before:
+            self._violated(
+                f"{partition.topic_partition}: HW {before} of epoch {partition.leader_epoch} "
+                f"went back to {leader.high_watermark}"
+            )
+        self._high_watermarks[reign] = leader.high_watermark
+        facts = self._history.facts.get(reign[:2])
+        stored = self._stored.get(partition.topic_partition)
+        is_present = (
+            stored is not None and stored.leader_and_isr.leader_epoch == partition.leader_epoch
+        )
+        if before is None and is_present and facts is not None:
+            committed = max(facts.at, default=-1)
+            leo = partition.log.leo if partition.log is not None else 0
+            if leo <= committed and not facts.topic.is_doomed:
+                self._violated(
+                    f"{partition.topic_partition}: {broker.name} leads epoch "
+                    f"{partition.leader_epoch} and ends at {leo}; {committed} was committed"
+                )
+
+    def _look_at_isr(
+        self,
+        name: TopicPartition,
+        stored: LeaderAndIsr,
+        held: Mapping[int, Mapping[TopicPartition, HeldPartition]],
+    ) -> None:
+        leading = held.get(stored.leader, {}).get(name)
+        if leading is None or leading.leader is None or leading.leader_epoch != stored.leader_epoch:
+            return
+        high_watermark = leading.leader.high_watermark
+        for member in stored.isr:
+            follower = held.get(member, {}).get(name)
+            if follower is None or follower.log is None or member in self._cluster.lossy:
+                continue
+            if follower.topic_id == leading.topic_id and follower.log.leo < high_watermark:
+                self._violated(
+                    f"{name}: broker {member} is in the ISR {stored.isr} and ends at "
+                    f"{follower.log.leo}; the HW is {high_watermark}"
+                )
+
+    def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
+        """A broker that lost power has all again once it is in sync everywhere."""
+        for broker_id in sorted(self._cluster.lossy - self._cluster.losing):
+            broker = self._cluster.brokers[broker_id]
+            if broker.state is State.RUNNING and self._is_whole(broker_id, held):
+                self._cluster.lossy.discard(broker_id)
+
+    def _is_whole(
+        self, broker_id: int, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]
+    ) -> bool:
+        own = held.get(broker_id, {})
+        for name, state in self._stored.items():
+            stored = state.leader_and_isr
+            if broker_id not in (self._assigned(name) or ()):
+                continue
+            leading, mine = held.get(stored.leader, {}).get(name), own.get(name)
+            if (
+                broker_id not in stored.isr
+                or len(stored.isr) < 2
+                or leading is None
+                or leading.leader is None
+                or leading.leader_epoch != stored.leader_epoch
+                or mine is None
+                or mine.leader_epoch != stored.leader_epoch
+                or mine.log is None
+                or mine.log.leo < leading.leader.high_watermark
+            ):
+                return False
+        return True
+
+    # ------------------------------------------------------------------------ at the end
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All that are stored."""
+        return sorted(self._stored)
+
+    def unsettled(self) -> list[str]:
+        """What is not as it should be once everything has healed."""
+        found = []
+        for name, state in self._stored.items():
+            stored, assignment = state.leader_and_isr, self._assignment(name)
+            if assignment is None:
+                continue
+            if set(stored.isr) != set(assignment.replicas):
+                found.append(f"{name}: ISR {stored.isr} of {assignment.replicas}")
+            elif assignment.is_being_reassigned:
+                found.append(f"{name}: {assignment} comes to no end")
+        return sorted(found)
+
+    def misplaced(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[str]:
+        """Partitions whose replicas are not those that were last asked for."""
+        return [
+            f"{name}: {self._assignment(name)} instead of {target}"
+            for name, target in sorted(targets.items())
+            if self._assigned(name) != target
+        ]
+
+    def badly_led(self) -> list[str]:
+        """Partitions that are not led by their preferred replica."""
+        return [
+            f"{name}: {state.leader_and_isr.leader} of {assigned} leads"
+            for name, state in sorted(self._stored.items())
+            if (assigned := self._assigned(name)) and state.leader_and_isr.leader != assigned[0]
+        ]
+
+    def end(self) -> None:
+        """Everything is healed, everybody is idle: the replicas are the same."""
+        pictures = [(broker, fullest(read_disk(broker.disk))) for broker in self._cluster.brokers]
+        for (topic_id, index), facts in self._history.facts.items():
+            if facts.topic.is_doomed or facts.topic.replicas == 1:
+                continue
+            name = TopicPartition(facts.topic.name, index)
+            found = [
+                (broker, picture)
+                for broker, of_broker in pictures
+                if broker.id
+                in (self._assigned(name) or ())  # others may not know that they are not
+                and (picture := of_broker.get(name)) is not None
+                and picture.topic_id == topic_id
+            ]
+            self._compare_replicas(facts, found)
+
+    def _compare_replicas(self, facts: Facts, found: list[tuple[SimulatedBroker, Picture]]) -> None:
+        start = max((picture.start for _, picture in found), default=0)
+        # Below where the logs start, anything may be left that nobody reads any more.
+        start = max(start, *(_log_start(broker, facts) for broker, _ in found), 0)
+        contents: dict[object, list[str]] = {}
+        ends = {}
+        for broker, picture in found:
+            kept = tuple(batch for batch in picture.batches if batch.base_offset >= start)
+            contents.setdefault((picture.end, kept), []).append(broker.name)
+            ends[broker.name] = picture.end
+        if len(contents) > 1:
+            self._violated(f"{facts}: the replicas differ at the end: they end at {ends}")
+        for broker, picture in found:
+            there = dict(_records(picture))
+            for offset, key in facts.at.items():
+                if offset >= start and there.get(offset) != key:
+                    self._violated(
+                        f"{facts} at {offset}: {broker.name} has {there.get(offset)!r} at the end; "
+                        f"{key!r} was committed"
+                    )
+                    break
+
+
+def _log_start(broker: SimulatedBroker, facts: Facts) -> int:
+    running = broker.broker
+    held = running.replicas.get(facts.topic.name, facts.index) if running is not None else None
+    return held.log.log_start_offset if held is not None and held.log is not None else 0
+
+
+def _records(picture: Picture) -> Iterator[tuple[int, bytes | None]]:
+    for batch in picture.batches:
+        yield from enumerate(batch.keys, batch.base_offset)

@@ -1,0 +1,464 @@
+"""A simulated group: members that come, go, pause and commit, and what must hold of it.
+
+Members join one group on a topic, are given its partitions by their leader, go on from what is
+committed and commit the next number, over and over. They share a coordinator that dies, is cut off
+and moves. Each has a connection of its own, loses answers and asks again.
+
+    one owner         no two members are given the same partition in the same generation
+    generations fence a commit is not taken from a generation older than one that was given to
+                      somebody before the commit was sent
+    nothing goes back who commits successfully had been told at least what was confirmed before he
+                      asked; and so is who asks in the end
+
+A member that was cut off may be told old positions by a coordinator that does not know yet that
+another reigns: what it was told counts only when a commit of its generation is taken.
+"""
+
+import asyncio
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import ErrorCode
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.sim.clients.transactions import PARTITIONS, TOPIC, make_topic
+from odradek.sim.traits import Trait
+from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from odradek.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from odradek.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from odradek.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from odradek.wire.schema import Message
+
+if TYPE_CHECKING:
+    from odradek.sim.clients.workload import Workload
+
+GROUP: Final = "group"
+MEMBERS: Final = 4
+GROUPS: Final = 0  # the kind of coordinator
+_SESSION_MS: Final = 3_000
+_REBALANCE_MS: Final = 4_000
+# By then the group has noticed that nobody is there any more, and has written it down.
+GROUP_OVER_S: Final = 3 * (_SESSION_MS + _REBALANCE_MS) / 1000
+_NUMBER: Final = Struct(">i")
+GONE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # a broker that has just started
+    }
+)
+
+
+def group_properties(brokers: int) -> dict[str, str]:
+    """Options of the brokers of such a run."""
+    return {
+        # Who may lose power must not be the only one that has something.
+        "min.insync.replicas": str(min(2, brokers)),
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "group.initial.rebalance.delay.ms": "200",
+        "group.min.session.timeout.ms": "1000",
+    }
+
+
+@dataclass(slots=True)
+class GroupBook:
+    """All that members were told, and what follows from it."""
+
+    workload: "Workload"
+    group: str = GROUP
+    confirmed: dict[int, int] = field(default_factory=dict)  # the largest of each partition
+    newest_given: int = -1  # generation
+    owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    commits: int = 0
+    generations: int = 0
+    late: "Late" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = Late(self, self.workload.client(f"late-{self.group}"))
+
+    def given(self, member_id: str, generation: int, partitions: list[int]) -> None:
+        """A member has its part."""
+        if self._may_be_forgotten:
+            self.owners.clear()
+            self.newest_given = min(self.newest_given, generation)
+        if generation > self.newest_given:
+            self.newest_given = generation
+            self.generations += 1
+        for partition in partitions:
+            owner = self.owners.setdefault((generation, partition), member_id)
+            if owner != member_id:
+                self.workload.violated(
+                    f"{owner} and {member_id} have partition {partition} in generation {generation}"
+                )
+
+    @property
+    def _may_be_forgotten(self) -> bool:
+        """A group that has neither offsets nor members goes at the next look, and with it what
+        counts its generations.
+        """
+        return Trait.REGISTERS in self.workload.traits and not self.confirmed
+
+    def committed(self, who: str, place: "Place", newest_given: int, generation: int) -> None:
+        """A commit was confirmed; `newest_given` is what was known when it was sent."""
+        self.commits += 1
+        self.workload.succeeded()
+        if generation < newest_given:
+            self.workload.violated(
+                f"{who} commits in generation {generation}, after {newest_given} was given"
+            )
+        if place.told < place.floor:
+            self.workload.violated(
+                f"{who} was told {place.told} of partition {place.partition} in generation "
+                f"{generation}; {place.floor} had been confirmed"
+            )
+        known = self.confirmed.get(place.partition, -1)
+        self.confirmed[place.partition] = max(known, place.offset)
+
+
+@dataclass(slots=True)
+class Place:
+    """A partition that a member owns: what it was told, and what it has come to."""
+
+    partition: int
+    told: int
+    floor: int  # what was confirmed when it asked
+    offset: int
+
+
+class Late:
+    """Copies of requests that arrive long after the answer, as a retry does that was held up.
+
+    What a copy of a commit changes within the generation that it was sent in, no coordinator can
+    know: such a copy is sent only when a later generation was given to somebody.
+    """
+
+    def __init__(self, book: GroupBook, client: Client) -> None:
+        self._book = book
+        self._client = client
+        self._random = client.random
+
+    def again(self, request: Message, answer: type[Message], share: float) -> None:
+        """Send some requests once more, and take no notice of the answer."""
+        if self._random.random() < share:
+            self._client.run(self._send(copy(request), answer))
+
+    def commit_again(self, request: OffsetCommitRequest) -> None:
+        """Send a commit once more, when its generation is over."""
+        if self._random.random() < 0.1:
+            self._client.run(self._commit(request))
+
+    async def _send(self, request: Message, answer: type[Message]) -> None:
+        await asyncio.sleep(self._random.uniform(0.05, 3.0))
+        with suppress(*TROUBLE):
+            connection = await GroupMember.coordinator(self._client)
+            self._book.workload.happened["requests of a group, once more"] += 1
+            await connection.request(request, answer)
+
+    async def _commit(self, request: OffsetCommitRequest) -> None:
+        generation = request.generation_id_or_member_epoch
+        for _ in range(100):
+            await asyncio.sleep(self._random.uniform(0.05, 0.2))
+            if self._book.newest_given > generation or self._book.workload.is_over:
+                break
+        if self._book.newest_given <= generation:
+            return
+        try:
+            connection = await GroupMember.coordinator(self._client)
+            answer = await connection.request(request, OffsetCommitResponse)
+        except TROUBLE:
+            return
+        self._book.workload.happened["commits of an older generation"] += 1
+        if not answer.topics[0].partitions[0].error_code:
+            self._book.workload.violated(
+                f"a commit of generation {generation} is taken; "
+                f"{self._book.newest_given} was given before it was sent"
+            )
+
+
+class RejoinError(Exception):
+    """The group rebalances."""
+
+
+class GroupMember:
+    """One member, static or not."""
+
+    def __init__(self, book: GroupBook, client: Client, name: str) -> None:
+        traits = book.workload.traits
+        is_static = Trait.STATIC in traits and client.random.random() < 0.6
+        self.instance_id = f"static-{name}" if is_static else None
+        self._late = book.late if Trait.LATE in traits else None
+        self._book = book
+        self._workload = book.workload
+        self._client = client
+        self._random = client.random
+        self._name = name
+        self._member_id = ""
+        self._generation = -1
+
+    async def run(self) -> None:
+        """Be a member until the workload ends."""
+        while not self._workload.is_over:
+            try:
+                connection = await self.coordinator(self._client)
+                places = await self.join(connection)
+                await self._consume(connection, places)
+            except RejoinError:
+                await self._client.pause()
+            except TROUBLE:
+                self._workload.happened["answers lost"] += 1
+                await self._client.begin_anew()
+
+    @staticmethod
+    async def coordinator(client: Client, group: str = GROUP) -> Connection:
+        """The way to a group's coordinator."""
+        cluster = await client.cluster()
+        cluster.forget_coordinator(GROUPS, group)
+        return await cluster.coordinator(GROUPS, group)
+
+    def put_out(self) -> None:
+        """The group goes on without it."""
+        self._workload.happened["members put out"] += 1
+        self._member_id = ""
+
+    async def _check(self, what: str, code: int) -> None:
+        """Go on, or begin anew where the error says so."""
+        error = ErrorCode(code)
+        if error is ErrorCode.NONE:
+            return
+        if error in GONE:
+            self.put_out()
+        elif error in ELSEWHERE:
+            await self._client.pause()
+        elif error is not ErrorCode.REBALANCE_IN_PROGRESS:
+            self._workload.unexpected(f"{what}: {error.name}")
+        raise RejoinError
+
+    @property
+    def member_id(self) -> str:
+        """The one that it has; empty if it has none."""
+        return self._member_id
+
+    @property
+    def generation(self) -> int:
+        """The one that it was in last."""
+        return self._generation
+
+    async def join(self, connection: Connection) -> list[Place]:
+        """Join, and be told which partitions it has, and where it goes on in them.
+
+        Raises:
+            RejoinError: it has to begin anew.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
+        protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_REBALANCE_MS,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="simulated",
+            protocols=[protocol],
+        )
+        joined = await connection.request(request, JoinGroupResponse)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            request.member_id = joined.member_id
+            joined = await connection.request(request, JoinGroupResponse)
+        await self._check("JoinGroup", joined.error_code)
+        if self._late is not None:
+            self._late.again(request, JoinGroupResponse, 0.03)
+        self._member_id, self._generation = joined.member_id, joined.generation_id
+        ids = sorted(member.member_id for member in joined.members)
+        parts = {
+            member_id: [p for p in range(PARTITIONS) if ids[p % len(ids)] == member_id]
+            for member_id in ids
+        }
+        synced = await connection.request(
+            SyncGroupRequest(
+                group_id=GROUP,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self.instance_id,
+                protocol_type="simulated",
+                protocol_name="range",
+                assignments=[
+                    SyncGroupRequestAssignment(
+                        member_id=member_id, assignment=b"".join(map(_NUMBER.pack, partitions))
+                    )
+                    for member_id, partitions in parts.items()
+                ],
+            ),
+            SyncGroupResponse,
+        )
+        await self._check("SyncGroup", synced.error_code)
+        mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
+        self._book.given(self.instance_id or self._member_id, self._generation, mine)
+        floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
+        told = await self.positions(connection, mine)
+        if told is None:
+            self._workload.happened["positions not stable"] += 1
+            raise RejoinError
+        return [Place(p, told[p], floors[p], told[p]) for p in mine]
+
+    @staticmethod
+    async def positions(
+        connection: Connection, partitions: list[int], group: str = GROUP
+    ) -> dict[int, int] | None:
+        """What is committed; None if that cannot be told just now."""
+        topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
+        asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
+        request = OffsetFetchRequest(groups=[asked], require_stable=True)
+        (answer,) = (await connection.request(request, OffsetFetchResponse)).groups
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        if answer.error_code or any(part.error_code for part in parts):
+            return None
+        return {part.partition_index: part.committed_offset for part in parts}
+
+    async def _consume(self, connection: Connection, places: list[Place]) -> None:
+        while not self._workload.is_over:
+            await asyncio.sleep(self._random.uniform(0.05, 0.4))
+            chance = self._random.random()
+            if chance < 0.01:
+                self._workload.happened["members paused"] += 1
+                await asyncio.sleep(_SESSION_MS / 1000 * self._random.uniform(0.8, 2))
+            elif chance < 0.02:
+                await self.leave(connection)
+            elif chance < 0.03 and self.instance_id is not None:
+                self._workload.happened["static members restarted"] += 1
+                self._member_id = ""
+                raise RejoinError
+            elif chance < 0.4 or not places:
+                await self.beat(connection)
+            else:
+                await self._commit(connection, self._random.choice(places))
+
+    async def beat(self, connection: Connection) -> None:
+        """Say that it lives.
+
+        Raises:
+            RejoinError: the group rebalances, or has forgotten it.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
+        )
+        answer = await connection.request(request, HeartbeatResponse)
+        await self._check("Heartbeat", answer.error_code)
+
+    async def leave(self, connection: Connection) -> None:
+        """Go.
+
+        Raises:
+            RejoinError: it has gone, and may come back.
+            OdradekError, ConnectionError: the coordinator cannot be asked.
+        """
+        member = MemberIdentity(member_id=self._member_id, group_instance_id=self.instance_id)
+        request = LeaveGroupRequest(group_id=GROUP, members=[member])
+        await connection.request(request, LeaveGroupResponse)
+        self._member_id = ""
+        raise RejoinError
+
+    async def _commit(self, connection: Connection, place: Place) -> None:
+        place.offset += 1
+        newest_given = self._book.newest_given
+        part = OffsetCommitRequestPartition(
+            partition_index=place.partition, committed_offset=place.offset, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
+            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[part])],
+        )
+        answer = await connection.request(request, OffsetCommitResponse)
+        if self._late is not None:
+            self._late.commit_again(request)
+        code = answer.topics[0].partitions[0].error_code
+        if not code:
+            self._book.committed(self._name, place, newest_given, self._generation)
+        await self._check("OffsetCommit", code)
+
+
+class LastReader:
+    """In the end everything that was confirmed is there."""
+
+    def __init__(self, book: GroupBook, client: Client, group: str = GROUP) -> None:
+        self._book = book
+        self._client = client
+        self._group = group
+        self.has_read_all = False
+        self.told: dict[int, int] = {}
+
+    async def read_some(self) -> None:
+        """Ask once."""
+        try:
+            connection = await GroupMember.coordinator(self._client, self._group)
+            told = await GroupMember.positions(connection, list(range(PARTITIONS)), self._group)
+        except TROUBLE:
+            await self._client.begin_anew()
+            return
+        if told is None:
+            await self._client.pause()
+            return
+        self.has_read_all = True
+        self.told = told
+        for partition, floor in self._book.confirmed.items():
+            if told[partition] < floor:
+                self._book.workload.violated(
+                    f"partition {partition} is at {told[partition]} in the end; "
+                    f"{floor} had been confirmed"
+                )
+
+
+def start_groups(workload: "Workload") -> GroupBook:
+    """Let the members go."""
+    book = GroupBook(workload)
+    maker = workload.client("admin")
+    maker.run(make_topic(workload, maker))
+    for number in range(MEMBERS):
+        client = workload.client(f"member-{number}")
+        client.run(GroupMember(book, client, f"m{number}").run())
+    workload.readers.append(LastReader(book, workload.client("last")))
+    return book

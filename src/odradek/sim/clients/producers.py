@@ -1,0 +1,252 @@
+"""Simulated producers: they send, lose the answer, send again, and remember what they were told.
+
+torrent      acks 1, a record or two at a time, without rest: whoever leads has a tail that the
+             others do not have yet, and loses it if he dies now
+plain        acks 0, 1 or all; sends the same batch again, so records may be there twice
+idempotent   acks all, sequences; sends the same batch again until it is told what became of
+             it. When it is told that its sequence is wrong, or has to give up not knowing, it
+             begins a new session under another producer id, as Java's does
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import RETRIABLE, ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.compression import Codec
+from odradek.record.records import Record, build_batch
+from odradek.sim.checks.history import Facts, Topic, value_of
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.codec import encoder
+from odradek.wire.header import encode_request_header
+from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+if TYPE_CHECKING:
+    from odradek.sim.clients.workload import Workload
+
+GIVE_UP_S: Final = 20.0
+ALL: Final = -1
+ACKS: Final = (ALL, ALL, 1, 1, 0)
+ACKS_ALONE: Final = (1, ALL)
+BATCH_RECORDS_ALONE: Final = (1, 1, 2, 3, 6)
+BATCH_RECORDS: Final = (1, 2, 8, 20, 40)
+TORRENT_EACH_SECOND: Final = 12.0
+VERSIONS: Final = (3, 5, 8, 9, 11)
+CODECS: Final = (
+    Codec.NONE,
+    Codec.NONE,
+    Codec.NONE,
+    Codec.LZ4,
+    Codec.ZSTD,
+    Codec.SNAPPY,
+    Codec.GZIP,
+)
+# What ends the session of an idempotent producer.
+FENCED: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+
+
+@dataclass(slots=True)
+class Pending:
+    """A batch whose fate is not known."""
+
+    partition: TopicPartition
+    facts: Facts
+    keys: list[bytes]
+    batch: bytes
+
+
+class Producer:
+    """One producer."""
+
+    def __init__(
+        self, workload: "Workload", client: Client, name: str, *, torrent: bool = False
+    ) -> None:
+        self._workload = workload
+        self._client = client
+        self._random = client.random
+        self._name = name
+        self._sent = 0
+        self._is_idempotent = self._random.random() < 0.6
+        plain = ACKS if workload.replication_factor > 1 else ACKS_ALONE
+        self._acks = ALL if self._is_idempotent else self._random.choice(plain)
+        sizes = BATCH_RECORDS if workload.replication_factor > 1 else BATCH_RECORDS_ALONE
+        self._sizes: tuple[int, ...] = sizes
+        self._each_second = workload.produces_each_second
+        if torrent:
+            self._is_idempotent, self._acks = False, 1
+            self._sizes, self._each_second = (1, 2), TORRENT_EACH_SECOND
+        self._codec = self._random.choice(CODECS)
+        self._version = 11 if self._codec is Codec.ZSTD else self._random.choice(VERSIONS)
+        self._producer_id = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        # In which reign its last batch was acknowledged.
+        self._reigns: dict[TopicPartition, int] = {}
+
+    async def run(self) -> None:
+        """Send until the workload ends."""
+        while not self._workload.is_over:
+            await asyncio.sleep(self._random.expovariate(self._each_second))
+            topics = self._workload.topics
+            if not topics:
+                continue
+            topic = self._random.choice(topics)
+            if self._is_idempotent and self._producer_id < 0:
+                await self._begin_session()
+                if self._producer_id < 0:
+                    return  # all is over, and it never had an id to send by
+            pending = {p.partition: p for p in self._batches(topic)}
+            await self._deliver(pending)
+            if pending:
+                self._producer_id = -1  # what became of them will never be known
+
+    async def _begin_session(self) -> None:
+        while self._producer_id < 0 and not self._workload.is_over:
+            try:
+                leader = await self._client.controller()
+                answer = await leader.request(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+                    InitProducerIdResponse,
+                )
+            except TROUBLE:
+                await self._client.begin_anew()
+                continue
+            if answer.error_code:
+                self._workload.expect_retriable("InitProducerId", answer.error_code)
+                await self._client.pause()
+            else:
+                self._workload.producer_id_given(answer.producer_id)
+                self._producer_id = answer.producer_id
+                self._sequences.clear()
+                self._reigns.clear()
+
+    def _batches(self, topic: Topic) -> list[Pending]:
+        random = self._random
+        count = min(topic.partitions, random.choice((1, 1, 1, 2, 3)))
+        return [
+            self._batch(topic, index)
+            for index in sorted(random.sample(range(topic.partitions), count))
+        ]
+
+    def _batch(self, topic: Topic, index: int) -> Pending:
+        count = self._random.choice(self._sizes)
+        keys = [f"{self._name}/{self._sent + n}".encode() for n in range(count)]
+        self._sent += count
+        for key in keys:
+            self._workload.history.sending(key, topic, index, idempotent=self._is_idempotent)
+        partition = TopicPartition(topic.name, index)
+        now_ms = self._workload.wall_ms()
+        records = [Record(key, value_of(key), now_ms) for key in keys]
+        if self._is_idempotent:
+            sequence = self._sequences.get(partition, 0)
+            self._sequences[partition] = sequence + count
+            batch = build_batch(
+                records,
+                codec=self._codec,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+        else:
+            batch = build_batch(records, codec=self._codec)
+        return Pending(partition, self._workload.history.of(topic, index), keys, batch)
+
+    async def _deliver(self, pending: dict[TopicPartition, Pending]) -> None:
+        """Send until all is settled; what is left in `pending` is given up."""
+        give_up_s = self._workload.now_s() + GIVE_UP_S
+        while pending and self._workload.now_s() < give_up_s:
+            try:
+                leader = await self._client.leader(next(iter(pending)))
+                there = [
+                    p for p in pending.values() if await self._client.leader(p.partition) is leader
+                ]
+                await self._send(leader, there, pending)
+            except TROUBLE:
+                await self._client.begin_anew()
+            else:
+                if pending:
+                    await self._client.pause()
+
+    async def _send(
+        self,
+        leader: Connection,
+        batches: Sequence[Pending],
+        pending: dict[TopicPartition, Pending],
+    ) -> None:
+        data = [
+            TopicProduceData(
+                name=p.partition.topic,
+                partition_data=[PartitionProduceData(index=p.facts.index, records=p.batch)],
+            )
+            for p in batches
+        ]
+        request = ProduceRequest(acks=self._acks, timeout_ms=2_000, topic_data=data)
+        if not self._acks:
+            await leader.exchange(ApiKey.PRODUCE, partial(_framed, request), None)
+            for sent in batches:
+                del pending[sent.partition]  # for all that it will ever know
+            return
+        began = {p.partition: self._reign(leader, p) for p in batches}
+        answer = await leader.request(request, ProduceResponse, version_max=self._version)
+        for topic in answer.responses:
+            for outcome in topic.partition_responses:
+                sent = pending[TopicPartition(topic.name, outcome.index)]
+                reigns = began[sent.partition], self._reign(leader, sent)
+                self._outcome(pending, sent, outcome, reigns)
+        if pending:
+            await self._client.refresh(sorted({p.partition.topic for p in batches}))
+
+    def _reign(self, leader: Connection, batch: Pending) -> int:
+        return self._workload.leader_epoch_at(leader, batch.facts)
+
+    def _outcome(
+        self,
+        pending: dict[TopicPartition, Pending],
+        sent: Pending,
+        outcome: PartitionProduceResponse,
+        reigns: tuple[int, int],
+    ) -> None:
+        """`reigns`: when it was asked, and when the answer came; the answer is of one between."""
+        workload, facts = self._workload, sent.facts
+        error = ErrorCode(outcome.error_code)
+        if error is ErrorCode.NONE:
+            del pending[sent.partition]
+            self._reigns[sent.partition] = reigns[1]
+            # By name: a topic made anew meanwhile would take them as well.
+            if not facts.topic.is_doomed:
+                by_all = self._acks == ALL
+                workload.history.acked(facts, outcome.base_offset, sent.keys, by_all=by_all)
+                workload.succeeded()
+        elif self._is_idempotent and error in FENCED:
+            # A leader of the past may have missed what a later one acknowledged.
+            if reigns[0] >= self._reigns.get(sent.partition, -1):
+                workload.fenced(facts, error)
+            del pending[sent.partition]
+            self._producer_id = -1
+        elif error not in RETRIABLE:
+            workload.unexpected(f"Produce to {facts}: {error.name}: {outcome.error_message}")
+            del pending[sent.partition]
+
+
+def _framed(
+    request: ProduceRequest, version: int, correlation_id: int, client_id: str
+) -> tuple[bytes, ...]:
+    """A produce request as a frame."""
+    header = encode_request_header(ApiKey.PRODUCE, version, correlation_id, client_id)
+    body = encoder(ProduceRequest, version)(request)
+    return (len(header) + len(body)).to_bytes(4), header, body

@@ -1,0 +1,290 @@
+"""Simulated readers: every partition from its start to its end, and now and then once more.
+
+By name or by topic id, with a fetch session or without, up to the high watermark or to the last
+stable offset. What they read goes into the history; what must not happen to a reader (a gap, an
+offset out of range that was in range, records beyond the high watermark) is seen here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from odradek.client.connection import Connection
+from odradek.model.errors import ErrorCode
+from odradek.model.partition import NO_LEADER, TopicPartition
+from odradek.sim.checks.history import Facts, Floor, PartitionKey, Topic, read_batches
+from odradek.sim.clients.client import TROUBLE, Client
+from odradek.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from odradek.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from odradek.sim.clients.workload import Workload
+
+VERSIONS: Final = (4, 7, 11, 12, 13, 16, 17)
+BY_ID_SINCE: Final = 13
+SESSIONS_SINCE: Final = 7
+EARLIEST: Final = -2
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a reader is in one partition."""
+
+    facts: Facts
+    offset: int
+    cuts: int  # how often the power had failed when it got there
+    leader_epoch: int = -1  # of what it has read last
+    told: FetchPartition | None = None  # what the session knows,
+    told_to: Connection | None = None  # and whose
+
+
+class Session:
+    """The client's side of an incremental fetch session (KIP-227)."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = 0
+        self.connection: Connection | None = None
+
+    def begin_anew(self, positions: Iterable[Position]) -> None:
+        """The next request is a full one."""
+        self.id = self.epoch = 0
+        for position in positions:
+            position.told = None
+
+
+class Reader:
+    """One reader of everything."""
+
+    def __init__(self, workload: "Workload", client: Client, name: str) -> None:
+        self._workload = workload
+        self._client = client
+        self._random = client.random
+        self._name = name
+        self._version = self._random.choice(VERSIONS)
+        self._by_id = self._version >= BY_ID_SINCE
+        self._isolation = self._random.randint(0, 1)
+        smallest = 2_000 if workload.replication_factor == 1 else 50_000
+        self._bytes_max = self._random.choice((smallest, 10 * smallest, 1 << 20))
+        has_session = self._version >= SESSIONS_SINCE and self._random.random() < 0.6
+        self._session = Session() if has_session else None
+        self._positions: dict[PartitionKey, Position] = {}
+
+    async def run(self) -> None:
+        """Read until the workload ends."""
+        while not self._workload.is_over:
+            if self._random.random() < 0.005:
+                self._positions.clear()  # once more from the start
+                if self._session is not None:
+                    self._session.begin_anew(())
+            await self.read_some()
+            if not self._positions:
+                await self._client.pause()
+
+    async def read_some(self) -> None:
+        """One fetch from each leader."""
+        try:
+            forgotten = self._follow_topics()
+            for leader, positions in (await self._by_leader()).items():
+                await self._fetch(leader, positions, forgotten)
+        except TROUBLE:
+            if self._session is not None:
+                self._session.begin_anew(self._positions.values())
+            await self._client.begin_anew()
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether it has seen everything that was acknowledged."""
+        return all(
+            position.offset > max(position.facts.acked, default=-1)
+            for position in self._positions.values()
+        )
+
+    # ------------------------------------------------------------------------- topics
+
+    def _follow_topics(self) -> list[Topic]:
+        """Read what there is. Returns the topics that are not read any more."""
+        wanted = {topic.id for topic in self._workload.topics}
+        gone = {
+            key[0]: position.facts.topic
+            for key, position in self._positions.items()
+            if key[0] not in wanted
+        }
+        self._positions = {k: p for k, p in self._positions.items() if k[0] in wanted}
+        for topic in self._workload.topics:
+            for index in range(topic.partitions):
+                facts = self._workload.history.of(topic, index)
+                self._positions.setdefault((topic.id, index), Position(facts, 0, facts.cuts))
+        if gone and self._session is not None and not self._by_id:
+            self._session.begin_anew(self._positions.values())  # the same name may come again
+        return list(gone.values())
+
+    async def _by_leader(self) -> dict[Connection, list[Position]]:
+        found: dict[Connection, list[Position]] = {}
+        ways: dict[int, Connection] = {}
+        picture = (await self._client.cluster()).picture
+        for position in self._positions.values():
+            partition = TopicPartition(position.facts.topic.name, position.facts.index)
+            leader = ways.get(picture.leader(partition))
+            if leader is None:
+                leader = await self._client.leader(partition)
+                if picture.leader(partition) != NO_LEADER:  # it may be another's picture by now
+                    ways[picture.leader(partition)] = leader
+            found.setdefault(leader, []).append(position)
+        return found
+
+    # ------------------------------------------------------------------------ fetching
+
+    async def _fetch(
+        self, leader: Connection, positions: list[Position], forgotten: list[Topic]
+    ) -> None:
+        workload = self._workload
+        floors = {
+            id(p): workload.history.floor(p.facts, workload.life_of(leader, p.facts))
+            for p in positions
+        }
+        request = self._request(leader, positions, forgotten)
+        answer = await leader.request(request, FetchResponse, version_max=self._version)
+        if answer.error_code:
+            self._refused(ErrorCode(answer.error_code))
+            return
+        if self._session is not None:
+            self._session.id = answer.session_id
+            self._session.epoch += 1
+            if not answer.session_id:  # there is no room for it: all has to be named again
+                self._session.begin_anew(positions)
+        again = False
+        for topic in answer.responses:
+            for data in topic.partitions:
+                position = self._position(topic.topic_id if self._by_id else topic.topic, data)
+                if position is not None and id(position) in floors:
+                    again |= await self._partition(leader, position, data, floors[id(position)])
+        if again:
+            await self._client.refresh(sorted({p.facts.topic.name for p in positions}))
+            await self._client.pause()
+
+    def _request(
+        self, leader: Connection, positions: list[Position], forgotten: list[Topic]
+    ) -> FetchRequest:
+        session = self._session
+        if session is not None and session.connection is not leader:
+            session.connection = leader
+            session.begin_anew(positions)
+        request = FetchRequest(
+            max_wait_ms=self._random.choice((0, 100, 500)),
+            min_bytes=self._random.choice((1, 1, 1_000)),
+            max_bytes=self._bytes_max,
+            isolation_level=self._isolation,
+        )
+        if session is not None:
+            request.session_id, request.session_epoch = session.id, session.epoch
+            if session.epoch:
+                request.forgotten_topics_data = [
+                    ForgottenTopic(
+                        topic=t.name, topic_id=t.id, partitions=list(range(t.partitions))
+                    )
+                    for t in forgotten
+                ]
+        for position in positions:
+            wanted = FetchPartition(
+                partition=position.facts.index,
+                fetch_offset=position.offset,
+                partition_max_bytes=self._bytes_max,
+            )
+            if session is None or position.told != wanted or position.told_to is not leader:
+                topic = position.facts.topic
+                request.topics.append(
+                    FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[wanted])
+                )
+                position.told, position.told_to = wanted, leader
+        return request
+
+    def _refused(self, error: ErrorCode) -> None:
+        if self._session is not None:
+            self._session.begin_anew(self._positions.values())
+        self._workload.expect_retriable("Fetch", error)
+
+    def _position(self, topic: bytes | str, data: PartitionData) -> Position | None:
+        for position in self._positions.values():
+            facts = position.facts
+            named = facts.topic.id if self._by_id else facts.topic.name
+            if named == topic and facts.index == data.partition_index:
+                return position
+        return None
+
+    async def _partition(
+        self, leader: Connection, position: Position, data: PartitionData, floor: Floor
+    ) -> bool:
+        """What was answered for one partition. Whether to look for another leader."""
+        facts = position.facts
+        if facts.topic.is_doomed and not self._by_id:
+            return False  # by name: it may be the next of that name already
+        if data.error_code == 0:
+            if self._workload.life_of(leader, facts) != floor.life:
+                return True  # another reign has begun there meanwhile
+            self._workload.history.watermarks(
+                facts,
+                floor,
+                high_watermark=data.high_watermark,
+                log_start=data.log_start_offset if self._version >= 5 else floor.log_start,
+                where=self._name,
+            )
+            self._take(position, data)
+            return False
+        error = ErrorCode(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._workload.leader_epoch_at(leader, facts) < position.leader_epoch:
+                return True  # a leader of the past, that does not know it: clients do (KIP-320)
+            await self._reset(leader, position)
+            return False
+        self._workload.expect_retriable(f"Fetch of {facts}", error)
+        return True
+
+    def _take(self, position: Position, data: PartitionData) -> None:
+        history, facts = self._workload.history, position.facts
+        for header, keys in read_batches(memoryview(data.records or b"")):
+            if header.next_offset <= position.offset:
+                continue
+            if header.base_offset > position.offset or header.next_offset > data.high_watermark:
+                self._workload.violated(
+                    f"{facts}: {self._name} at {position.offset} got a batch "
+                    f"[{header.base_offset}, {header.next_offset}); "
+                    f"the high watermark is {data.high_watermark}"
+                )
+            for offset, key in enumerate(keys, header.base_offset):
+                if offset >= position.offset:
+                    history.seen(facts, offset, key, self._name)
+            position.offset, position.leader_epoch = header.next_offset, header.leader_epoch
+            position.cuts = facts.cuts
+
+    async def _reset(self, leader: Connection, position: Position) -> None:
+        """The offset is not there: it was deleted, or lost with the power."""
+        facts = position.facts
+        was_cut = facts.cuts != position.cuts
+        asked = ListOffsetsPartition(partition_index=facts.index, timestamp=EARLIEST)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=facts.topic.name, partitions=[asked])]
+        )
+        answer = await leader.request(request, ListOffsetsResponse)
+        told = answer.topics[0].partitions[0]
+        if told.error_code:
+            self._workload.expect_retriable(f"ListOffsets of {facts}", told.error_code)
+            return
+        if told.offset <= position.offset and not (was_cut or facts.topic.is_doomed):
+            self._workload.violated(
+                f"{facts}: {self._name} at {position.offset} was told that this is out of range; "
+                f"the log starts at {told.offset}"
+            )
+        position.offset, position.cuts = told.offset, facts.cuts

@@ -1,0 +1,765 @@
+"""What goes wrong, and when: a schedule drawn from the seed, and whoever carries it out.
+
+A `Fault` begins, lasts, and heals. Those that need a broker for themselves (it dies, pauses, its
+disk fails) wait for one another; those of the network, the store and the clocks come on top.
+The schedule is a list, so that a failing one can be made smaller by leaving faults out.
+"""
+
+import asyncio
+import errno
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from odradek.coord import layout
+from odradek.coord.memory import Fate, Loss
+from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
+from odradek.model.partition import Assignment, TopicPartition
+from odradek.sim.world.cluster import (
+    LOG_DIRS,
+    SESSION_TIMEOUT_MS,
+    SimulatedBroker,
+    SimulatedCluster,
+    usual_fate,
+)
+from odradek.sim.world.disk import UNLIMITED
+from odradek.sim.world.disk import Fault as DiskFault
+from odradek.sim.world.network import USUAL_DELAY_MS
+
+FAULTS_MIN: Final = 20  # in a minute or more, of several brokers
+HOUR_MS: Final = 3_600_000
+FOR_EVER: Final = 1 << 60
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+INTERNAL_PARTITIONS_MAX: Final = 6
+_RESTART_S: Final = 1.0  # what a host needs from power to process; longer than any delay
+
+
+class Kind(Enum):
+    """What goes wrong."""
+
+    KILL = "kill -9"
+    CRASH = "kill -9 within a write"
+    POWER = "power loss"
+    STOP = "clean stop"
+    STOP_AND_POWER = "clean stop, then power loss"
+    PAUSE = "pause"
+    SLOW_DISK = "slow disk"
+    DIR_FULL = "log dir full"
+    DISK_FULL = "disk full"
+    DISK_ERROR = "disk errors"
+    FLUSH_ERROR = "flush errors"
+    RESET = "connections reset"
+    CUT = "links cut"
+    SLOW_NETWORK = "slow network"
+    EXPIRE = "store session expires"
+    STORE_CUT = "store unreachable"
+    STORE_TROUBLE = "store loses requests and answers"
+    CLOCK = "clock jumps"
+    ISOLATE = "cut off from brokers and store, not from clients"
+    DEAF = "does not hear the controller"
+    MOVE = "an administrator has others lead"
+    DEPOSE = "an administrator removes the controller's node"
+    BLACKOUT = "power loss of all brokers at once"
+    ZOMBIE = "what a deposed controller has ordered to be deleted is heard late"
+    UNHEARD = "that a follower has joined is not heard, and it falls behind"
+    FLAP = "a link between two brokers comes and goes"
+    SLOW_LINK = "what one broker sends another takes long"
+    SWAY = "leadership goes to and fro"
+    LOAD_ERROR = "an internal topic cannot be read after a restart"
+    ROLL = "the brokers are restarted in turn"
+    LATE_NEWS = "what the controller tells one broker takes long"
+    GROW_INTERNAL = "an administrator adds partitions to an internal topic"
+
+
+# What chance hardly ever brings about: these lie in wait for their moment.
+_CONTRIVED: Final = frozenset({Kind.ZOMBIE, Kind.UNHEARD})
+_PATIENCE_S: Final = 20.0
+# What concerns coordinators.
+OF_COORDINATORS: Final = (Kind.LOAD_ERROR, Kind.ROLL, Kind.LATE_NEWS, Kind.GROW_INTERNAL)
+# What takes several brokers.
+_OF_SEVERAL: Final = _CONTRIVED | {
+    Kind.ROLL,
+    Kind.LATE_NEWS,
+    Kind.LATE_NEWS,
+    Kind.ISOLATE,
+    Kind.DEAF,
+    Kind.MOVE,
+    Kind.DEPOSE,
+    Kind.FLAP,
+    Kind.SLOW_LINK,
+    Kind.SWAY,
+}
+# What is drawn from, unless told otherwise. Nobody promises to survive a blackout without fsync.
+USUAL: Final = tuple(
+    kind
+    for kind in Kind
+    if kind
+    not in {
+        Kind.BLACKOUT,
+        Kind.FLAP,
+        Kind.SLOW_LINK,
+        Kind.SWAY,
+        *_CONTRIVED,
+        *OF_COORDINATORS,
+    }
+)
+# What leaves everything that was written, as long as the directories can be read.
+LOSSLESS: Final = (
+    Kind.KILL,
+    Kind.CRASH,
+    Kind.STOP,
+    Kind.PAUSE,
+    Kind.SLOW_DISK,
+    Kind.RESET,
+    Kind.CUT,
+    Kind.SLOW_NETWORK,
+    Kind.EXPIRE,
+    Kind.STORE_CUT,
+    Kind.STORE_TROUBLE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    number: int
+    kind: Kind
+    at_s: float
+    lasts_s: float
+    broker: int
+    detail: float  # between 0 and 1: whatever else has to be chosen follows from it
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.number}] {self.at_s:.3f} s: {self.kind.value}, broker {self.broker}, "
+            f"{self.lasts_s:.3f} s, {self.detail:.3f}"
+        )
+
+
+def draw_schedule(
+    chance: random.Random,
+    *,
+    seconds: float,
+    brokers: int,
+    kinds: Sequence[Kind],
+    is_uneven: bool = False,
+) -> list[Fault]:
+    """What will go wrong in so many seconds; `is_uneven`: of few kinds, and some often."""
+    if brokers == 1:
+        kinds = [kind for kind in kinds if kind not in _OF_SEVERAL]
+    elif len(kinds) > 1 and Kind.ISOLATE in kinds:
+        # What makes logs diverge most: a leader that does not know that it is none any more.
+        kinds = [*kinds, *[Kind.ISOLATE] * 3]
+    if is_uneven and len(kinds) > 1:
+        kinds = _uneven(chance, kinds)
+    faults: list[Fault] = []
+    # One broker has its troubles one after the other; several have them all at once.
+    mean_s = chance.choice((3.0, 6.0, 12.0)) if brokers == 1 else chance.choice((1.0, 2.0, 2.5))
+    at_s = 2.0 + chance.expovariate(1 / mean_s)
+    while at_s < seconds or (brokers > 1 and seconds >= 60.0 and len(faults) < FAULTS_MIN):
+        kind = chance.choice(kinds)
+        lasts_s = chance.choice((0.05, 0.5, 2.0, 8.0)) * chance.uniform(0.5, 1.5)
+        faults.append(
+            Fault(len(faults), kind, at_s, lasts_s, chance.randrange(brokers), chance.random())
+        )
+        at_s += chance.expovariate(1 / mean_s)
+    return faults
+
+
+def _uneven(chance: random.Random, kinds: Sequence[Kind]) -> list[Kind]:
+    """Some of the kinds, each as often as is drawn for it (swarm testing, Groce et al. 2012).
+
+    Where all kinds are equally likely, what takes three faults of one kind in a row, and none of
+    those that would hide it, hardly ever comes about.
+    """
+    drawn = [
+        kind for kind in dict.fromkeys(kinds) for _ in range(chance.choice((0, 0, 0, 1, 2, 6)))
+    ]
+    return drawn or [chance.choice(kinds)]
+
+
+class FaultPlayer:
+    """Carries out a schedule, and keeps brokers running that nobody wants to be down."""
+
+    def __init__(self, cluster: SimulatedCluster, schedule: Sequence[Fault]) -> None:
+        self.played = 0
+        self._cluster = cluster
+        self._schedule = schedule
+        self._owned = [asyncio.Lock() for _ in cluster.brokers]  # by a fault, for its time
+        self._network_troubles = 0
+        self._healed_s = 0.0
+        self._keepers: list[asyncio.Task[None]] = []
+
+    @property
+    def healed_for_s(self) -> float:
+        """How long nothing has been wrong; 0 while something is."""
+        quiet = not self._network_troubles and not any(lock.locked() for lock in self._owned)
+        return self._cluster.loop.time() - self._healed_s if quiet else 0.0
+
+    async def play(self) -> None:
+        """All of it; returns when everything is healed."""
+        self._keepers = [asyncio.create_task(self._keep(b)) for b in self._cluster.brokers]
+        async with asyncio.TaskGroup() as group:
+            for fault in self._schedule:
+                group.create_task(self._play(fault))
+        for broker in self._cluster.brokers:
+            broker.spare()
+            if not broker.is_up:
+                broker.start()
+
+    def stop(self) -> None:
+        """Start nobody any more."""
+        for keeper in self._keepers:
+            keeper.cancel()
+
+    async def _keep(self, broker: SimulatedBroker) -> None:
+        """What systemd does: start again what has given up."""
+        while True:
+            await asyncio.sleep(0.5)
+            if self._is_abandoned(broker):
+                await asyncio.sleep(_RESTART_S)
+                if self._is_abandoned(broker):
+                    broker.start()
+                    self._healed_s = self._cluster.loop.time()
+
+    def _is_abandoned(self, broker: SimulatedBroker) -> bool:
+        return not (broker.is_up or self._owned[broker.id].locked())
+
+    async def _play(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at_s)
+        broker = self._cluster.brokers[fault.broker]
+        alone, play = _PLAYS[fault.kind]
+        if alone:
+            async with self._owned[broker.id]:
+                await self._run(fault, broker, play)
+        else:
+            self._network_troubles += 1
+            await self._run(fault, broker, play)
+            self._network_troubles -= 1
+        self._healed_s = self._cluster.loop.time()
+
+    async def _run(self, fault: Fault, broker: SimulatedBroker, play: "Play") -> None:
+        self.played += 1
+        self._cluster.trace(f"fault {fault} begins")
+        await play(self._cluster, broker, fault)
+        self._cluster.trace(f"fault {fault} has healed")
+
+
+# ------------------------------------------------------------------------ one function a kind
+
+Play = Callable[[SimulatedCluster, SimulatedBroker, Fault], Awaitable[None]]
+
+
+async def _start_again(broker: SimulatedBroker, fault: Fault) -> None:
+    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    if not broker.is_up:
+        broker.start()
+    if fault.detail < 0.3:  # and once more, early: crashes while starting, or recovering
+        await asyncio.sleep(0)
+        broker.crash_after(int(fault.detail * 100))
+        await asyncio.sleep(_RESTART_S)
+        if not broker.is_up:
+            broker.start()
+
+
+async def _worst_moment(cluster: SimulatedCluster, fault: Fault) -> None:
+    if fault.detail > 0.4:
+        await cluster.next_promise(timeout_s=5.0)
+
+
+async def _kill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    await _worst_moment(cluster, fault)
+    broker.kill()
+    await _start_again(broker, fault)
+
+
+async def _crash(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.crash_after(int(fault.detail * 40))
+    try:
+        async with asyncio.timeout(2.0):
+            await broker.ended()
+    except TimeoutError:
+        broker.kill()
+    await _start_again(broker, fault)
+
+
+def _may_lose(cluster: SimulatedCluster, broker: SimulatedBroker) -> bool:
+    """Whether this broker may lose what it has not flushed.
+
+    Replication is the durability, and it promises to survive one such loss at a time: another
+    may follow when the first broker has everything again.
+    """
+    return len(cluster.brokers) == 1 or not cluster.lossy - {broker.id}
+
+
+async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    await _worst_moment(cluster, fault)
+    if _may_lose(cluster, broker):
+        broker.lose_power()
+    else:
+        broker.kill()
+    await _start_again(broker, fault)
+
+
+async def _black_out(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    await _worst_moment(cluster, fault)
+    for each in cluster.brokers:
+        each.lose_power()
+    await asyncio.sleep(_RESTART_S + fault.lasts_s)
+    for each in cluster.brokers:
+        if not each.is_up:
+            each.start()
+
+
+async def _stop(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    if broker.is_up:
+        await broker.stop()
+    await _start_again(broker, fault)
+
+
+async def _stop_and_lose_power(
+    cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault
+) -> None:
+    if broker.is_up:
+        await broker.stop()
+    if _may_lose(cluster, broker):  # what it was told to stop may have died in it
+        broker.lose_power()
+    await _start_again(broker, fault)
+
+
+async def _pause(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.pause()
+    await asyncio.sleep(fault.lasts_s)
+    broker.resume()
+
+
+async def _slow_disk(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    usual = broker.disk.slowest_ms
+    broker.disk.slowest_ms, broker.disk.cold_share = int(50 + 3_000 * fault.detail), 0.5
+    await asyncio.sleep(fault.lasts_s)
+    broker.disk.slowest_ms, broker.disk.cold_share = usual, 0.0
+
+
+def _failing(error: int, *operations: str, loses_pages: bool = False) -> Play:
+    """A log dir fails until it is mended; the broker is started anew then, for Kafka needs it.
+
+    A flush that failed may have lost what it was to write, without anybody being able to tell:
+    so the host is switched off with the broker, and what is lost is seen to be.
+    """
+
+    async def play(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+        if loses_pages and not _may_lose(cluster, broker):
+            return
+        if loses_pages:
+            cluster.lossy.add(broker.id)
+            cluster.losing.add(broker.id)
+        operation = operations[int(fault.detail * 1000) % len(operations)]
+        path = "" if fault.detail > 0.9 else LOG_DIRS[int(fault.detail * 100) % len(LOG_DIRS)]
+        skip = int(fault.detail * 10_000) % 20
+        broker.disk.faults.append(
+            DiskFault(operation, path, errno=error, after=skip, times=FOR_EVER)
+        )
+        await asyncio.sleep(fault.lasts_s)
+        broker.disk.faults.clear()
+        if loses_pages:
+            broker.lose_power()
+            cluster.losing.discard(broker.id)
+        elif broker.is_up:
+            await broker.stop()
+        await _start_again(broker, fault)
+
+    return play
+
+
+async def _load_badly(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker cannot read what its coordinators load: once, or a few times.
+
+    It loads after a restart, or because others led before. No file descriptor is left, which is
+    over as soon as it is; or the disk is at fault, which costs the log directory until a restart.
+    """
+    drawn = int(fault.detail * 1_000)
+    error = errno.EIO if drawn % 3 == 0 else errno.EMFILE
+    log = f"{INTERNAL_TOPICS[drawn % 2]}-{drawn // 7 % 2}/00000000000000000000.log"
+    is_restarted = len(cluster.brokers) == 1 or drawn % 5 < 2
+    if is_restarted:
+        if broker.is_up:
+            await broker.stop()
+        await asyncio.sleep(_RESTART_S)
+    # To open a log it is read, too.
+    skip = drawn % 4 if is_restarted else 0
+    failing = DiskFault("read", log, errno=error, after=skip, times=1 + drawn % 3)
+    broker.disk.faults.append(failing)
+    if not broker.is_up:
+        broker.start()
+    elif not is_restarted:
+        await _prefer_others(cluster, drawn, pause_s=0.5)
+    await asyncio.sleep(4.0 + fault.lasts_s)
+    broker.disk.faults.clear()
+    # What fails elsewhere than in a coordinator costs the directory, whatever the error.
+    if broker.is_up and broker.broker is not None and broker.broker.logs.has_offline_dir:
+        await broker.stop()
+    if not broker.is_up:
+        broker.start()
+
+
+async def _roll(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What an operator does for a new option: one broker after the other, none of them waited for
+    longer than it takes to serve.
+    """
+    del broker
+    for each in cluster.brokers:
+        if each.is_up:
+            await each.stop()
+        await asyncio.sleep(_RESTART_S)
+        if not each.is_up:
+            each.start()
+        await asyncio.sleep(1.0 + fault.lasts_s / 4)
+
+
+async def _grow_internal(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What `kafka-topics --alter --partitions` does to an internal topic."""
+    del broker
+    drawn = int(fault.detail * 1_000)
+    topic = INTERNAL_TOPICS[drawn % len(INTERNAL_TOPICS)]
+    path = layout.topic_path(topic)
+    node = cluster.tree.find(path)
+    if node is None:
+        return
+    known = layout.decode_topic(topic, node.data)
+    first = known.assignments[0]
+    if len(known.assignments) >= INTERNAL_PARTITIONS_MAX or first.adding or first.removing:
+        return
+    grown = dict(known.assignments)
+    for _ in range(1 + drawn % 2):
+        by = len(grown) % len(first.replicas)
+        replicas = (*first.replicas[by:], *first.replicas[:by])
+        grown[len(grown)] = Assignment(replicas=replicas)
+    data = layout.encode_topic(layout.TopicNode(topic_id=known.topic_id, assignments=grown))
+    _ask_by_node(cluster, SetData(path, data))
+    await asyncio.sleep(fault.lasts_s)
+
+
+async def _fill(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Both log dirs are on one filesystem: writes go half through, and then no further."""
+    del cluster
+    left_bytes = int(fault.detail * 20_000)
+    broker.disk.capacity_bytes = UNLIMITED - broker.disk.usable_bytes("/") + left_bytes
+    await asyncio.sleep(fault.lasts_s)
+    broker.disk.capacity_bytes = UNLIMITED
+    if broker.is_up:
+        await broker.stop()
+    await _start_again(broker, fault)
+
+
+async def _reset(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    cluster.network.reset_some(fault.detail)
+
+
+async def _cut(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    others = [p.name for p in cluster.processes if not p.is_dead and p.name != broker.name]
+    brokers = [b.name for b in cluster.brokers if b is not broker]
+    if brokers:  # from everybody, from the other brokers, or from one of them
+        others = (others, brokers, brokers[:1], brokers[1:])[int(fault.detail * 1000) % 4]
+    links = []
+    for name in dict.fromkeys(others):
+        if fault.detail < 0.7:
+            links.append((name, broker.name))
+        if fault.detail > 0.4:
+            links.append((broker.name, name))
+    for link in links:
+        cluster.network.cut(*link)
+    await asyncio.sleep(fault.lasts_s)
+    cluster.network.heal(links)
+
+
+async def _flap(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What a bad plug does, in one direction or in both: to some it is cut, to others it is not."""
+    others = [other for other in cluster.brokers if other is not broker]
+    other = others[int(fault.detail * 1000) % len(others)]
+    links = [(broker.name, other.name), (other.name, broker.name)]
+    if fault.detail < 0.6:
+        del links[1:]
+    for up_s in (0.3, 1.5, 0.3):
+        for link in links:
+            cluster.network.cut(*link)
+        await asyncio.sleep(1.0 + fault.lasts_s / 2)
+        cluster.network.heal(links)
+        await asyncio.sleep(up_s)
+
+
+async def _slow_link(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A follower that lags, or a leader that is slow to hear of it, and nobody is cut off."""
+    others = [other for other in cluster.brokers if other is not broker]
+    other = others[int(fault.detail * 1000) % len(others)]
+    cluster.network.slow_down(broker.name, other.name, 0.2 + fault.detail)
+    await asyncio.sleep(1.0 + fault.lasts_s)
+    cluster.network.slow_down(broker.name, other.name, 0.0)
+
+
+async def _isolate(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A leader that does not hear of its successor, and goes on taking what needs no others."""
+    store = broker.store
+    links = [
+        link
+        for other in cluster.brokers
+        if other is not broker
+        for link in ((other.name, broker.name), (broker.name, other.name))
+    ]
+    for link in links:
+        cluster.network.cut(*link)
+    if store is not None:
+        store.cut()
+    await asyncio.sleep(fault.lasts_s + SESSION_TIMEOUT_MS / 1000)
+    cluster.network.heal(links)
+    if store is not None and broker.store is store:
+        store.restore()
+
+
+async def _deafen(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker that everybody reaches but the controller: it leads and follows as it was told."""
+    controller = _controller(cluster)
+    if controller is not None and controller is not broker:
+        link = (controller.name, broker.name)
+        cluster.network.cut(*link)
+        await asyncio.sleep(fault.lasts_s)
+        cluster.network.heal([link])
+
+
+async def _tell_late(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A broker that hears of everything, later than all others: also what there is to lead."""
+    controller = _controller(cluster)
+    if controller is None:
+        return
+    others = [other for other in cluster.brokers if other is not controller]
+    late = broker if broker in others else others[int(fault.detail * 1000) % len(others)]
+    cluster.network.slow_down(controller.name, late.name, 0.3 + 2 * fault.detail)
+    await asyncio.sleep(2.0 + fault.lasts_s)
+    cluster.network.slow_down(controller.name, late.name, 0.0)
+
+
+async def _move(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Change who leads while everybody is in sync, as no death does: by the znodes of old tools."""
+    del broker
+    await _prefer_others(cluster, int(fault.detail * 1000), pause_s=0.1 + fault.detail)
+    await asyncio.sleep(fault.lasts_s)
+
+
+async def _sway(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """Have others lead, and others again before everybody can have heard of it."""
+    del broker
+    drawn = int(fault.detail * 10_000)
+    for turn in range(3 + drawn % 3):
+        await _prefer_others(cluster, drawn >> turn, pause_s=0.1)
+        await asyncio.sleep(0.3 + fault.detail)
+
+
+async def _prefer_others(cluster: SimulatedCluster, drawn: int, *, pause_s: float) -> None:
+    """Bring the replicas of all partitions into another order, then have the first ones elected."""
+    targets = {}
+    for topic in cluster.tree.names(layout.TOPICS):
+        node = cluster.tree.find(layout.topic_path(topic))
+        assert node is not None, topic
+        for index, assignment in layout.decode_topic(topic, node.data).assignments.items():
+            replicas = assignment.target
+            by = 1 + (drawn + index) % max(1, len(replicas) - 1)
+            targets[TopicPartition(topic, index)] = (*replicas[by:], *replicas[:by])
+    moves = layout.encode_reassign_partitions(targets)
+    _ask_by_node(cluster, Create(layout.REASSIGN_PARTITIONS, moves))
+    await asyncio.sleep(pause_s)
+    elections = layout.encode_partitions(targets)
+    _ask_by_node(cluster, Create(layout.PREFERRED_REPLICA_ELECTION, elections))
+
+
+def _ask_by_node(cluster: SimulatedCluster, wanted: Create | SetData | Delete) -> None:
+    """Write to the store as a tool does; somebody else may have been faster."""
+    with suppress(NodeExistsError, NoNodeError):
+        cluster.tree.write(lambda draft: draft.single(wanted, session=0))
+
+
+async def _depose(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """What administrators do with a controller that hangs; it lives on, and hears of it later."""
+    del broker, fault
+    _ask_by_node(cluster, Delete(layout.CONTROLLER))
+
+
+async def _bury_alive(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """A controller is deposed in the midst of a deletion, and one broker hears late of its orders.
+
+    It lives, but does not hear of it from the store, for less than its session lasts.
+    """
+    del fault
+    tree = cluster.tree
+    if not await _moment(lambda: bool(tree.names(layout.DELETE_TOPICS))):
+        return
+    reigning = _controller(cluster)
+    if reigning is None or reigning is broker or reigning.store is None:
+        return
+    if any(cluster.network.is_cut(reigning.name, other.name) for other in cluster.brokers):
+        return  # one at a time: else nobody else could reign
+    store, links = reigning.store, [(reigning.name, broker.name)]
+    name = tree.names(layout.DELETE_TOPICS)[0]
+    path = layout.topic_path(name)
+    before = tree.find(path)
+    cluster.network.cut(*links[0])
+    await asyncio.sleep(0.2)  # the others delete it
+    store.cut()
+    _ask_by_node(cluster, Delete(layout.CONTROLLER))
+    # Another reigns, and somebody makes a topic of that name.
+    cluster.missed_topic = name
+    await _moment(
+        lambda: (
+            (node := tree.find(path)) is not None
+            and (before is None or node.created_id != before.created_id)
+        ),
+        patience_s=SESSION_TIMEOUT_MS / 1000 - 2.0,
+    )
+    cluster.missed_topic = None
+    await asyncio.sleep(0.5)
+    cluster.network.heal(links)
+    await asyncio.sleep(1.0)
+    if reigning.store is store:
+        store.restore()
+
+
+async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    """The answer that a larger ISR stands is lost; then its new member hears the leader no more."""
+    joining: set[int] = set()
+    others: set[int] = set()
+
+    def asks() -> bool:
+        running = broker.broker
+        for partition in running.replicas if running is not None else ():
+            if partition.leader is not None and partition.leader.isr.is_in_flight:
+                isr = partition.leader.isr
+                if len(isr.committed) > 1:  # enough to go on with, be it without the new one
+                    joining.update(set(isr.proposed) - set(isr.committed))
+                    others.update(isr.committed)
+        return bool(joining)
+
+    if not await _moment(asks):
+        return
+    controller = _controller(cluster)
+    if controller is None or controller.id in others:
+        return  # who cannot be heard cannot fetch either, and nothing would be committed
+    joined = cluster.brokers[min(joining)]
+    links = [(controller.name, broker.name)]
+    if joined is not controller:
+        links += [(joined.name, broker.name), (broker.name, joined.name)]
+    for link in links:
+        cluster.network.cut(*link)
+    await asyncio.sleep(3.0 + fault.lasts_s)
+    broker.kill()  # whoever keeps it running starts it again
+    await asyncio.sleep(1.0)
+    cluster.network.heal(links)
+
+
+def _controller(cluster: SimulatedCluster) -> SimulatedBroker | None:
+    """Who believes that it reigns, the first of them."""
+    for broker in cluster.brokers:
+        if broker.broker is not None and broker.broker.controller.reign is not None:
+            return broker
+    return None
+
+
+async def _moment(has_come: Callable[[], bool], *, patience_s: float = _PATIENCE_S) -> bool:
+    """Lie in wait; whether the moment has come."""
+    for _ in range(int(patience_s * 1000)):
+        if has_come():
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+async def _slow_network(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    cluster.network.delay_ms = (1.0, 20 + 500 * fault.detail)
+    await asyncio.sleep(fault.lasts_s)
+    cluster.network.delay_ms = USUAL_DELAY_MS
+
+
+async def _expire(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del fault
+    if broker.store is not None:
+        cluster.tree.expire(broker.store.session_id)
+
+
+async def _cut_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    store = broker.store
+    if store is not None:
+        store.cut()
+        await asyncio.sleep(fault.lasts_s * 2)
+        if broker.store is store:
+            store.restore()
+
+
+async def _trouble_store(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del broker
+    share = 0.02 + 0.3 * fault.detail
+
+    def fate(chance: random.Random) -> Fate:
+        loss = chance.choice((Loss.BEFORE, Loss.AFTER)) if chance.random() < share else Loss.NONE
+        return Fate(
+            request_delay_ms=chance.randint(0, 100),
+            answer_delay_ms=chance.randint(0, 100),
+            loss=loss,
+        )
+
+    cluster.draw_fate = fate
+    await asyncio.sleep(fault.lasts_s)
+    cluster.draw_fate = usual_fate
+
+
+async def _jump(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    del cluster
+    broker.clock.skew_ms = int((fault.detail * 2 - 1) * HOUR_MS)
+    await asyncio.sleep(fault.lasts_s)
+    if fault.detail < 0.8:
+        broker.clock.skew_ms = 0
+
+
+# Whether it needs the broker for itself, and how it goes.
+_PLAYS: Final[dict[Kind, tuple[bool, Play]]] = {
+    Kind.KILL: (True, _kill),
+    Kind.CRASH: (True, _crash),
+    Kind.POWER: (True, _lose_power),
+    Kind.STOP: (True, _stop),
+    Kind.STOP_AND_POWER: (True, _stop_and_lose_power),
+    Kind.PAUSE: (True, _pause),
+    Kind.SLOW_DISK: (True, _slow_disk),
+    Kind.DIR_FULL: (True, _failing(errno.ENOSPC, "write", "create")),
+    Kind.DISK_FULL: (True, _fill),
+    Kind.DISK_ERROR: (True, _failing(errno.EIO, "write", "read", "rename", "list")),
+    Kind.FLUSH_ERROR: (True, _failing(errno.EIO, "flush", "", loses_pages=True)),
+    Kind.RESET: (False, _reset),
+    Kind.CUT: (False, _cut),
+    Kind.SLOW_NETWORK: (False, _slow_network),
+    Kind.EXPIRE: (False, _expire),
+    Kind.STORE_CUT: (False, _cut_store),
+    Kind.STORE_TROUBLE: (False, _trouble_store),
+    Kind.CLOCK: (False, _jump),
+    Kind.ISOLATE: (False, _isolate),
+    Kind.DEAF: (False, _deafen),
+    Kind.MOVE: (False, _move),
+    Kind.DEPOSE: (False, _depose),
+    Kind.ZOMBIE: (False, _bury_alive),
+    Kind.UNHEARD: (False, _join_unheard),
+    Kind.BLACKOUT: (True, _black_out),
+    Kind.FLAP: (False, _flap),
+    Kind.SLOW_LINK: (False, _slow_link),
+    Kind.SWAY: (False, _sway),
+    Kind.LOAD_ERROR: (True, _load_badly),
+    Kind.ROLL: (False, _roll),
+    Kind.LATE_NEWS: (False, _tell_late),
+    Kind.GROW_INTERNAL: (False, _grow_internal),
+}

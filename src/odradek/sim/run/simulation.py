@@ -1,0 +1,442 @@
+"""One simulation: a seed in, violations out. A function of its seed, and of nothing else.
+
+    0 s           brokers start, clients go
+    ... seconds   faults come and heal
+    healed        everything must come to work again, readers come to the end
+    the end       checkers look at everything once more; brokers stop and start a last time
+
+The digest is that of the trace: every byte that arrived anywhere, every birth, death and fault.
+Two runs of a seed that differ in it have found something that is not ours to decide.
+"""
+
+import asyncio
+import gc
+import hashlib
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.log.disk import StorageError
+from odradek.sim.checks.checkers import LogChecker
+from odradek.sim.checks.coverage import watched
+from odradek.sim.checks.history import History
+from odradek.sim.checks.replication import ReplicationChecker, Tally
+from odradek.sim.clients.groups import GroupBook, group_properties
+from odradek.sim.clients.registers import register_properties
+from odradek.sim.clients.transactions import Fate as TransactionFate
+from odradek.sim.clients.transactions import Ledger, TransactionOptions
+from odradek.sim.clients.transactions import kinds as kinds_of_transactions
+from odradek.sim.clients.workload import Workload
+from odradek.sim.run.faults import USUAL, Fault, FaultPlayer, Kind, draw_schedule
+from odradek.sim.run.settling import RECOVER_S, Settling
+from odradek.sim.traits import Trait, draw_traits, possible
+from odradek.sim.traits import names as trait_names
+from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
+from odradek.sim.world.disk import Crash
+from odradek.sim.world.network import SimulatedLoop
+
+VIOLATIONS_MAX: Final = 20
+# What a seed of several brokers has to have gone through, to count.
+SECONDS_MIN: Final = 60.0
+FAULTS_MIN: Final = 20
+RECORDS_MIN: Final = 1_000
+COMMITTED_MIN: Final = 20  # transactions, where there are such
+COMMITS_MIN: Final = 10  # of members of a group, where it is about these
+GENERATIONS_MIN: Final = 3
+PROBE_S: Final = 1.0
+_COLLECT_AFTER: Final = 1_000_000  # objects, more than were let go
+# How long a follower may lag: longer than most faults, or shorter.
+LAGS_MS: Final = ("2000", "4000", "30000")
+# What brokers say that a run is for.
+_HAPPENED: Final = {
+    "loaded __consumer_offsets": "group coordinators loaded",
+    "loaded __transaction_state": "transaction coordinators loaded",
+    "decided before": "failovers between decision and end",
+    "open for too long": "transactions timed out",
+}
+BROKER_PROPERTIES: Final = {
+    "auto.create.topics.enable": "false",
+    "log.flush.offset.checkpoint.interval.ms": "4000",
+    "log.flush.start.offset.checkpoint.interval.ms": "4000",
+    "replica.high.watermark.checkpoint.interval.ms": "4000",
+    "log.retention.check.interval.ms": "5000",
+    "log.segment.delete.delay.ms": "1000",
+    "connections.max.idle.ms": "20000",
+}
+
+# In half of the seeds of several brokers: leadership goes back as soon as one partition is not
+# led by its preferred replica, and not in five minutes.
+BALANCE: Final = {
+    "leader.imbalance.check.interval.seconds": "5",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is made from besides its seed."""
+
+    seconds: float = 60.0
+    brokers: int = 1
+    only: frozenset[int] | None = None  # of the faults, by number; None: all
+    kinds: tuple[Kind, ...] | None = None  # from which faults are drawn; None: the usual ones
+    transactions: TransactionOptions | None = None  # instead of the usual clients
+    groups: bool = False  # members of a group, instead of the usual clients
+    reassigns: bool = False  # an administrator reassigns all the while
+    durable: bool = False  # brokers acknowledge what is on their disk (odradek.flush.before.ack)
+    traits: frozenset[Trait] | None = None  # None: drawn from the seed
+
+    def traits_of(self, seed: int) -> frozenset[Trait]:
+        """What this seed has."""
+        if self.traits is not None:
+            return self.traits
+        has_transactions = self.transactions is not None
+        return draw_traits(seed, possible(groups=self.groups, transactions=has_transactions))
+
+    @property
+    def fault_kinds(self) -> tuple[Kind, ...]:
+        """From which faults are drawn."""
+        if self.kinds is not None:
+            return self.kinds
+        if self.transactions is None and not self.groups:
+            return USUAL
+        return kinds_of_transactions(self.brokers, durable=self.durable)
+
+    @property
+    def words(self) -> str:
+        """The options of the command line that say the same."""
+        words = []
+        usual = Options()
+        if self.seconds != usual.seconds:
+            words.append(f"--minutes {self.seconds / 60:g}")
+        if self.brokers != usual.brokers:
+            words.append(f"--brokers {self.brokers}")
+        if self.kinds is not None:
+            words.append(f"--kinds {','.join(kind.name for kind in self.kinds)}")
+        if self.only is not None:
+            words.append(f"--only {','.join(map(str, sorted(self.only))) or 'none'}")
+        if self.transactions is not None:
+            words.append(f"--transactions {self.transactions.version}")
+        if self.groups:
+            words.append("--groups")
+        usual_clients = self.transactions is None and not self.groups
+        if self.brokers > 1 and usual_clients and not self.reassigns:
+            words.append("--no-reassign")
+        if self.durable:
+            words.append("--durable")
+        if self.traits is not None:
+            words.append(f"--traits {trait_names(self.traits)}")
+        return " ".join(words)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it."""
+
+    seed: int
+    options: Options
+    schedule: list[Fault] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    digest: str = ""
+    trace: list[str] = field(default_factory=list)  # if it was to be kept
+    simulated_s: float = 0.0
+    faults: int = 0
+    lives: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    read: int = 0
+    committed: int = 0  # transactions
+    commits: int = 0  # of members of the group
+    generations: int = 0
+    cpu_s: float = 0.0  # where somebody looked at the clock
+    tally: Tally = field(default_factory=Tally)
+    ledger: Ledger | None = None
+    book: GroupBook | None = None
+    happened: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)  # of event and state, see `coverage`
+
+    @property
+    def shortfalls(self) -> list[str]:
+        """What has not happened, or too little, for the seed to be worth counting."""
+        if self.options.brokers == 1:
+            return [] if self.acknowledged else ["nothing acknowledged"]
+        tally = self.tally
+        enough = {
+            f"less than {SECONDS_MIN:.0f} s": self.simulated_s >= SECONDS_MIN,
+            f"less than {FAULTS_MIN} faults": self.faults >= FAULTS_MIN,
+            "no election": tally.elections > 0,
+            "no ISR change": tally.isr_changes > 0,
+            "no other controller": tally.controllers > 1,  # the first is no move
+            **self._enough_of_clients(),
+        }
+        return [what for what, is_enough in enough.items() if not is_enough]
+
+    def _enough_of_clients(self) -> dict[str, bool]:
+        if self.options.transactions is not None:
+            return {
+                f"less than {COMMITTED_MIN} transactions": self.committed >= COMMITTED_MIN,
+                "no other coordinator": self.happened["transaction coordinators loaded"] > 1,
+            }
+        if self.options.groups:
+            return {
+                f"less than {COMMITS_MIN} commits": self.commits >= COMMITS_MIN,
+                f"less than {GENERATIONS_MIN} generations": self.generations >= GENERATIONS_MIN,
+                "no other coordinator": self.happened["group coordinators loaded"] > 1,
+            }
+        return {
+            f"less than {RECORDS_MIN} records": self.acknowledged >= RECORDS_MIN,
+            "no truncation": self.tally.truncations > 0,
+        }
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough has happened."""
+        return not self.shortfalls
+
+    @property
+    def kinds_played(self) -> Counter[str]:
+        """How often what went wrong."""
+        return Counter(fault.kind.value for fault in self.schedule)
+
+    @property
+    def replay(self) -> str:
+        """The command that does it again."""
+        return f"python -m odradek.sim --seed {self.seed} {self.options.words}".rstrip()
+
+
+def simulate(
+    seed: int,
+    options: Options = Options(),
+    *,
+    keep_trace: bool = False,
+) -> Outcome:
+    """Run one seed."""
+    simulation = Simulation(seed, options, keep_trace=keep_trace)
+    # When the loop is closed, what is still waiting somewhere is cancelled: that is no news.
+    with (
+        watched(simulation.outcome.pairs),
+        _listening(lambda _record: None),
+        _collecting_seldom(),
+        asyncio.Runner(loop_factory=SimulatedLoop) as runner,
+    ):
+        return runner.run(simulation.run())
+
+
+class Simulation:
+    """One run. Also the `Witness` of its brokers."""
+
+    def __init__(self, seed: int, options: Options, *, keep_trace: bool) -> None:
+        self.outcome = Outcome(seed, options)
+        self._keep_trace = keep_trace
+        self._digest = hashlib.blake2b(digest_size=8)
+        self.history = History(self.violated)
+        is_alone = options.brokers == 1
+        self._checker = LogChecker(self.history, self.violated, is_alone=is_alone)
+
+    async def run(self) -> Outcome:
+        """All of it."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self._loop = loop
+        loop.set_exception_handler(self._unhandled)
+        outcome, options = self.outcome, self.outcome.options
+        transactions, traits = options.transactions, options.traits_of(outcome.seed)
+        of_transactions = transactions and transactions.properties(options.brokers)
+        lag_ms = random.Random(f"{outcome.seed}/lag").choice(LAGS_MS)
+        balances = options.brokers > 1 and random.Random(f"{outcome.seed}/balance").random() < 0.5
+        cluster = self.cluster = SimulatedCluster(
+            loop,
+            seed=outcome.seed,
+            brokers=options.brokers,
+            witness=self,
+            trace=self.trace,
+            properties=BROKER_PROPERTIES
+            | ({"replica.lag.time.max.ms": lag_ms} if options.brokers > 1 else {})
+            | (BALANCE if balances else {})
+            | (of_transactions or {})
+            | (group_properties(options.brokers) if options.groups or transactions else {})
+            | (register_properties() if Trait.REGISTERS in traits else {})
+            | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
+        )
+        drawn = draw_schedule(
+            cluster.randomness("faults"),
+            seconds=options.seconds,
+            brokers=options.brokers,
+            kinds=options.fault_kinds,
+            is_uneven=Trait.UNEVEN in traits,
+        )
+        outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
+        self._player = FaultPlayer(cluster, outcome.schedule)
+        self._workload = Workload(
+            cluster,
+            self.history,
+            transactions,
+            groups=options.groups,
+            reassigns=options.reassigns,
+            traits=traits,
+        )
+        self._replication = ReplicationChecker(cluster, self.history, self.violated)
+        self._settling = Settling(
+            cluster,
+            self._workload,
+            self._replication,
+            self.violated,
+            leaders_return=balances,
+        )
+        with _listening(self._logged):
+            try:
+                await self._play()
+            except Exception as error:  # whatever it is, the seed has found it
+                self.violated(f"the simulation failed: {error!r}")
+                raise
+            finally:
+                cluster.bury()
+        self._count_up()
+        outcome.digest = self._digest.hexdigest()
+        return outcome
+
+    def _count_up(self) -> None:
+        outcome = self.outcome
+        outcome.simulated_s = self._loop.time()
+        outcome.faults = self._player.played
+        outcome.lives = sum(broker.lives for broker in self.cluster.brokers)
+        outcome.sent, outcome.read = self.history.sent, self.history.read
+        outcome.acknowledged = self.history.acknowledged
+        outcome.tally = self._replication.tally
+        outcome.ledger = self._workload.ledger
+        outcome.book = self._workload.book
+        if outcome.ledger is not None:
+            outcome.committed = outcome.ledger.count(TransactionFate.COMMITTED)
+        if outcome.book is not None:
+            outcome.commits = outcome.book.commits
+            outcome.generations = outcome.book.generations
+        outcome.happened = self._workload.happened
+
+    async def _play(self) -> None:
+        for broker in self.cluster.brokers:
+            broker.start()
+        self._workload.start()
+        probing = asyncio.create_task(self._probe())
+        await asyncio.gather(self._player.play(), asyncio.sleep(self.outcome.options.seconds))
+        self.trace("everything is healed")
+        await self._settling.run()
+        probing.cancel()
+        for broker in self.cluster.brokers:
+            self._checker.end(broker, self.cluster.tree, self._replication.may_be_left)
+        self._replication.end()
+        self._workload.stop()
+        self._player.stop()
+        await self._checker.second_look(self.cluster.brokers)
+
+    # ---------------------------------------------------------------------- on the way
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_S)
+            for broker in self.cluster.brokers:
+                self._checker.probe(broker)
+            self._replication.probe()
+            healed_s = self._player.healed_for_s
+            silent_s = self._loop.time() - self._workload.last_success_s
+            if min(healed_s, silent_s) > RECOVER_S and not self._workload.is_over:
+                self.violated(f"nothing was written for {silent_s:.0f} s; healed {healed_s:.0f} s")
+                return
+
+    # --------------------------------------------------------------- what is witnessed
+
+    def trace(self, what: str) -> None:
+        """Something happened."""
+        line = f"{self._loop.time():.6f} {what}"
+        self._digest.update(line.encode())
+        if self._keep_trace:
+            self.outcome.trace.append(line)
+
+    def violated(self, what: str) -> None:
+        """What must not happen has."""
+        self.trace(f"VIOLATION {what}")
+        if len(self.outcome.violations) < VIOLATIONS_MAX:
+            self.outcome.violations.append(f"{self._loop.time():.3f} s: {what}")
+
+    def started(self, broker: SimulatedBroker) -> None:
+        """See `Witness`."""
+        self.trace(f"{broker.name} serves")
+
+    def loaded(self, broker: SimulatedBroker) -> None:
+        """See `Witness`."""
+        self._checker.loaded(broker)
+
+    def dying(self, broker: SimulatedBroker) -> None:
+        """See `Witness`."""
+        self._checker.dying(broker)
+
+    def died(self, broker: SimulatedBroker, how: Crash) -> None:
+        """See `Witness`."""
+        self._checker.died(broker, how)
+
+    def stopped(self, broker: SimulatedBroker) -> None:
+        """See `Witness`."""
+        self._checker.stopped(broker)
+        if broker.gave_up and self._player.healed_for_s > RECOVER_S:
+            self.violated(f"{broker.name} gave up for no reason: {broker.gave_up}")
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        future = context.get("future")
+        if isinstance(future, asyncio.Future) and not isinstance(future, asyncio.Task):
+            return  # nobody was left to hear of it
+        self.violated(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+    def _logged(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self.trace(f"log: {text}")
+        if " is cut from " in text:
+            self._replication.tally.truncations += 1
+        for words, what in _HAPPENED.items():
+            if words in text:
+                self._workload.happened[what] += 1
+        error = record.exc_info[1] if record.exc_info else None
+        # Disks fail, and are told of; but nobody may forget to expect that of his.
+        is_expected = isinstance(error, StorageError) and record.funcName != "_task_failed"
+        if error is not None and not is_expected:
+            self.violated(f"logged: {text}: {error!r}")
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Hardly anything that a run drops is a circle, and its world is large to be searched for them.
+
+    Another interpreter collects by rules of its own.
+    """
+    if sys.implementation.name != "cpython":
+        yield
+        return
+    before = gc.get_threshold()
+    gc.set_threshold(_COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+class _listening:  # noqa: N801 - read as a verb
+    """Hear what is logged, and keep it from everybody else."""
+
+    def __init__(self, heard: Any) -> None:
+        self._handler = logging.Handler()
+        self._handler.emit = heard  # type: ignore[method-assign]
+        self._logger = logging.getLogger("odradek")
+
+    def __enter__(self) -> None:
+        self._was = (self._logger.propagate, self._logger.level)
+        self._logger.propagate = False
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self._handler)
+        self._logger.propagate, self._logger.level = self._was

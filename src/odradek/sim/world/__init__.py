@@ -1,0 +1,1 @@
+"""What a simulated cluster runs on: loop, network, disks, clocks, processes."""

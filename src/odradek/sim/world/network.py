@@ -1,0 +1,412 @@
+"""A network in memory: it delays, splits, cuts and loses, by seed.
+
+It speaks asyncio's transports and protocols, so the real `net/` and `client/` run on it unchanged.
+A connection is two `_End`s, each on the host of a process. What one writes arrives at the other
+after the link's delay, in order, in pieces of any size, as TCP may have it. What can happen:
+
+    a process is killed    a reset, which may overtake what it has sent
+    a host loses power     its peers hear nothing more, until it is up again and resets them
+    a link is cut          bytes are lost in one direction or both until it is healed
+    a link is slow         bytes take longer in one direction
+    a connection is reset  both ends lose it, wherever the bytes were
+    a process is paused    its host takes bytes and connections; they wait
+"""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from zlib import crc32
+
+from odradek.sim.world.loop import VirtualTimeLoop
+from odradek.sim.world.process import MortalLoop, running_process, task_factory
+
+USUAL_DELAY_MS: Final = (0.05, 2.0)
+_HIGH_WATER_BYTES: Final = 64 * 1024
+_CONNECT_TIMEOUT_S: Final = 1.0
+_TICK_S: Final = 1e-6
+
+Parcel = bytes | Exception | None  # bytes, a reset, or the orderly end
+
+
+class SimulatedNetwork:
+    """The network of one simulation. Hosts are names."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        randomness: random.Random,
+        *,
+        trace: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.delay_ms = USUAL_DELAY_MS
+        self.trace = trace
+        self._loop = loop
+        self._random = randomness
+        self._processes: dict[str, MortalLoop] = {}
+        self._listening: dict[tuple[str, int], _Listening] = {}
+        self._ends: dict[_End, None] = {}  # in the order in which they came to be
+        self._next_port = 20_000
+        self._cut = Counter[tuple[str, str]]()  # from, to
+        self._slow_s: dict[tuple[str, str], float] = {}  # how much longer it takes
+
+    def join(self, process: MortalLoop, listens: Callable[[], None] = lambda: None) -> "Host":
+        """Put a process on the host of its name; who still talks to its former life is reset.
+
+        `listens` is called when it opens a port.
+        """
+        for end in list(self._ends):
+            if end.peer_name == process.name and end.other.is_gone:
+                end.drop(ConnectionResetError(f"{process.name} has started anew"))
+        self._processes[process.name] = process
+        return Host(self, process, listens)
+
+    # ------------------------------------------------------------------ what befalls it
+
+    def cut(self, source: str, target: str) -> None:
+        """Lose all that goes from one host to another, until it is healed."""
+        self._cut[source, target] += 1
+
+    def heal(self, links: Iterable[tuple[str, str]] | None = None) -> None:
+        """Links work again, all if none are named; one that was cut twice when both have healed.
+
+        Connections that lost bytes are reset: TCP cannot repair them.
+        """
+        if links is None:
+            self._cut.clear()
+        else:
+            self._cut.subtract(links)
+            self._cut = +self._cut
+        for end in list(self._ends):
+            if (end.lost_bytes or end.other.lost_bytes) and not (
+                self.is_cut(end.name, end.peer_name) or self.is_cut(end.peer_name, end.name)
+            ):
+                end.drop(ConnectionResetError("healed after a cut"))
+
+    def slow_down(self, source: str, target: str, by_s: float) -> None:
+        """All that goes from one host to another takes so much longer; 0: no longer than usual."""
+        if by_s:
+            self._slow_s[source, target] = by_s
+        else:
+            self._slow_s.pop((source, target), None)
+
+    def reset_some(self, share: float) -> int:
+        """Reset each connection with this probability. Returns how many were."""
+        count = 0
+        for end in list(self._ends):
+            if not end.is_gone and self._random.random() < share:
+                count += 1
+                end.other.drop(ConnectionResetError("reset"))
+                end.drop(ConnectionResetError("reset"))
+        return count
+
+    def host_died(self, name: str, *, power: bool) -> None:
+        """All connections of a host end, and its listeners with it. It is told nothing."""
+        for address in [a for a in self._listening if a[0] == name]:
+            del self._listening[address]
+        for end in list(self._ends):
+            if end.name == name:
+                end.vanish(silently=power)
+            elif power and end.peer_name == name and end.other.is_gone:
+                end.other.lost_bytes += 1  # its process was dead already; now its host is, too
+
+    # ----------------------------------------------------------------------- inside
+
+    def listen(
+        self, process: MortalLoop, port: int, make_protocol: Callable[[], Any]
+    ) -> "_Listening":
+        """Take a port."""
+        if not port:
+            self._next_port += 1
+            port = self._next_port
+        if (process.name, port) in self._listening:
+            raise OSError(98, "Address already in use")
+        listening = _Listening(self, process, port, make_protocol)
+        self._listening[process.name, port] = listening
+        return listening
+
+    def stop_listening(self, host: str, port: int) -> None:
+        """Give a port back."""
+        self._listening.pop((host, port), None)
+
+    async def connect(
+        self, process: MortalLoop, target: str, port: int, make_protocol: Callable[[], Any]
+    ) -> tuple[asyncio.Transport, Any]:
+        """Connect as `loop.create_connection` does.
+
+        Raises:
+            OSError: nobody listens there, or the way is cut.
+        """
+        source = process.name
+        await asyncio.sleep(self.draw_delay_s())
+        if self.is_cut(source, target) or self.is_cut(target, source):
+            await asyncio.sleep(_CONNECT_TIMEOUT_S)
+            raise TimeoutError(f"{target}:{port} does not answer")
+        listening = self._listening.get((target, port))
+        if listening is None:
+            raise ConnectionRefusedError(f"nobody listens on {target}:{port}")
+        self._next_port += 1
+        near = _End(self, process, peer=(target, port))
+        far = _End(self, listening.process, peer=(source, self._next_port))
+        near.other, far.other = far, near
+        self._ends[near] = self._ends[far] = None
+        near.begin(make_protocol)
+        # The host takes a connection by itself; its process hears of it when it can.
+        listening.process.call_soon(far.begin, listening.make_protocol)
+        return near, near.protocol
+
+    def forget(self, end: "_End") -> None:
+        """An end is no more."""
+        self._ends.pop(end, None)
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Whether bytes from one host to another are lost."""
+        return source != target and (source, target) in self._cut
+
+    def draw_delay_s(self) -> float:
+        """A delay of this network."""
+        low_ms, high_ms = self.delay_ms
+        return (low_ms + (high_ms - low_ms) * self._random.random()) / 1000
+
+    def extra_delay_s(self, source: str, target: str) -> float:
+        """How much longer this link takes than others."""
+        return self._slow_s.get((source, target), 0.0) if self._slow_s else 0.0
+
+    def draw_piece(self, available: int) -> int:
+        """How many of the bytes that are there travel, or are read, together."""
+        if available < 2 or self._random.random() < 0.8:
+            return available
+        return self._random.randint(1, available - 1)
+
+    def now_s(self) -> float:
+        """Seconds of simulated time."""
+        return self._loop.time()
+
+
+class SimulatedLoop(VirtualTimeLoop):
+    """A loop on which connections go over a simulated network, and tasks belong to processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: SimulatedNetwork | None = None
+        self.set_task_factory(task_factory)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[asyncio.Transport, Any]:
+        """Connect from the host of whichever process calls this."""
+        process = running_process()
+        assert process is not None, "only processes are on the network"
+        assert self.network is not None, "this simulation has no network"
+        return await self.network.connect(process, host, port, protocol_factory)
+
+
+class Host:
+    """The network as a process sees it: a broker's `WorldNetwork`."""
+
+    def __init__(
+        self, network: SimulatedNetwork, process: MortalLoop, listens: Callable[[], None]
+    ) -> None:
+        self._network = network
+        self._process = process
+        self._listens = listens
+
+    async def listen(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> "_Listening":
+        """Accept connections from now on, whatever address `host` was."""
+        del host
+        self._listens()
+        return self._network.listen(self._process, port, make_protocol)
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.BufferedProtocol:
+        """Connect to a process on another host, and return the protocol."""
+        _, protocol = await self._network.connect(self._process, host, port, make_protocol)
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        return protocol
+
+
+class _Listening:
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        process: MortalLoop,
+        port: int,
+        make_protocol: Callable[[], Any],
+    ) -> None:
+        self.process = process
+        self.port = port
+        self.make_protocol = make_protocol
+        self._network = network
+
+    def close(self) -> None:
+        self._network.stop_listening(self.process.name, self.port)
+
+
+class _End(asyncio.Transport):
+    """One end of a connection: a transport to its protocol.
+
+    What is the process's business (its protocol's methods) runs through the process's loop;
+    what is its host's (to take bytes in order, to know that a connection is over) does not.
+    """
+
+    other: "_End"
+
+    def __init__(
+        self, network: SimulatedNetwork, process: MortalLoop, *, peer: tuple[str, int]
+    ) -> None:
+        super().__init__({"peername": peer})
+        self.name = process.name
+        self.peer_name = peer[0]
+        self.protocol: Any = None  # until its process has taken the connection
+        self.lost_bytes = 0
+        self.is_gone = False
+        self._network = network
+        self._process = process
+        self._reading = True
+        self._arrived: deque[bytes] = deque()
+        self._end_arrived: list[Exception | None] = []
+        self._under_way = 0  # bytes written here that the other process has not taken
+        self._writing_paused = False
+        self._arrives_at_s = 0.0
+        self._is_buffered = False  # the protocol has a buffer of its own
+
+    def begin(self, make_protocol: Callable[[], Any]) -> None:
+        """The process has the connection."""
+        if not self.is_gone:
+            self.protocol = make_protocol()
+            self._is_buffered = isinstance(self.protocol, asyncio.BufferedProtocol)
+            self.protocol.connection_made(self)
+
+    # ------------------------------------------------------ what a protocol may call
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.is_gone or self._process.is_dead or not data:
+            return
+        sent = bytes(data)
+        piece = self._network.draw_piece(len(sent))
+        self._under_way += len(sent)
+        self._send(sent[:piece])
+        if piece < len(sent):
+            self._send(sent[piece:])
+        if self._under_way > _HIGH_WATER_BYTES and not self._writing_paused:
+            self._writing_paused = True
+            self.protocol.pause_writing()
+
+    def is_closing(self) -> bool:
+        return self.is_gone
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._process.call_soon(self._deliver)
+
+    def close(self) -> None:
+        self._end(None)
+
+    def abort(self) -> None:
+        self._end(ConnectionResetError("aborted"))
+
+    def get_write_buffer_size(self) -> int:
+        return self._under_way
+
+    def _end(self, what: Exception | None) -> None:
+        if not self.is_gone and not self._process.is_dead:
+            self._send(what)
+            self.drop(None)
+
+    # --------------------------------------------------------------- what befalls it
+
+    def drop(self, error: Exception | None) -> None:
+        """The connection is over; the process is told when it can hear."""
+        if self.is_gone:
+            return
+        self.is_gone = True
+        self._arrived.clear()
+        self._network.forget(self)
+        if self.protocol is not None:
+            self._process.call_soon(self.protocol.connection_lost, error)
+
+    def vanish(self, *, silently: bool) -> None:
+        """The process is dead; its host says so, or has no power to."""
+        if not silently:
+            self._send(ConnectionResetError(f"{self.name} was killed"))
+        else:
+            self.other.lost_bytes += 1  # of what is under way, nothing arrives any more
+            self.lost_bytes += 1
+        self.is_gone = True
+        self._network.forget(self)
+
+    # ------------------------------------------------------------------------ inside
+
+    def _send(self, what: Parcel) -> None:
+        """Put something on the way. All of it keeps its order whatever the delays."""
+        network = self._network
+        if network.is_cut(self.name, self.peer_name):
+            self.lost_bytes += 1
+            return
+        arrives_at_s = network.now_s() + network.draw_delay_s()
+        arrives_at_s += network.extra_delay_s(self.name, self.peer_name)
+        if not isinstance(what, Exception):  # a reset may overtake, and what it overtakes is lost
+            # Strictly after what was sent before: a loop keeps no order among equal times.
+            arrives_at_s = max(self._arrives_at_s + _TICK_S, arrives_at_s)
+            self._arrives_at_s = arrives_at_s
+        self.other.expect(arrives_at_s, what)
+
+    def expect(self, when_s: float, what: Parcel) -> None:
+        """Something will arrive."""
+        self._process.call_at(when_s, self._arrive, what)
+
+    def _arrive(self, what: Parcel) -> None:
+        if self.is_gone or self.other.lost_bytes:
+            return  # after a gap in the stream: TCP would hold it back for ever
+        if isinstance(what, bytes):
+            self._network.trace(
+                f"{self.peer_name} > {self.name}: {len(what)} bytes {crc32(what):08x}"
+            )
+            self._arrived.append(what)
+        else:
+            self._network.trace(f"{self.peer_name} > {self.name}: {what or 'no more'}")
+            self._end_arrived.append(what)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._reading and self._arrived and not self.is_gone:
+            data = self._arrived.popleft()
+            piece = self._network.draw_piece(len(data))
+            if piece < len(data):
+                self._arrived.appendleft(data[piece:])
+                data = data[:piece]
+            self.other.taken(len(data))
+            self._hand_over(data)
+        if self._end_arrived and not self._arrived:
+            self.drop(self._end_arrived[0])
+
+    def _hand_over(self, data: bytes) -> None:
+        protocol = self.protocol
+        if not self._is_buffered:
+            protocol.data_received(data)
+            return
+        while data and not self.is_gone:
+            size = len(data)
+            room = memoryview(protocol.get_buffer(size))
+            if len(room) >= size:
+                room[:size] = data
+                protocol.buffer_updated(size)
+                return
+            count = len(room)
+            room[:] = data[:count]
+            protocol.buffer_updated(count)
+            data = data[count:]
+
+    def taken(self, count: int) -> None:
+        """The other process has taken bytes out of the network."""
+        self._under_way -= count
+        if self._writing_paused and self._under_way <= _HIGH_WATER_BYTES // 4 and not self.is_gone:
+            self._writing_paused = False
+            self._process.call_soon(self.protocol.resume_writing)

@@ -1,0 +1,246 @@
+"""What makes a broker or a client in this Python process mortal: a loop of its own that dies.
+
+All processes of a simulation share one virtual-time loop. One that is killed runs no more code,
+so each gets a `MortalLoop`: the same loop, but what was scheduled through it does not run any
+more once it is dead, and its tasks are never resumed (not even to clean up, as a process that
+got SIGKILL does not). A paused one keeps what is due until it is resumed, as SIGSTOP does.
+
+Everything that enters a process comes by its loop: its timers, its disk's completions, its
+network's bytes, the steps of its tasks. So this is also where the moment is noticed in which its
+disk crashed it (`SimulatedCrash`), and where tasks that it starts behind its loop's back (a
+`TaskGroup`, a `gather`) are found to be its own, by the context that they inherit.
+"""
+
+import asyncio
+import contextvars
+import warnings
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import Any, Final
+
+from odradek.sim.world.disk import SimulatedCrash
+from odradek.sim.world.loop import Due, VirtualTimeLoop
+
+_running: Final[contextvars.ContextVar["MortalLoop"]] = contextvars.ContextVar("process")
+
+
+def running_process() -> "MortalLoop | None":
+    """The process whose code this is."""
+    return _running.get(None)
+
+
+class MortalLoop:
+    """The part of an event loop that a process uses, for as long as it lives."""
+
+    def __init__(self, loop: VirtualTimeLoop, name: str = "process") -> None:
+        self.name = name
+        self.is_dead = False
+        self.gate: asyncio.Future[None] | None = None  # where tasks wait while it is paused
+        self.on_crash: Callable[[], None] = lambda: None  # its disk has ended it
+        self.loop = loop
+        self.context = contextvars.copy_context()
+        self.context.run(_running.set, self)
+        self._held_back: list[_Due] = []
+        # A coroutine that is thrown away runs its `finally`: the dead are kept until `bury`.
+        self._tasks: list[_Mortal] = []
+
+    def kill(self) -> None:
+        """Run nothing of this process from now on."""
+        self.is_dead = True
+        self._held_back.clear()
+
+    def pause(self) -> None:
+        """Hold everything back."""
+        if self.gate is None and not self.is_dead:
+            self.gate = self.loop.create_future()
+
+    def resume(self) -> None:
+        """Let everything that became due go on, in its order."""
+        gate, self.gate = self.gate, None
+        if gate is not None and not self.is_dead:
+            gate.set_result(None)
+        due, self._held_back = self._held_back, []
+        for held_back in due:
+            self.loop.put_soon(held_back)
+
+    def bury(self) -> None:
+        """The simulation is over: let go of what the dead was doing."""
+        self.kill()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it never began to do what it was just about to do
+            for task in self._tasks:
+                # Its `finally` runs now, in a world that is gone: whatever comes of it is no news.
+                with suppress(Exception):
+                    task.work.close()
+        self._tasks.clear()
+
+    # -------------------------------------------------------- what the process may call
+
+    def time(self) -> float:
+        """Seconds of simulated time."""
+        return self.loop.time()
+
+    def call_soon(self, work: Callable[..., object], *arguments: Any) -> asyncio.Handle:
+        """Run in the next turn, if alive."""
+        due = _Due(self, 0.0, work, arguments)
+        self.loop.put_soon(due)
+        return due
+
+    def call_later(
+        self, delay_s: float, work: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Run after a delay, if alive."""
+        when_s = self.loop.time() + delay_s
+        due = _Due(self, when_s, work, arguments)
+        self.loop.put_at(when_s, due)
+        return due
+
+    def call_at(
+        self, when_s: float, work: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Run at a time, if alive."""
+        due = _Due(self, when_s, work, arguments)
+        self.loop.put_at(when_s, due)
+        return due
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of the shared loop."""
+        return self.loop.create_future()
+
+    def create_task(
+        self, work: Coroutine[Any, Any, Any], *, name: str | None = None
+    ) -> asyncio.Task[Any]:
+        """A task that stops for good wherever it is when the process dies."""
+        mortal = self.mortal(work)
+        context = self.context.copy()
+        mortal.task = self.loop.create_task(mortal, name=name, context=context)
+        return mortal.task
+
+    # ---------------------------------------------------------------------- inside
+
+    def mortal(self, work: Coroutine[Any, Any, Any]) -> "_Mortal":
+        """A coroutine of this process."""
+        if isinstance(work, _Mortal):
+            return work
+        mortal = _Mortal(self, work)
+        self._tasks.append(mortal)
+        if len(self._tasks) > 1000:
+            self._tasks = [task for task in self._tasks if not task.ended]
+        return mortal
+
+    def hold_back(self, due: "_Due") -> None:
+        """It became due while the process is paused."""
+        self._held_back.append(due)
+
+    def crashed(self) -> None:
+        """Its disk has ended it in the middle of an operation."""
+        self.kill()
+        self.on_crash()
+
+
+def task_factory(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    **options: Any,
+) -> asyncio.Task[Any]:
+    """A task of whichever process starts it."""
+    process = running_process()
+    assert isinstance(work, Coroutine)
+    if process is None:
+        return asyncio.Task(work, loop=loop, **options)
+    mortal = process.mortal(work)
+    mortal.task = asyncio.Task(mortal, loop=loop, **options)
+    return mortal.task
+
+
+class _Due(Due):
+    """Something scheduled through a process's loop."""
+
+    __slots__ = ("_process",)
+
+    def __init__(
+        self,
+        process: MortalLoop,
+        when_s: float,
+        work: Callable[..., object],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        # As `Due` does it: for each message this is done several times.
+        self._loop = process.loop
+        self._when = when_s
+        self._callback = work
+        self._args = arguments
+        self._context = process.context
+        self._cancelled = False
+        self._process = process
+
+    def _run(self) -> None:
+        process = self._process
+        if process.is_dead:
+            return
+        if process.gate is not None:
+            process.hold_back(self)
+            return
+        try:
+            self._context.run(self._callback, *self._args)
+        except SimulatedCrash:
+            process.crashed()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.failed(error)
+
+
+class _Mortal(Coroutine[Any, Any, Any]):
+    """A coroutine that is not resumed once its process is dead, and not while it is paused."""
+
+    def __init__(self, process: MortalLoop, work: Coroutine[Any, Any, Any]) -> None:
+        self.ended = False
+        self.work = work
+        self.task: asyncio.Task[Any] | None = None  # a loop itself remembers none
+        self._process = process
+        self._thrown: BaseException | None = None
+
+    def send(self, value: Any) -> Any:
+        """One step."""
+        process = self._process
+        if process.is_dead:
+            return _blocking(process.create_future())
+        if process.gate is not None:
+            return _blocking(asyncio.shield(process.gate))
+        try:
+            if self._thrown is not None:
+                thrown, self._thrown = self._thrown, None
+                return self.work.throw(thrown)
+            return self.work.send(value)
+        except SimulatedCrash:
+            process.crashed()
+            return _blocking(process.create_future())
+        except BaseException:
+            self.ended = True
+            raise
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
+        """One step, by an exception."""
+        del value, traceback
+        if self._process.is_dead:
+            if isinstance(error, asyncio.CancelledError):
+                raise error  # the end of the simulation: everything is cancelled
+            # What it waited for has failed in the moment in which it died: it hears nothing.
+            return _blocking(self._process.create_future())
+        self._thrown = error
+        return self.send(None)
+
+    def close(self) -> None:
+        """The end of the simulation."""
+        if not self._process.is_dead:
+            self.work.close()
+
+    def __await__(self) -> Any:
+        yield from self.work.__await__()
+
+
+def _blocking(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
+    # What `yield` from `Future.__await__` does: it tells the task to wait for this future.
+    future._asyncio_future_blocking = True  # noqa: SLF001
+    return future
