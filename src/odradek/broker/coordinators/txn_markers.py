@@ -11,8 +11,9 @@ broker. What is not written comes back into the queue of whoever leads then:
 
 A partition that was deleted needs no marker. One that is missing from the metadata cache, or that
 its leader does not know, is not deleted for that reason:
-`odradek.broker.cluster.deleted_partitions` decides, and until it knows, the marker waits as one without a leader does. A coordinator that has
-lost its partition is done: the next one sends the markers again.
+`odradek.broker.cluster.deleted_partitions` decides, and until it knows, the marker waits as one
+without a leader does. A coordinator that has lost its partition is done: the next one sends the
+markers again.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 Two things happen to a waiting request: its condition is met, or its time is up. Conditions are
 watched where they change (`broker/replication/partition.py` for offsets), so this file has only
-what all waiting requests share: one heap of deadlines with one timer for all of them, and one turn of
-the loop in which woken requests are looked at again. No timer a request, no scan.
+what all waiting requests share: one heap of deadlines with one timer for all of them, and one turn
+of the loop in which woken requests are looked at again. No timer a request, no scan.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ run in, and chance and time as arguments. Each runs in a process of its own, whi
 then, and another goes on under the same transactional id or instance id.
 
     a consumer misses nothing    from the offset at which it begins each record comes, in order
-    what is committed was read   see `sim/clients/groups.py` (GroupBook); and in the end the group has
+    what is committed was read   see `sim/clients/groups.py` (GroupBook); in the end the group has
                                  read all that was acknowledged
     exactly once                 see `odradek.sim.clients.movers.Moves`
 """
