@@ -1,4 +1,4 @@
-"""What the log may rely on of a disk: one suite for the real one and the simulated one."""
+"""The contract of a disk for the log: one suite for the real one and the simulated one."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ class Stage:
             self.disk.mkdir(self.root)
 
     def wait_for(self, start):
-        """Start something that ends in a callback; what the callback was given."""
+        """Start an operation that ends in a callback; returns the callback's argument."""
         results = []
         start(results.append)
         while not results:
@@ -46,7 +46,7 @@ def stage(request, tmp_path):
         stage.disk.close()
 
 
-def test_what_is_written_is_read(stage):
+def test_written_bytes_are_read(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"head", memoryview(b"tail")))
     file.write(8, (b"more",))
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(stage):
     assert bytes(file.read(0, 12)) == b"headtailmore"
 
 
-def test_a_read_that_was_begun_ends_well_though_the_file_is_removed(stage):
+def test_a_started_read_completes_though_the_file_is_removed(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"abc",))
 
@@ -68,7 +68,7 @@ def test_a_read_that_was_begun_ends_well_though_the_file_is_removed(stage):
     assert bytes(stage.wait_for(start)) == b"abc"
 
 
-def test_what_is_removed_from_a_directory_that_is_gone_is_gone(stage):
+def test_removing_a_file_of_a_removed_directory_is_no_error(stage):
     stage.disk.unlink(stage.path("nowhere/a"))
     assert stage.wait_for(lambda done: stage.disk.remove([stage.path("nowhere/a")], done)) is None
 
@@ -94,7 +94,7 @@ def test_a_file_is_found_again_by_its_name(stage):
     assert bytes(stage.disk.file(stage.path("a")).read_now(0, 3)) == b"abc"
 
 
-def test_a_created_file_is_empty_even_if_it_stood_there(stage):
+def test_a_created_file_is_empty_even_if_it_existed(stage):
     stage.disk.create(stage.path("a")).write(0, (b"abc",))
     stage.disk.create(stage.path("a"))
 
@@ -106,7 +106,7 @@ def test_a_missing_file_is_a_storage_error_that_names_it(stage):
         stage.disk.file(stage.path("none")).read_now(0, 1)
 
 
-def test_reading_a_small_file_that_is_not_there_is_no_error(stage):
+def test_reading_a_small_missing_file_is_no_error(stage):
     assert stage.disk.read_file(stage.path("none")) is None
 
 
@@ -130,12 +130,12 @@ def test_a_directory_is_listed_in_order_with_sizes(stage):
     assert [e.size for e in found if not e.is_dir] == [0, 3]
 
 
-def test_listing_what_is_not_there_is_a_storage_error(stage):
+def test_listing_a_missing_directory_is_a_storage_error(stage):
     with pytest.raises(StorageError):
         stage.disk.list(stage.path("none"))
 
 
-def test_renaming_replaces_and_carries_a_directory_with_all_in_it(stage):
+def test_renaming_replaces_and_moves_a_directory_with_its_files(stage):
     stage.disk.mkdir(stage.path("t-0"))
     stage.disk.create(stage.path("t-0/a")).write(0, (b"new",))
     stage.disk.create(stage.path("t-0/b")).write(0, (b"old",))
@@ -146,7 +146,7 @@ def test_renaming_replaces_and_carries_a_directory_with_all_in_it(stage):
     assert stage.disk.read_file(stage.path("t-0.x-delete/b")) == b"new"
 
 
-def test_an_open_file_goes_on_after_its_path_was_set_anew(stage):
+def test_an_open_file_is_usable_after_its_path_was_changed(stage):
     stage.disk.mkdir(stage.path("t-0"))
     file = stage.disk.create(stage.path("t-0/a"))
     stage.disk.rename(stage.path("t-0"), stage.path("t-1"))
@@ -157,7 +157,7 @@ def test_an_open_file_goes_on_after_its_path_was_set_anew(stage):
     assert stage.disk.read_file(stage.path("t-1/a")) == b"x"
 
 
-def test_renaming_what_is_not_there_is_a_storage_error(stage):
+def test_renaming_a_missing_file_is_a_storage_error(stage):
     with pytest.raises(StorageError):
         stage.disk.rename(stage.path("a"), stage.path("b"))
 
@@ -170,7 +170,7 @@ def test_unlinking_twice_is_no_error(stage):
     assert not stage.disk.exists(stage.path("a"))
 
 
-def test_files_and_whole_directories_are_removed_behind_the_scenes(stage):
+def test_files_and_whole_directories_are_removed_in_the_background(stage):
     stage.disk.mkdir(stage.path("d/e"))
     stage.disk.create(stage.path("d/e/f"))
     stage.disk.create(stage.path("a"))
@@ -188,7 +188,7 @@ def test_a_flush_of_files_and_directories_reports_success(stage):
     stage.disk.flush_now([file, stage.root])
 
 
-def test_a_flush_of_what_is_not_there_reports_the_path(stage):
+def test_a_flush_of_a_missing_file_reports_the_path(stage):
     missing = stage.disk.file(stage.path("none"))
 
     error = stage.wait_for(lambda done: stage.disk.flush([missing], done))
@@ -238,7 +238,7 @@ def test_a_lock_keeps_others_out_until_it_is_released(stage):
     again.release()
 
 
-def test_there_is_room(stage):
+def test_free_space_is_reported(stage):
     assert 0 < stage.disk.usable_bytes(stage.root) <= stage.disk.total_bytes(stage.root)
 
 
@@ -272,9 +272,7 @@ def test_a_pinned_file_keeps_its_descriptor(tmp_path):
     assert not pinned.is_open
 
 
-def test_where_the_process_has_no_descriptor_left_files_that_rest_give_up_theirs(
-    tmp_path, monkeypatch
-):
+def test_where_the_process_has_no_descriptor_left_idle_files_release_theirs(tmp_path, monkeypatch):
     disk = RealDisk(lambda *_: None, descriptors_max=1_000)
     files = [disk.create(f"{tmp_path}/{number}") for number in range(40)]
     real = os.open
@@ -294,7 +292,7 @@ def test_where_the_process_has_no_descriptor_left_files_that_rest_give_up_theirs
     assert bytes(files[0].read_now(0, 1)) == b"y"
 
 
-def test_a_file_that_rests_holds_no_descriptor(tmp_path):
+def test_an_idle_file_holds_no_descriptor(tmp_path):
     disk = RealDisk(lambda *_: None)
     file = disk.create(f"{tmp_path}/a")
     file.write(0, (b"x",))

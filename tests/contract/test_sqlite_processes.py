@@ -1,4 +1,4 @@
-"""The SQLite store between real processes: deaths, silences, wake-ups; and files that are bad."""
+"""The SQLite store between real processes: kills, hangs, wake-ups; and corrupt files."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,7 @@ async def child(
         if process.returncode is None:
             process.kill()
         await process.wait()
-        # The transport of the pipe is closed by a callback, after the end was seen.
+        # The transport of the pipe is closed by a callback, after the end was read.
         await process.stdout.read()
         await asyncio.sleep(0)
 
@@ -93,7 +93,7 @@ async def line(process):
 
 
 async def until(store, path, is_there):
-    """Wait, by watches alone, until a node is there, or is not."""
+    """Wait, by watches only, until a node exists, or does not."""
     while True:
         changed = asyncio.Event()
         if (await store.exists(path, watch=changed.set) is not None) == is_there:
@@ -101,7 +101,7 @@ async def until(store, path, is_there):
         await asyncio.wait_for(changed.wait(), 30)
 
 
-def test_a_killed_process_is_noticed_by_its_end_and_not_by_a_time_out(tmp_path):
+def test_a_killed_process_is_noticed_by_its_end_and_not_by_the_time_out(tmp_path):
     async def scenario():
         async with (
             opened(tmp_path) as store,
@@ -114,7 +114,7 @@ def test_a_killed_process_is_noticed_by_its_end_and_not_by_a_time_out(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_killed_broker_registers_at_once_when_it_comes_back(tmp_path):
+def test_a_killed_broker_registers_at_once_when_it_restarts(tmp_path):
     async def scenario():
         async with child(tmp_path, "register", session_timeout_ms=3_600_000) as process:
             process.kill()
@@ -126,7 +126,7 @@ def test_a_killed_broker_registers_at_once_when_it_comes_back(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_hung_process_loses_its_session_by_silence_and_learns_it_when_it_wakes(tmp_path):
+def test_a_hung_process_loses_its_session_and_finds_out_when_it_continues(tmp_path):
     async def scenario():
         async with (
             opened(tmp_path, session_timeout_ms=400) as store,
@@ -174,7 +174,7 @@ def test_closed_sessions_leave_no_files_but_the_store(tmp_path):
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["store.db", "store.db.lock"]
 
 
-def test_the_socket_of_one_that_died_before_it_was_known_is_no_obstacle(tmp_path):
+def test_a_socket_left_by_a_process_that_never_registered_is_replaced(tmp_path):
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as leftover:
         leftover.bind(str(tmp_path / "store.db-session-1.sock"))
 
@@ -185,7 +185,7 @@ def test_the_socket_of_one_that_died_before_it_was_known_is_no_obstacle(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_session_that_cannot_listen_is_none(tmp_path):
+def test_a_session_that_cannot_listen_is_not_opened(tmp_path):
     async def scenario():
         async with opened(tmp_path) as other:
             store = SqliteStore(str(tmp_path / "store.db"), clock=RealClock())
@@ -201,7 +201,7 @@ def test_a_session_that_cannot_listen_is_none(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_bug_in_one_write_leaves_nobody_waiting(tmp_path):
+def test_a_bug_in_one_write_fails_every_waiting_write(tmp_path):
     def bug(_draft):
         raise ZeroDivisionError
 
@@ -217,7 +217,7 @@ def test_a_bug_in_one_write_leaves_nobody_waiting(tmp_path):
     asyncio.run(scenario())
 
 
-def test_an_ephemeral_node_made_in_the_sessions_last_moment_goes_with_it(tmp_path):
+def test_an_ephemeral_node_created_just_before_the_session_ends_is_removed(tmp_path):
     async def scenario():
         store = SqliteStore(str(tmp_path / "store.db"), clock=RealClock())
         await store.open()
@@ -228,7 +228,7 @@ def test_an_ephemeral_node_made_in_the_sessions_last_moment_goes_with_it(tmp_pat
     asyncio.run(scenario())
 
 
-def test_only_the_owner_may_look(tmp_path):
+def test_only_the_owner_may_read_the_files(tmp_path):
     async def scenario():
         async with opened(tmp_path / "a"):
             names = {path.suffix for path in (tmp_path / "a").iterdir()}
@@ -239,7 +239,7 @@ def test_only_the_owner_may_look(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_directory_too_deep_for_a_socket_address_will_do(tmp_path):
+def test_a_directory_too_deep_for_a_socket_address_is_usable(tmp_path):
     deep = tmp_path / ("d" * 100) / ("e" * 100)
 
     async def scenario():
@@ -252,7 +252,7 @@ def test_a_directory_too_deep_for_a_socket_address_will_do(tmp_path):
     asyncio.run(scenario())
 
 
-def test_a_reader_that_missed_too_much_is_told_of_everything(tmp_path, monkeypatch):
+def test_a_reader_that_missed_too_many_changes_fires_all_watches(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite_file, "CHANGES_KEPT", 10)
 
     async def scenario():
@@ -270,8 +270,8 @@ def test_a_reader_that_missed_too_much_is_told_of_everything(tmp_path, monkeypat
 def test_a_write_in_flight_when_the_session_ends_is_refused(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store, opened(tmp_path) as other:
-            other._bury(store.session_id)
-            # It has the turn already; this one has not heard of its end when it asks for it.
+            other.end_dead_session(store.session_id)
+            # The other process commits first; this one has not found out when it starts to write.
             with pytest.raises(SessionExpiredError):
                 await store.create("/late")
             assert await other.exists("/late") is None
@@ -323,7 +323,7 @@ CREATE TEMP TRIGGER spoil AFTER INSERT ON nodes BEGIN INSERT INTO part VALUES (1
 """
 
 
-def test_a_commit_that_fails_leaves_the_outcome_open_and_the_way_free(tmp_path):
+def test_a_commit_that_fails_leaves_the_outcome_open_and_releases_the_lock(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store, opened(tmp_path) as other:
             store._file.writer.executescript(FAIL_TO_COMMIT)
@@ -347,12 +347,12 @@ def refusal(path: pathlib.Path) -> str:
     return str(refused.value)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "store.db").write_bytes(b"what is this? " * 1000)
 
     assert refusal(tmp_path / "store.db") == (
         f"coordination store {tmp_path}/store.db: file is not a database; "
-        "put back a copy, or move it away and lose the topics' metadata"
+        "restore a copy, or move it away and lose the topics' metadata"
     )
 
 
@@ -367,7 +367,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
 
-    assert "put back a copy" in refusal(path)
+    assert "restore a copy" in refusal(path)
 
 
 def test_a_file_of_a_newer_odradek_is_refused(tmp_path):
@@ -377,7 +377,7 @@ def test_a_file_of_a_newer_odradek_is_refused(tmp_path):
         connection.execute("PRAGMA user_version = 2")
 
     assert refusal(path) == (
-        f"coordination store {path}: written by a newer Odradek (schema 2, this one knows 1); "
+        f"coordination store {path}: written by a newer Odradek (schema 2, readable up to 1); "
         "start that version"
     )
 
@@ -390,7 +390,7 @@ def test_a_file_of_another_program_is_refused(tmp_path):
     assert "the file of another program" in refusal(path)
 
 
-def test_a_path_that_cannot_be_is_named(tmp_path):
+def test_an_impossible_path_is_named(tmp_path):
     (tmp_path / "file").touch()
 
     assert refusal(tmp_path / "file" / "store.db") == (
@@ -410,7 +410,7 @@ def test_a_file_that_another_program_writes_is_waited_for_and_then_refused(tmp_p
         file.rollback()
 
 
-def test_a_file_that_another_program_holds_for_itself_is_refused(tmp_path):
+def test_a_file_locked_by_another_program_is_refused(tmp_path):
     path = tmp_path / "store.db"
     StoreFile(str(path)).close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -1,4 +1,4 @@
-"""One suite for every coordination store: what `odradek.coord.store` promises."""
+"""One suite for every coordination store: the contract of `odradek.coord.store`."""
 
 import asyncio
 import pathlib
@@ -69,7 +69,7 @@ class SqliteWorld:
         store = SqliteStore(
             self.path,
             clock=StoppedClock(),
-            # So long that only the bytes between the sessions can wake anybody.
+            # So long that only the bytes between the sessions can wake a watcher.
             session_timeout_ms=3_600_000,
             look_every_ms=3_600_000,
         )
@@ -79,7 +79,7 @@ class SqliteWorld:
 
     async def expire(self, store):
         bystander = await self.connect()
-        bystander._bury(store.session_id)
+        bystander.end_dead_session(store.session_id)
 
 
 WORLDS = [MemoryWorld, SqliteWorld]
@@ -94,7 +94,7 @@ def contract(test: Callable[[Any], Awaitable[None]]) -> Callable[..., None]:
         there.run(test(there))
 
     on_each.__name__ = test.__name__
-    on_each.promise = test  # for stores that not every machine has: tests/clients
+    on_each.promise = test  # for ZooKeeper, which not every machine has: tests/clients
     return on_each
 
 
@@ -103,7 +103,7 @@ async def soon(event: asyncio.Event) -> None:
 
 
 class Calls:
-    """A watcher that counts."""
+    """A watcher that counts its calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -174,7 +174,7 @@ async def test_a_write_derived_from_another_version_is_refused(world):
 
 
 @contract
-async def test_what_is_not_there_is_named(world):
+async def test_a_missing_node_is_named(world):
     store = await world.connect()
     for attempt in (
         store.get("/a"),
@@ -189,7 +189,7 @@ async def test_what_is_not_there_is_named(world):
 
 
 @contract
-async def test_a_node_is_made_once(world):
+async def test_a_node_is_created_once(world):
     store = await world.connect()
     await store.create("/a")
 
@@ -224,7 +224,7 @@ async def test_children_are_listed_sorted_and_only_the_direct_ones(world):
 
 
 @contract
-async def test_a_parent_outlives_its_children(world):
+async def test_a_parent_is_removed_after_its_children(world):
     store = await world.connect()
     await store.create("/a/b", make_parents=True)
 
@@ -236,7 +236,7 @@ async def test_a_parent_outlives_its_children(world):
 
 
 @contract
-async def test_children_count_their_parents_child_version(world):
+async def test_children_count_in_their_parents_child_version(world):
     store = await world.connect()
     await store.create("/a")
     for name in "xyz":
@@ -260,7 +260,7 @@ async def test_sequential_nodes_are_numbered_and_no_number_is_used_twice(world):
 
 
 @contract
-async def test_creation_ids_grow_over_the_whole_tree(world):
+async def test_creation_ids_ascend_over_the_whole_tree(world):
     one, two = await world.connect(), await world.connect()
     ids = []
     for number, store in enumerate((one, two, one, two)):
@@ -271,7 +271,7 @@ async def test_creation_ids_grow_over_the_whole_tree(world):
 
 
 @contract
-async def test_many_nodes_are_read_in_the_order_asked_for(world):
+async def test_many_nodes_are_read_in_the_requested_order(world):
     store = await world.connect()
     await store.create("/t")
     await store.multi([Create(f"/t/{n}", str(n).encode()) for n in range(0, 3000, 2)])
@@ -291,7 +291,7 @@ async def test_many_nodes_are_read_in_the_order_asked_for(world):
 
 
 @contract
-async def test_everybody_may_do_everything_where_nobody_said_otherwise(world):
+async def test_a_node_without_an_acl_is_open_to_every_client(world):
     store = await world.connect()
     await store.create("/a")
 
@@ -301,7 +301,7 @@ async def test_everybody_may_do_everything_where_nobody_said_otherwise(world):
 
 
 @contract
-async def test_what_is_no_path_is_refused(world):
+async def test_a_malformed_path_is_refused(world):
     store = await world.connect()
     for path in ("", "a", "/a/", "//a", "/a/../b", "/."):
         with pytest.raises(StoreError, match="must be absolute"):
@@ -312,7 +312,7 @@ async def test_what_is_no_path_is_refused(world):
 
 
 @contract
-async def test_a_multi_is_done_as_a_whole(world):
+async def test_a_multi_is_applied_as_a_whole(world):
     store = await world.connect()
     await store.create("/epoch", b"1")
     await store.create("/old")
@@ -336,7 +336,7 @@ async def test_a_multi_is_done_as_a_whole(world):
 
 
 @contract
-async def test_a_refused_multi_leaves_nothing(world):
+async def test_a_refused_multi_changes_nothing(world):
     store = await world.connect()
     await store.create("/epoch", b"1")
     await store.set_data("/epoch", b"2")
@@ -478,7 +478,7 @@ async def test_a_watch_is_delivered_before_the_change_can_be_read(world):
 
 
 @contract
-async def test_a_writer_hears_of_its_own_change_before_its_write_returns(world):
+async def test_a_writers_own_watch_fires_before_its_write_returns(world):
     store = await world.connect()
     await store.create("/a", b"one")
     calls = Calls()
@@ -489,7 +489,7 @@ async def test_a_writer_hears_of_its_own_change_before_its_write_returns(world):
 
 
 @contract
-async def test_a_data_watch_fires_when_the_node_goes_and_not_for_children(world):
+async def test_a_data_watch_fires_when_the_node_is_removed_and_not_for_children(world):
     store = await world.connect()
     await store.create("/a")
     calls = Calls()
@@ -503,7 +503,7 @@ async def test_a_data_watch_fires_when_the_node_goes_and_not_for_children(world)
 
 
 @contract
-async def test_an_exists_watch_fires_when_the_node_comes(world):
+async def test_an_exists_watch_fires_when_the_node_is_created(world):
     reader, writer = await world.connect(), await world.connect()
     calls = Calls()
     assert await reader.exists("/a", watch=calls) is None
@@ -515,7 +515,7 @@ async def test_an_exists_watch_fires_when_the_node_comes(world):
 
 
 @contract
-async def test_a_child_watch_fires_for_coming_and_going_and_not_for_data(world):
+async def test_a_child_watch_fires_for_children_created_and_removed_and_not_for_data(world):
     store = await world.connect()
     await store.create("/a/b", make_parents=True)
     calls = Calls()
@@ -533,7 +533,7 @@ async def test_a_child_watch_fires_for_coming_and_going_and_not_for_data(world):
 
 
 @contract
-async def test_a_child_watch_fires_when_the_node_itself_goes(world):
+async def test_a_child_watch_fires_when_the_node_itself_is_removed(world):
     store = await world.connect()
     await store.create("/a")
     calls = Calls()
@@ -558,7 +558,7 @@ async def test_a_failed_read_sets_no_watch(world):
 
 
 @contract
-async def test_a_watcher_set_twice_hears_once(world):
+async def test_a_watcher_set_twice_is_called_once(world):
     store = await world.connect()
     await store.create("/a")
     calls = Calls()
@@ -570,7 +570,7 @@ async def test_a_watcher_set_twice_hears_once(world):
 
 
 @contract
-async def test_a_refused_multi_wakes_nobody(world):
+async def test_a_refused_multi_fires_no_watch(world):
     store = await world.connect()
     await store.create("/a")
     calls = Calls()
@@ -604,7 +604,7 @@ async def test_an_ephemeral_node_has_no_children(world):
 
 
 @contract
-async def test_a_closed_session_takes_its_ephemeral_nodes_along(world):
+async def test_a_closed_session_has_its_ephemeral_nodes_removed(world):
     one, two = await world.connect(), await world.connect()
     await one.create("/ids/1", ephemeral=True, make_parents=True)
     await one.multi([Create("/ids/2", ephemeral=True), Create("/stays")])
@@ -622,7 +622,7 @@ async def test_a_closed_session_takes_its_ephemeral_nodes_along(world):
 
 
 @contract
-async def test_an_expired_session_is_told_and_its_ephemeral_nodes_are_gone(world):
+async def test_an_expired_session_is_notified_and_its_ephemeral_nodes_are_removed(world):
     one, two = await world.connect(), await world.connect()
     await one.create("/e", ephemeral=True)
     lost, gone = Calls(), Calls()
@@ -662,7 +662,9 @@ async def test_after_an_expiry_a_new_session_begins_without_the_old_watches(worl
 
 
 @contract
-async def test_the_race_for_an_ephemeral_node_has_one_winner_and_goes_on_when_it_dies(world):
+async def test_one_wins_the_race_for_an_ephemeral_node_and_it_is_free_when_the_winner_ends(
+    world,
+):
     stores = [await world.connect() for _ in range(3)]
     outcomes = await asyncio.gather(
         *(store.create("/controller", ephemeral=True) for store in stores), return_exceptions=True

@@ -175,7 +175,7 @@ class Scene:
     @property
     def memory(self):
         """What is remembered of its last ISRs, and belongs to what is stored."""
-        node = self.cluster.tree.find(layout_odradek.memory_path(TOPIC))
+        node = self.cluster.tree.find(layout_odradek.last_isr_path(TOPIC))
         if node is None or not node.data:
             return None
         memory = layout_odradek.decode_memory(TOPIC, node.data)

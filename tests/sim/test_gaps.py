@@ -110,7 +110,7 @@ async def controller_dies_in_between(scene):
     leader, *others = scene.brokers
     assert await is_committed(leader, *FIRST)
     await scene.last_one_in_sync(leader)
-    memory, tell = layout_odradek.memory_path(TOPIC), scene.cluster.tree.written
+    memory, tell = layout_odradek.last_isr_path(TOPIC), scene.cluster.tree.written
     loop = asyncio.get_running_loop()
 
     def written(changes):
@@ -237,7 +237,9 @@ def test_what_was_remembered_before_another_kind_of_controller_reigned_is_void(h
         if has_another_reigned:
             # It has left the memory as it is, for it does not know of it, and written the state.
             epoch = scene.stored.controller_epoch + 1
-            state = layout.PartitionState(scene.state.led_by(leader.id, (leader.id,)), epoch)
+            state = layout.LeaderIsrAndControllerEpoch(
+                scene.state.led_by(leader.id, (leader.id,)), epoch
+            )
             scene.write_store(
                 SetData(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch)),
                 SetData(layout.partition_state_path(TOPIC), layout.encode_partition_state(state)),

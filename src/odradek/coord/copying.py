@@ -1,7 +1,7 @@
-"""Moves what a cluster has written down from one coordination store to another.
+"""Copies a cluster's metadata from one coordination store to another.
 
-From the embedded store to a ZooKeeper, when a cluster outgrows its machine or Apache Kafka is to
-go on with it, and back. Sessions stay behind, and with them the nodes that live with one.
+From the embedded store to ZooKeeper, when a cluster outgrows its machine or is to be run by Apache
+Kafka, and back. Sessions and ephemeral nodes are not copied.
 """
 
 from odradek.coord import layout
@@ -13,27 +13,27 @@ _ZOOKEEPERS_OWN = "/zookeeper"
 
 
 class CopyError(OdradekError):
-    """The copy was not begun, or did not come to its end."""
+    """The copy was refused, or failed before its end."""
 
 
 async def copy_nodes(source: Store, target: Store) -> int:
-    """Copy every lasting node. Returns how many there are.
+    """Copy every persistent node. Returns the number of them.
 
-    What stands in the target already must be the same: so a copy that was interrupted can be
-    begun again, and two clusters cannot be mixed.
+    A node that exists in the target already must have the same data: so an interrupted copy can be
+    started again, and two clusters cannot be mixed.
 
     Raises:
-        CopyError: a broker is registered in one of them, or the target holds something else.
+        CopyError: a broker is registered in one of them, or the target has other data.
     """
     for store, which in ((source, "source"), (target, "target")):
-        await _must_be_at_rest(store, which)
-    nodes = await _lasting(source)
+        await _require_no_brokers(store, which)
+    nodes = await _persistent(source)
     there = dict(zip(nodes, await target.get_many(list(nodes)), strict=True))
     for path, data in nodes.items():
         found = there[path]
         if found is not None and (found[0] or b"") != (data or b""):
             raise CopyError(
-                f"{path} stands in the target already, with other data: it belongs to another "
+                f"{path} exists in the target already, with other data: it belongs to another "
                 "cluster; nothing was copied. Choose an empty chroot or directory"
             )
     missing = [path for path in nodes if there[path] is None]
@@ -46,7 +46,7 @@ async def copy_nodes(source: Store, target: Store) -> int:
     return len(nodes)
 
 
-async def _must_be_at_rest(store: Store, which: str) -> None:
+async def _require_no_brokers(store: Store, which: str) -> None:
     if await store.exists(layout.BROKER_IDS) is None:
         return
     registered = await store.children(layout.BROKER_IDS)
@@ -57,8 +57,8 @@ async def _must_be_at_rest(store: Store, which: str) -> None:
         )
 
 
-async def _lasting(source: Store) -> dict[str, bytes | None]:
-    """Every node that no session holds, parents before children."""
+async def _persistent(source: Store) -> dict[str, bytes | None]:
+    """Every node that is not ephemeral, parents before children."""
     nodes: dict[str, bytes | None] = {}
     level = ["/"]
     while level:
@@ -78,11 +78,11 @@ async def _create(target: Store, nodes: dict[str, bytes | None]) -> None:
     outcomes = await target.multi_many([[Create(path, data)] for path, data in nodes.items()])
     for path, outcome in zip(nodes, outcomes, strict=True):
         if isinstance(outcome, MultiError) and not isinstance(outcome.cause, NodeExistsError):
-            raise CopyError(f"{path} could not be made: {outcome.cause}; begin again")
+            raise CopyError(f"{path} could not be created: {outcome.cause}; start the copy again")
 
 
 async def _keep_count(source: Store, target: Store) -> None:
-    """Ids of brokers are drawn from a node's version: the next one must not be an old one."""
+    """Broker ids are drawn from a node's version: raise it, so that no id is drawn twice."""
     drawn = await source.exists(layout.BROKER_SEQUENCE_ID)
     kept = await target.exists(layout.BROKER_SEQUENCE_ID)
     if drawn is None or kept is None:

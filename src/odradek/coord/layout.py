@@ -1,12 +1,12 @@
 """Kafka's znodes: their paths, and the JSON in them, as Apache Kafka 3.9 writes it.
 
 For every kind of node a path and an `encode_*` / `decode_*` pair between bytes and values of
-`odradek.model`. Pure: who reads and writes is `registry` and the controller's shell. Configs
+`odradek.model`. Pure: `registry` and the controller's shell read and write. Configs
 are in `layout_config`, ACLs and delegation tokens in `layout_security`.
 
-The keys stand in the order in which Kafka's happen to come out; readers do not depend on it.
-Older versions of a node are read where Kafka reads them. What cannot be read raises
-`CorruptNodeError`, naming the path and the problem: an operator has to be able to mend it.
+The keys are in Kafka's order, on which readers do not depend. Older versions of a node are read
+where Kafka reads them. What cannot be read raises `CorruptNodeError` with the path and the
+problem, so that an operator can repair it.
 """
 
 import re
@@ -44,11 +44,11 @@ ISR_CHANGE_PREFIX: Final = "isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
-# Below this is ours alone: no broker of Apache Kafka looks there.
+# Nodes below this are our own: no broker of Apache Kafka reads them.
 ODRADEK_BROKERS: Final = "/odradek/brokers"
 ODRADEK_FEATURES: Final = "/odradek/features"
 
-# What every broker makes at its start if it is not there, in this order.
+# What every broker creates at its start if it does not exist, in this order.
 TOP_LEVEL: Final = (
     "/consumers",
     BROKER_IDS,
@@ -69,12 +69,12 @@ TOP_LEVEL: Final = (
 
 
 def broker_path(broker: int) -> str:
-    """The ephemeral registration of a broker. Its creation id is the broker epoch."""
+    """The ephemeral registration of a broker. Its creation id (czxid) is the broker epoch."""
     return f"{BROKER_IDS}/{broker}"
 
 
 def odradek_broker_path(broker: int) -> str:
-    """The ephemeral mark that a registered broker is one of Odradek's; no data."""
+    """The ephemeral node that marks a registered broker as an Odradek broker; no data."""
     return f"{ODRADEK_BROKERS}/{broker}"
 
 
@@ -94,7 +94,7 @@ def partition_path(partition: TopicPartition) -> str:
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """Leader and ISR of a partition. Its data version is the partition epoch."""
+    """The leader and ISR of a partition. The version of the node is the partition epoch."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
 
 
@@ -104,7 +104,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 def sequence_number(name: str, prefix: str) -> int | None:
-    """The number of a sequential node, None if the name is not of this kind."""
+    """The number of a sequential node, None if the name does not have this prefix."""
     digits = name.removeprefix(prefix)
     if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit()):
         return None
@@ -115,7 +115,7 @@ def sequence_number(name: str, prefix: str) -> int | None:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """`/cluster/id`: the version is a string here, and only here."""
+    """`/cluster/id`: `version` is a string here, and only here."""
     return dump({"version": "1", "id": cluster_id})
 
 
@@ -125,7 +125,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 class ControllerNode(NamedTuple):
-    """`/controller`: who reigns, and since when."""
+    """`/controller`: the current controller, and since when."""
 
     broker: int
     timestamp_ms: int
@@ -155,12 +155,12 @@ def decode_controller(data: bytes | None) -> ControllerNode:
 
 
 def encode_controller_epoch(controller_epoch: int) -> bytes:
-    """`/controller_epoch`: the number alone, in text."""
+    """`/controller_epoch`: only the number, in decimal."""
     return str(controller_epoch).encode()
 
 
 def decode_controller_epoch(data: bytes | None) -> int:
-    """How many controllers there have been."""
+    """The controller epoch: the number of controllers so far."""
     return parse_int(CONTROLLER_EPOCH, data)
 
 
@@ -188,7 +188,7 @@ def decode_feature(data: bytes | None) -> FeatureNode:
 
 
 class Features(NamedTuple):
-    """`/odradek/features`: what all brokers can do, beyond Kafka 3.9. `epoch` counts changes."""
+    """`/odradek/features`: what all brokers support beyond Kafka 3.9. `epoch` counts changes."""
 
     epoch: int
     transaction_version: int
@@ -226,7 +226,7 @@ def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> b
     }
     if broker.rack is not None:
         node["rack"] = broker.rack
-    # For readers from before there were listeners: one that speaks plaintext, or none.
+    # For readers from before listeners (version 1): a plaintext listener, or none.
     node |= {
         "jmx_port": jmx_port,
         "port": plaintext.port if plaintext else -1,
@@ -282,7 +282,7 @@ def _end_point(fields: Fields, text: str, protocols: Mapping[str, str]) -> EndPo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNode:
-    """`/brokers/topics/T`: who holds which partition."""
+    """`/brokers/topics/T`: the replicas of each partition."""
 
     topic_id: UUID | None  # None in a node from before Kafka 2.8, or written by its tools
     assignments: Mapping[int, Assignment]
@@ -300,7 +300,7 @@ def encode_topic(node: TopicNode) -> bytes:
 
 
 def decode_topic(topic: str, data: bytes | None) -> TopicNode:
-    """`/brokers/topics/T`, versions 1 (partitions alone) to 3."""
+    """`/brokers/topics/T`, versions 1 (partitions only) to 3."""
     fields = parse(topic_path(topic), data)
     topic_id = None
     if "topic_id" in fields:
@@ -332,14 +332,14 @@ def _replicas_by_partition(fields: Fields, key: str) -> dict[int, tuple[int, ...
     return {int(partition): inner.integers(partition) for partition in inner}
 
 
-class PartitionState(NamedTuple):
-    """`/brokers/topics/T/partitions/P/state`: leader and ISR, and which controller wrote them."""
+class LeaderIsrAndControllerEpoch(NamedTuple):
+    """`/brokers/topics/T/partitions/P/state`: leader and ISR, and the epoch of their controller."""
 
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
+def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     """The state, without its version, which is the node's own."""
     leader_and_isr = state.leader_and_isr
     fields: dict[str, object] = {
@@ -347,7 +347,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
         "leader": leader_and_isr.leader,
         "version": 1,
     }
-    # Brokers from before KIP-704 do not know the key: it stands there only while it matters.
+    # Brokers from before KIP-704 do not have the key: it is written only if it is not the default.
     if leader_and_isr.leader_recovery_state != RECOVERED:
         fields["leader_recovery_state"] = leader_and_isr.leader_recovery_state
     return dump(fields | {"leader_epoch": leader_and_isr.leader_epoch, "isr": leader_and_isr.isr})
@@ -355,8 +355,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 def decode_partition_state(
     partition: TopicPartition, data: bytes | None, *, partition_epoch: int
-) -> PartitionState:
-    """The state of a partition as it stood at this version of its node."""
+) -> LeaderIsrAndControllerEpoch:
+    """The state of a partition at this version of its node."""
     fields = parse(partition_state_path(partition), data)
     leader = fields.integer("leader")
     isr = fields.integers("isr")
@@ -374,14 +374,14 @@ def decode_partition_state(
         partition_epoch=partition_epoch,
         leader_recovery_state=recovery,
     )
-    return PartitionState(leader_and_isr, fields.integer("controller_epoch"))
+    return LeaderIsrAndControllerEpoch(leader_and_isr, fields.integer("controller_epoch"))
 
 
-# ---------------------------------------------------------------- requests by znode, notices
+# ------------------------------------------------------ requests by znode, notifications
 
 
 def encode_reassign_partitions(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """`/admin/reassign_partitions`: what is still to be moved, and whereto."""
+    """`/admin/reassign_partitions`: the partitions still to be reassigned, and their replicas."""
     return dump(
         {
             "version": 1,
@@ -394,7 +394,7 @@ def encode_reassign_partitions(targets: Mapping[TopicPartition, Sequence[int]]) 
 
 
 def decode_reassign_partitions(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    """The moves that a tool asked for by writing the node."""
+    """The reassignments that a tool requests by writing the node."""
     return {
         _topic_partition(entry): entry.integers("replicas")
         for entry in parse(REASSIGN_PARTITIONS, data).each("partitions")
@@ -402,7 +402,7 @@ def decode_reassign_partitions(data: bytes | None) -> dict[TopicPartition, tuple
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The form of `/admin/preferred_replica_election` and of ISR change notices."""
+    """The form of `/admin/preferred_replica_election` and of ISR change notifications."""
     return dump(
         {
             "version": 1,
@@ -414,7 +414,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partitions(path: str, data: bytes | None) -> Collection[TopicPartition]:
-    """The partitions named in such a node, in its order, each once."""
+    """The partitions in such a node, in its order, each once."""
     return list(dict.fromkeys(map(_topic_partition, parse(path, data).each("partitions"))))
 
 
@@ -423,12 +423,12 @@ def _topic_partition(entry: Fields) -> TopicPartition:
 
 
 def encode_log_dir_event(broker: int) -> bytes:
-    """A notice that a disk of this broker failed."""
+    """A notification that a log directory of this broker failed."""
     return dump({"version": 1, "broker": broker, "event": 1})
 
 
 def decode_log_dir_event(path: str, data: bytes | None) -> int:
-    """The broker whose disk failed."""
+    """The broker whose log directory failed."""
     return parse(path, data).integer("broker")
 
 
@@ -438,7 +438,7 @@ PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
 
 class ProducerIdBlock(NamedTuple):
-    """`/latest_producer_id_block`: the block of ids that was given out last, and to whom."""
+    """`/latest_producer_id_block`: the block of ids that was allocated last, and its broker."""
 
     broker: int
     first_producer_id: int
@@ -458,7 +458,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
-    """`/latest_producer_id_block`; None if no id was ever given out."""
+    """`/latest_producer_id_block`; None if no id was ever allocated."""
     if not data:
         return None
     fields = parse(PRODUCER_ID_BLOCK, data)

@@ -1,9 +1,9 @@
 """Kafka's znodes for configuration: of topics, brokers, users, clients and addresses.
 
-An entity's overrides stand in `/config/<entity path>`, where the entity path is
+An entity's overrides are in `/config/<entity path>`, where the entity path is
 `topics/T`, `brokers/1`, `brokers/<default>`, `users/U`, `users/U/clients/C`, `clients/C` or
-`ips/I`. After writing one, a sequential notice below `/config/changes` names it, and every broker
-reads the entity again. Names are URL-encoded, for a user or client may be called anything.
+`ips/I`. After each write a sequential notification below `/config/changes` names the entity, and
+every broker reads it again. Names are URL-encoded, because a user or client may have any name.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,21 @@ _DEFAULT_NODE: Final = "<default>"
 
 
 def sanitize(name: str) -> str:
-    """A name as it stands in a path: URL-encoded, as Kafka's `Sanitizer` does."""
+    """A name as it is in a path: URL-encoded, as Kafka's `Sanitizer` does."""
     return quote(name, safe="")
 
 
 class ConfigEntity(NamedTuple):
-    """Whose configuration: type and name, from the outside in. A name of None is the default.
+    """Whose configuration: types and names, outermost first. A name of None is the default.
 
-    `ConfigEntity((("users", "alice"), ("clients", None)))` is what every client of alice gets.
+    `ConfigEntity((("users", "alice"), ("clients", None)))` is the default for alice's clients.
     """
 
     levels: tuple[tuple[str, str | None], ...]
 
     @property
     def entity_path(self) -> str:
-        """As it stands in a change notice: `users/alice/clients/<default>`."""
+        """As it is in a change notification: `users/alice/clients/<default>`."""
         return "/".join(
             f"{kind}/{_DEFAULT_NODE if name is None else sanitize(name)}"
             for kind, name in self.levels
@@ -41,12 +41,11 @@ class ConfigEntity(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The znode that holds its overrides."""
+        """The znode of its overrides."""
         return f"/config/{self.entity_path}"
 
 
 def topic_entity(topic: str) -> ConfigEntity:
-    """A topic."""
     return ConfigEntity((("topics", topic),))
 
 
@@ -78,17 +77,17 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    """The overrides of one entity; a node without data, a mere parent, has none."""
+    """The overrides of one entity; a node without data, which is only a parent, has none."""
     return parse(path, data).text_map("config") if data else {}
 
 
 def encode_config_change(entity: ConfigEntity) -> bytes:
-    """A notice that this entity's overrides have changed, version 2."""
+    """A notification that this entity's overrides have changed, version 2."""
     return dump({"version": 2, "entity_path": entity.entity_path})
 
 
 def decode_config_change(path: str, data: bytes | None) -> ConfigEntity:
-    """Whose overrides have changed; versions 1 (type and name) and 2."""
+    """The entity whose overrides have changed; versions 1 (type and name) and 2."""
     fields = parse(path, data)
     version = fields.integer("version")
     if version == 1:

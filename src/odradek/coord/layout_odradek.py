@@ -1,15 +1,15 @@
-"""Our own znodes, all below `/odradek`: no broker of another kind reads there.
+"""Our own znodes, all below `/odradek`: Apache's brokers do not read them.
 
-/odradek/lives/N    since which transaction broker N has lost nothing, and with which one it has
-                    registered with an empty log directory. Written in the same transaction as
-                    its registration: whose broker epoch is another was not registered by a
-                    broker of ours
-/odradek/isr/T-P    what is remembered of a partition's last ISRs, written in the transaction
-                    that writes its state; see `odradek.controller.last_isr`
-/odradek/noted      which lives of brokers the controller knows of, and since when: a state
-                    that is older was decided without knowing that life, be it younger than
-                    the registration
-/odradek/coordinators/T    how many partitions of an internal topic keys are hashed over
+/odradek/lives/N    the transaction since which broker N has lost no record, and the one with
+                    which it registered with an empty log directory. Written in the same
+                    transaction as its registration: if the broker epoch is another one, the
+                    registration is not an Odradek broker's
+/odradek/isr/T-P    the last ISRs of a partition, written in the transaction that writes its
+                    state; see `odradek.controller.last_isr`
+/odradek/noted      the registrations that the controller has in its state, and since when: a
+                    partition state that is older was decided without that registration, even
+                    if it was written after it
+/odradek/coordinators/T    the number of partitions over which an internal topic's keys are hashed
 """
 
 from collections.abc import Mapping
@@ -25,49 +25,46 @@ LIVES: Final = "/odradek/lives"
 ISR: Final = "/odradek/isr"
 NOTED: Final = "/odradek/noted"
 COORDINATORS: Final = "/odradek/coordinators"
-SINCE_NOW: Final = 0  # the transaction that writes it has no number yet
+SINCE_NOW: Final = 0  # the transaction that writes it: it has no id yet
 
 
 class BrokerLogs(NamedTuple):
-    """What a broker has said of its logs, by the transactions that wrote it."""
+    """What a broker reported of its logs at its registrations, as transaction ids."""
 
-    clean_since: int  # it has lost nothing since
-    empty_since: int = -1  # a log directory was empty then; -1: none ever was
+    clean_since: int  # it has lost no record since
+    empty_since: int = -1  # a log directory was empty then; -1: never
 
 
-class Noted(NamedTuple):
-    """One life of a broker, and the transaction with which a controller noted it."""
+class NotedRegistration(NamedTuple):
+    """One registration of a broker, and the transaction with which a controller stored it."""
 
     broker_epoch: int
     transaction_id: int
 
 
-class NotedLives(NamedTuple):
-    """What a controller knew when it noted down the lives of brokers last."""
+class NotedRegistrations(NamedTuple):
+    """The registrations that a controller had in its state when it stored them last."""
 
     controller_epoch: int
-    brokers: Mapping[int, Noted]
+    brokers: Mapping[int, NotedRegistration]
 
 
 class CoordinatorCount(NamedTuple):
-    """How many partitions the keys of an internal topic are hashed over, as long as it is this."""
+    """The number of partitions over which the keys of an internal topic with this id are hashed."""
 
     topic_id: UUID | None
     partitions: int
 
 
-def life_path(broker: int) -> str:
-    """What is known of how a broker stopped."""
+def broker_logs_path(broker: int) -> str:
     return f"{LIVES}/{broker}"
 
 
-def memory_path(partition: TopicPartition) -> str:
-    """What is remembered of a partition."""
+def last_isr_path(partition: TopicPartition) -> str:
     return f"{ISR}/{partition}"
 
 
 def coordinator_count_path(topic: str) -> str:
-    """How many partitions of an internal topic keys are hashed over."""
     return f"{COORDINATORS}/{topic}"
 
 
@@ -92,7 +89,7 @@ def decode_coordinator_count(topic: str, data: bytes | None) -> CoordinatorCount
 
 
 def encode_broker(logs: BrokerLogs) -> bytes:
-    """What it says of its logs; `SINCE_NOW` is the transaction that writes this."""
+    """`/odradek/lives/N`; `SINCE_NOW` stands for the transaction that writes it."""
     fields = {"version": 1, "clean_since": logs.clean_since}
     if logs.empty_since >= 0:
         fields["empty_since"] = logs.empty_since
@@ -100,24 +97,23 @@ def encode_broker(logs: BrokerLogs) -> bytes:
 
 
 def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> BrokerLogs:
-    """What it has said of its logs; `modified_id` wrote the node."""
-    fields = parse(life_path(broker), data)
+    """`/odradek/lives/N`, as written by the transaction `modified_id`."""
+    fields = parse(broker_logs_path(broker), data)
     empty_since = fields.integer("empty_since", -1) or modified_id
     if empty_since > modified_id:
-        empty_since = -1  # counted by another store, from which the node was copied
+        empty_since = -1  # the node was copied from another store, with ids of its own
     return BrokerLogs(fields.integer("clean_since") or modified_id, empty_since)
 
 
 def encode_memory(memory: Memory) -> bytes:
-    """A partition's memory."""
     return dump(
         {
             "version": 1,
             "partition_epoch": memory.partition_epoch,
             "controller_epoch": memory.controller_epoch,
             "left": [
-                {"broker": replica, "isr_size": gone.isr_size, "transaction": gone.transaction_id}
-                for replica, gone in sorted(memory.left.items())
+                {"broker": replica, "isr_size": left.isr_size, "transaction": left.transaction_id}
+                for replica, left in sorted(memory.left.items())
             ],
             "isr": [
                 {"broker": replica, "transaction": known}
@@ -128,42 +124,41 @@ def encode_memory(memory: Memory) -> bytes:
 
 
 def decode_memory(partition: TopicPartition, data: bytes | None) -> Memory:
-    """A partition's memory."""
-    fields = parse(memory_path(partition), data)
+    fields = parse(last_isr_path(partition), data)
     return Memory(
         fields.integer("partition_epoch"),
         fields.integer("controller_epoch"),
         left={
-            gone.integer("broker"): Left(gone.integer("isr_size"), gone.integer("transaction"))
-            for gone in fields.each("left")
+            left.integer("broker"): Left(left.integer("isr_size"), left.integer("transaction"))
+            for left in fields.each("left")
         },
         isr={known.integer("broker"): known.integer("transaction") for known in fields.each("isr")},
     )
 
 
-def encode_noted(noted: NotedLives) -> bytes:
-    """The lives that a controller knows of."""
+def encode_noted(registrations: NotedRegistrations) -> bytes:
+    """`/odradek/noted`; `SINCE_NOW` stands for the transaction that writes it."""
     return dump(
         {
             "version": 1,
-            "controller_epoch": noted.controller_epoch,
+            "controller_epoch": registrations.controller_epoch,
             "brokers": [
-                {"broker": broker, "epoch": life.broker_epoch, "transaction": life.transaction_id}
-                for broker, life in sorted(noted.brokers.items())
+                {"broker": broker, "epoch": noted.broker_epoch, "transaction": noted.transaction_id}
+                for broker, noted in sorted(registrations.brokers.items())
             ],
         }
     )
 
 
-def decode_noted(data: bytes | None, *, modified_id: int) -> NotedLives:
-    """The lives that a controller knew of; `modified_id` wrote the node."""
+def decode_noted(data: bytes | None, *, modified_id: int) -> NotedRegistrations:
+    """`/odradek/noted`, as written by the transaction `modified_id`."""
     fields = parse(NOTED, data)
-    return NotedLives(
+    return NotedRegistrations(
         fields.integer("controller_epoch"),
         {
-            life.integer("broker"): Noted(
-                life.integer("epoch"), life.integer("transaction") or modified_id
+            noted.integer("broker"): NotedRegistration(
+                noted.integer("epoch"), noted.integer("transaction") or modified_id
             )
-            for life in fields.each("brokers")
+            for noted in fields.each("brokers")
         },
     )

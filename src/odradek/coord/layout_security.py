@@ -1,6 +1,6 @@
-"""Kafka's znodes for security: ACLs, delegation tokens, and the notices of their changes.
+"""Kafka's znodes for security: ACLs, delegation tokens, and the notifications of their changes.
 
-ACLs on one resource stand in one node: literal ones in `/kafka-acl/<Type>/<name>`, prefixed ones
+ACLs on one resource are in one node: literal ones in `/kafka-acl/<Type>/<name>`, prefixed ones
 in `/kafka-acl-extended/prefixed/<Type>/<name>`. The names are *not* encoded (Kafka's choice).
 """
 
@@ -23,7 +23,7 @@ TOKEN_CHANGE_PREFIX: Final = "token_change_"
 
 
 class ResourcePattern(NamedTuple):
-    """What an ACL is about: one resource, or all whose names begin like this."""
+    """The resources of an ACL: one resource, or all whose names have this prefix."""
 
     resource_type: ResourceType
     name: str
@@ -31,7 +31,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AclEntry(NamedTuple):
-    """Who may, or may not, do what, from where."""
+    """One ACL on a pattern: principal, host, operation, allow or deny."""
 
     principal: str
     host: str
@@ -103,12 +103,12 @@ def _acl_entry(fields: Fields) -> AclEntry:
 
 
 def acl_change_parent(pattern: ResourcePattern) -> str:
-    """Where a change of this pattern's ACLs is announced, by a sequential node."""
+    """The parent of the sequential nodes that announce changes of this pattern's ACLs."""
     return EXTENDED_ACL_CHANGES if pattern.prefixed else ACL_CHANGES
 
 
 def encode_acl_change(pattern: ResourcePattern) -> bytes:
-    """A notice that the ACLs on a pattern have changed."""
+    """A notification that the ACLs on a pattern have changed."""
     if not pattern.prefixed:
         return f"{pattern.resource_type.name}:{pattern.name}".encode()
     return dump(
@@ -122,12 +122,12 @@ def encode_acl_change(pattern: ResourcePattern) -> bytes:
 
 
 def decode_acl_change(path: str, data: bytes | None) -> ResourcePattern:
-    """The pattern whose ACLs have changed; the path says which of the two forms it is."""
+    """The pattern whose ACLs have changed; the path determines which of the two forms it is."""
     if path.startswith(EXTENDED_ACL_CHANGES):
         fields = parse(path, data)
         kind, name, pattern = (fields.text(k) for k in ("resourceType", "name", "patternType"))
     else:
-        # Only the first colon divides: names may have more.
+        # Only the first colon separates: names may contain more.
         kind, _, name = (data or b"").decode("utf-8", "replace").partition(":")
         pattern = "LITERAL"
     if kind not in ResourceType.__members__ or not name or pattern not in ("LITERAL", "PREFIXED"):
@@ -178,7 +178,7 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken:
     return DelegationToken(
         token_id=fields.text("tokenId"),
         owner=unquote(owner),
-        # Before version 3 nobody could ask for another's token.
+        # Before version 3 a token was always requested by its owner.
         requester=unquote(fields.text("tokenRequester", owner)),
         renewers=tuple(map(unquote, fields.texts("renewers"))),
         issued_ms=fields.integer("issueTimestamp"),

@@ -1,20 +1,20 @@
-"""The store in memory: an ensemble for tests and the simulator, with faults to order.
+"""The store in memory: an ensemble for tests and the simulator, with faults on request.
 
 A `MemoryTree` is the ensemble: nodes and sessions. A `MemoryStore` is one broker's connection to
-it. Requests travel to the tree and answers come back, each after a delay of its own; answers and
-watch events arrive in the order in which the tree sent them, as over one TCP connection.
+it. Requests and answers are delivered after a delay each; answers and watch events arrive in the
+order in which the tree sent them, as over one TCP connection.
 
-Nothing here reads a clock or draws a number: delays and losses come from `fate`, which is asked
-once for each request and each event; timers are the loop's, so that a run on virtual time
-is repeated exactly. What can be ordered besides:
+Nothing here reads a clock or draws a random number: delays and losses come from `fate`, which is
+called once for each request and each event; timers are the event loop's, so that a run on virtual
+time is repeated exactly. Other faults:
 
-    store.cut()             the way to the ensemble is cut: requests are lost, the session
+    store.cut()             no connection to the ensemble: requests are lost, the session
                             expires at the tree when its time-out has passed
-    store.restore()         ... and is open again
+    store.restore()         ... and there is a connection again
     store.pause()           the process is stopped: nothing is delivered, no heartbeat sent
-    store.resume()          ... and goes on; what has arrived is delivered
-    store.crash()           the process is gone; nothing is ever delivered again
-    tree.expire(session)    the ensemble gives a session up
+    store.resume()          ... and continues; what has arrived is delivered
+    store.crash()           the process was killed; nothing is ever delivered again
+    tree.expire(session)    the ensemble expires a session
 """
 
 import asyncio
@@ -41,14 +41,23 @@ from odradek.coord.store import (
     StoreError,
     Watcher,
 )
-from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, Draft, Node, check_path, name_of, parent_of
+from odradek.coord.tree import (
+    EMPTY_ROOT,
+    ROOT,
+    Change,
+    Draft,
+    TreeNode,
+    check_path,
+    name_of,
+    parent_of,
+)
 from odradek.coord.watches import Watches
 
 T = TypeVar("T")
 
 
-class Loss(Enum):
-    """What becomes of a request when its connection breaks. The caller cannot tell the two."""
+class RequestLoss(Enum):
+    """What becomes of a request when its connection breaks. The caller cannot distinguish them."""
 
     NONE = 0
     BEFORE = 1  # it never arrived
@@ -56,40 +65,39 @@ class Loss(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
-    """What happens to one request on its way, or to one watch event (its answer's delay)."""
+class RequestFate:
+    """Delays and loss of one request, or of one watch event (its answer's delay)."""
 
     request_delay_ms: int = 0
     answer_delay_ms: int = 0
-    loss: Loss = Loss.NONE
+    loss: RequestLoss = RequestLoss.NONE
 
 
-SMOOTH: Final = Fate()
+SMOOTH: Final = RequestFate()
 
 
 class MemoryTree:
-    """The ensemble."""
+    """The ensemble: its nodes and sessions."""
 
     def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
         self._wall_ms = wall_ms
-        self._nodes: dict[str, Node] = {ROOT: EMPTY_ROOT}
-        self._names: dict[str, set[str]] = {}  # of the children, by parent
+        self._nodes: dict[str, TreeNode] = {ROOT: EMPTY_ROOT}
+        self._names: dict[str, set[str]] = {}  # names of children, by parent
         self._sessions: dict[int, MemoryStore] = {}
         self._last_transaction_id = 0
         self._last_session = 0
 
     def begin_session(self, store: "MemoryStore") -> int:
-        """A session for this connection."""
         self._last_session += 1
         self._sessions[self._last_session] = store
         return self._last_session
 
-    def lives(self, session: int) -> bool:
-        """Whether a session is known and not over."""
+    def is_open(self, session: int) -> bool:
+        """Whether a session exists and has not ended."""
         return session in self._sessions
 
     def expire(self, session: int) -> None:
-        """End a session: its ephemeral nodes go, and its owner is told."""
+        """End a session: its ephemeral nodes are removed, and its owner is notified."""
         store = self._sessions.pop(session, None)
         if store is None:
             return
@@ -97,17 +105,16 @@ class MemoryTree:
         self.write(lambda draft: draft.expire(owned))
         store.expired(session)
 
-    def find(self, path: str) -> Node | None:
-        """A node, if it is there."""
+    def find(self, path: str) -> TreeNode | None:
         check_path(path)
         return self._nodes.get(path)
 
     def names(self, path: str) -> list[str]:
-        """The names below a node, sorted."""
+        """The names of a node's children, sorted."""
         return sorted(self._names.get(path, ()))
 
     def write(self, change: Callable[[Draft], T]) -> T:
-        """Carry out a change as one transaction, and tell whoever watches."""
+        """Carry out a change as one transaction, and fire the watches."""
         draft = Draft(
             self._nodes.get,
             last_transaction_id=self._last_transaction_id,
@@ -133,7 +140,7 @@ class _Parcel(NamedTuple):
 
     due: float
     deliver: Callable[[], None]
-    lose: Callable[[], None] | None  # None: an event, which waits for the connection to return
+    lose: Callable[[], None] | None  # None: an event, which is delivered after a reconnection
 
 
 class MemoryStore:
@@ -144,14 +151,14 @@ class MemoryStore:
         tree: MemoryTree,
         *,
         session_timeout_ms: int = 18_000,
-        fate: Callable[[str], Fate] = lambda _: SMOOTH,
+        fate: Callable[[str], RequestFate] = lambda _: SMOOTH,
     ) -> None:
         self.on_session_lost: Callable[[], None] | None = None
         self._tree = tree
         self._session_timeout_ms = session_timeout_ms
         self._fate = fate
         self._session = 0
-        self._is_over = False  # as far as this side has heard
+        self._is_over = False  # as far as this side has been notified
         self._is_cut = False
         self._is_paused = False
         self._watches = Watches()
@@ -161,29 +168,26 @@ class MemoryStore:
 
     @property
     def session_id(self) -> int:
-        """The present session; 0 before `open` and after its expiry."""
         return 0 if self._is_over else self._session
 
     async def open(self) -> None:
-        """Begin a session."""
         assert not self.session_id, "the session is still open"
         self._is_over = False
         self._session = 0
         self._watches.clear()
-        await self._travel("open")
+        await self._arrive("open")
         self._session = self._tree.begin_session(self)
 
     async def close(self) -> None:
-        """End the session."""
         session, self._session = self._session, 0
         self._watches.clear()
-        if not self._is_cut:  # else the tree finds out by the time-out
+        if not self._is_cut:  # else the session expires at the tree
             self._tree.expire(session)
 
     # -------------------------------------------------------------------------- faults
 
     def cut(self) -> None:
-        """Lose the way to the ensemble until `restore`: answers on their way are lost."""
+        """Break the connection until `restore`: answers on their way are lost."""
         if self._is_cut:
             return
         self._is_cut = True
@@ -197,12 +201,12 @@ class MemoryStore:
                 self._arriving.append(parcel)
 
     def restore(self) -> None:
-        """Find the way again: hear what was missed, be it that the session is over."""
+        """Connect again: what was missed is delivered, such as the end of the session."""
         self._is_cut = False
-        self._heard_again()
+        self._reachable_again()
 
     def pause(self) -> None:
-        """The process stops where it is: the tree hears nothing of it."""
+        """Stop the process: the tree receives nothing from it."""
         if self._is_paused:
             return
         self._is_paused = True
@@ -210,11 +214,11 @@ class MemoryStore:
             self._expire_after(self._session_timeout_ms)
 
     def resume(self) -> None:
-        """The process goes on, be it that its session is over."""
+        """Continue the process, even if its session has expired meanwhile."""
         self._is_paused = False
-        self._heard_again()
+        self._reachable_again()
 
-    def _heard_again(self) -> None:
+    def _reachable_again(self) -> None:
         if self._is_cut or self._is_paused:
             return
         if self._expiry is not None:
@@ -222,9 +226,9 @@ class MemoryStore:
         self._schedule()
 
     def crash(self, noticed_after_ms: int | None = None) -> None:
-        """Be the connection of a process that was killed: hear nothing any more.
+        """Be the connection of a process that was killed: nothing is delivered any more.
 
-        The ensemble notices by the session's time-out, or earlier if told so (SQLite).
+        The session expires at its time-out, or after `noticed_after_ms` (as with SQLite).
         """
         self._is_cut = True
         if self._session:
@@ -241,16 +245,16 @@ class MemoryStore:
         loop = asyncio.get_running_loop()
         self._expiry = loop.call_later(delay_ms / 1000, self._tree.expire, self._session)
 
-    # ------------------------------------------------------------- what the tree tells us
+    # ---------------------------------------------------------------- events from the tree
 
     def changed(self, changes: Sequence[Change]) -> None:
-        """The tree has changed: events leave for whoever watches here."""
+        """The tree has changed: send the events of this connection's watches."""
         fired = self._watches.fired_by(changes)
         if fired:
             self._send(self._fate("watch"), lambda: _call_all(fired))
 
     def expired(self, session: int) -> None:
-        """The tree has ended our session. We learn it when the news arrives."""
+        """The tree has ended this session. The broker is notified when the event arrives."""
         if session == self._session:
             self._send(self._fate("expiry"), self._lost)
 
@@ -260,10 +264,10 @@ class MemoryStore:
         if self.on_session_lost is not None:
             self.on_session_lost()
 
-    # --------------------------------------------------------------------------- travel
+    # ------------------------------------------------------------------------- delivery
 
     def _send(
-        self, fate: Fate, deliver: Callable[[], None], lose: Callable[[], None] | None = None
+        self, fate: RequestFate, deliver: Callable[[], None], lose: Callable[[], None] | None = None
     ) -> None:
         due = asyncio.get_running_loop().time() + fate.answer_delay_ms / 1000
         self._arriving.append(_Parcel(due, deliver, lose))
@@ -278,23 +282,23 @@ class MemoryStore:
         self._timer = None
         # The clock's granularity: a timer may fire a little before the time it names.
         now = asyncio.get_running_loop().time() + 1e-6
-        # In order: nothing overtakes what was sent before, be it due earlier.
+        # In order: nothing is delivered before what was sent before it, even if due earlier.
         while self._arriving and self._arriving[0].due <= now:
             if self._is_cut or self._is_paused:
                 return
             self._arriving.popleft().deliver()
         self._schedule()
 
-    async def _travel(self, operation: str) -> Fate:
-        """The way of a request to the tree.
+    async def _arrive(self, operation: str) -> RequestFate:
+        """Deliver a request to the tree.
 
         Raises:
-            ConnectionLostError: it does not get there.
+            ConnectionLostError: it was lost on the way.
         """
         fate = self._fate(operation)
         if fate.request_delay_ms:
             await asyncio.sleep(fate.request_delay_ms / 1000)
-        if self._is_cut or fate.loss is Loss.BEFORE:
+        if self._is_cut or fate.loss is RequestLoss.BEFORE:
             raise ConnectionLostError(f"{operation}: the connection to the store was lost")
         return fate
 
@@ -302,25 +306,23 @@ class MemoryStore:
         session = self._session
         if self._is_over or not session:
             raise SessionExpiredError(f"session {session} is over" if session else "not open")
-        fate = await self._travel(operation)
+        fate = await self._arrive(operation)
         arrived: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         lost = ConnectionLostError(f"{operation}: the connection to the store was lost")
         try:
-            if not self._tree.lives(session):
+            if not self._tree.is_open(session):
                 raise SessionExpiredError(f"session {session} is over")
             result = serve()
         except StoreError as error:
             answer: T | StoreError = error
         else:
-            answer = lost if fate.loss is Loss.AFTER else result
+            answer = lost if fate.loss is RequestLoss.AFTER else result
         self._send(fate, lambda: _settle(arrived, answer), lambda: _settle(arrived, lost))
         return await arrived
 
     # ---------------------------------------------------------------------------- reads
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """A node's data."""
-
         def serve() -> tuple[bytes | None, Stat]:
             node = self._tree.find(path)
             if node is None:
@@ -332,8 +334,6 @@ class MemoryStore:
         return await self._request("get", serve)
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """Whether a node is there."""
-
         def serve() -> Stat | None:
             node = self._tree.find(path)
             if watch is not None:
@@ -343,13 +343,11 @@ class MemoryStore:
         return await self._request("exists", serve)
 
     async def access(self, path: str) -> list[Access]:
-        """Everybody may do everything: whoever reaches this store has all of it."""
+        """A fixed answer: every client may do everything."""
         await self.get(path)
         return [EVERYBODY]
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The names below a node."""
-
         def serve() -> list[str]:
             if self._tree.find(path) is None:
                 raise NoNodeError(f"{path} does not exist")
@@ -360,8 +358,6 @@ class MemoryStore:
         return await self._request("children", serve)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        """Many nodes."""
-
         def serve() -> list[tuple[bytes | None, Stat] | None]:
             nodes = map(self._tree.find, paths)
             return [(node.data, node.stat()) if node else None for node in nodes]
@@ -379,7 +375,6 @@ class MemoryStore:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node."""
         operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
 
         def change(draft: Draft) -> str:
@@ -392,13 +387,11 @@ class MemoryStore:
         return await self._request("create", lambda: self._tree.write(change))
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Write a node's data."""
         stat = await self._single("set_data", SetData(path, data, version))
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Remove a node."""
         await self._single("delete", Delete(path, version))
 
     async def _single(self, name: str, operation: Operation) -> Result:
@@ -408,8 +401,6 @@ class MemoryStore:
         return await self._request(name, lambda: self._tree.write(change))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """All or none."""
-
         def change(draft: Draft) -> list[Result]:
             return draft.multi(operations, session=self._session)
 
@@ -418,8 +409,6 @@ class MemoryStore:
     async def multi_many(
         self, batches: Sequence[Sequence[Operation]]
     ) -> list[list[Result] | MultiError]:
-        """Many multis."""
-
         def serve() -> list[list[Result] | MultiError]:
             outcomes: list[list[Result] | MultiError] = []
             for operations in batches:
@@ -442,7 +431,7 @@ def _call_all(watchers: Sequence[Watcher]) -> None:
 
 
 def _settle(arrived: asyncio.Future[T], answer: T | StoreError) -> None:
-    if arrived.done():  # who asked was cancelled
+    if arrived.done():  # the requester was cancelled
         return
     if isinstance(answer, StoreError):
         arrived.set_exception(answer)

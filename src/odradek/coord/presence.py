@@ -1,17 +1,18 @@
-"""Who of the processes on this machine is alive: for the SQLite store's sessions and wake-ups.
+"""Which processes of this machine run: for the SQLite store's sessions and wake-ups.
 
 Every session has, beside the store's file, a lock file that its process holds locked, and a
 listening socket to which every later session connects. So of any two processes one has a
 connection to the other:
 
-* after a commit a byte goes to all others: `woken`;
-* its end says at once that a process died, and the lock, which the kernel frees, proves it:
-  `died`. The end alone proves nothing, the lock alone would have to be polled;
-* a process that hangs keeps both: it is known by its silence, for every process sends a byte
-  now and then. Silence is measured by the listener's own monotonic clock, and a listener that
-  was itself asleep begins anew: `died` as well, after the session's time-out.
+* after a commit a byte is sent to all others: `woken`;
+* the end of a connection shows at once that a process may have ended, and the lock, which the
+  kernel releases, proves it: `died`. The end of the connection alone is no proof, and the lock
+  alone would have to be polled;
+* a process that hangs keeps both. Every process sends a heartbeat byte now and then; one that
+  sends nothing for its session's time-out is reported too (`died`). The time is measured by the
+  listener's own monotonic clock, and starts again when the listener itself was suspended.
 
-No byte of this is trusted with meaning: who is woken reads the store.
+The bytes carry no information: a process that is woken reads the store.
 """
 
 import asyncio
@@ -26,17 +27,17 @@ from typing import Any, Final, cast
 from odradek.model.errors import StartupError
 
 # When to try a lock after its owner's connection has ended: the kernel closes the descriptors
-# of a dying process one after the other.
+# of an ending process one after the other.
 _LOCK_TRIES_S: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-_SOCKET_PATH_BYTES_MAX: Final = 103  # of sockaddr_un, on the meanest system
+_SOCKET_PATH_BYTES_MAX: Final = 103  # of sockaddr_un, on the system with the shortest
 
 _HELLO: Final = struct.Struct(">q")  # the session that connects
 _WAKE: Final = b"w"
-_BEAT: Final = b"h"
+_HEARTBEAT: Final = b"h"
 
 
 class Presence:
-    """One session's presence, and what it knows of the others'."""
+    """One session's lock, socket and connections to the other sessions' processes."""
 
     def __init__(
         self,
@@ -56,19 +57,17 @@ class Presence:
         self._socket: socket.socket | None = None
         self._address: _Address | None = None
         self._server: asyncio.Server | None = None
-        self._peers: dict[int, _Peer] = {}  # by session
-        self._connections: set[_Peer] = set()
-        self._heard: dict[
-            int, float
-        ] = {}  # by session: when it last gave a sign, or was first seen
-        self._beaten = 0.0
-        self._looked = 0.0
+        self._peers: dict[int, _PeerConnection] = {}  # by session
+        self._connections: set[_PeerConnection] = set()
+        self._last_received: dict[int, float] = {}  # by session: last byte, or first seen
+        self._last_heartbeat = 0.0
+        self._last_tick = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------- this session
 
     def claim(self, session: int, *, timeout_ms: int) -> None:
-        """Lock and listen, before anybody can know of the session."""
+        """Lock and listen, before another process can read the session from the store."""
         self._session = session
         self._time_out_s = timeout_ms / 1000
         lock = self._path(session, "lock")
@@ -76,21 +75,23 @@ class Presence:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._address = _Address(self._path(session, "sock"))
-        with suppress(FileNotFoundError):  # left by one that died before it was known
+        with suppress(FileNotFoundError):  # left by a process that ended before it registered
             os.unlink(self._address.text)
         self._socket.bind(self._address.text)
-        os.chmod(self._address.text, 0o600)  # before it listens, so that nobody slips in
+        os.chmod(self._address.text, 0o600)  # before it listens, so that no other user can connect
         self._socket.listen(128)
         self._socket.setblocking(False)
 
     async def begin(self) -> None:
-        """Take the connections that arrive."""
+        """Accept connections of other sessions."""
         loop = asyncio.get_running_loop()
-        self._beaten = self._looked = loop.time()
-        self._server = await loop.create_unix_server(lambda: _Peer(self, 0), sock=self._socket)
+        self._last_heartbeat = self._last_tick = loop.time()
+        self._server = await loop.create_unix_server(
+            lambda: _PeerConnection(self, 0), sock=self._socket
+        )
 
     def end(self) -> None:
-        """Let go of everything: to the others this process is dead now."""
+        """Release lock, socket and connections: for the others this process has ended."""
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -105,16 +106,16 @@ class Presence:
             peer.abandon()
         self._connections.clear()
         self._peers.clear()
-        self._heard.clear()
+        self._last_received.clear()
         if self._lock >= 0:
-            self.forget(self._session)
+            self.remove_files(self._session)
             os.close(self._lock)
             self._lock = -1
 
     # -------------------------------------------------------------------- the others
 
     def is_free(self, session: int) -> bool:
-        """Whether nobody holds a session's lock: its process is no more."""
+        """Whether no process holds a session's lock: its process has ended."""
         try:
             lock = os.open(self._path(session, "lock"), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -127,46 +128,49 @@ class Presence:
             os.close(lock)
         return True
 
-    def forget(self, session: int) -> None:
-        """Remove the files of a session that is over."""
-        self._heard.pop(session, None)
+    def remove_files(self, session: int) -> None:
+        """Remove the files of a session that has ended."""
+        self._last_received.pop(session, None)
         for kind in ("sock", "lock"):
-            with suppress(OSError):  # another process was faster; else it is litter, no more
+            with suppress(OSError):  # removed by another process already, or left over: harmless
                 os.unlink(self._path(session, kind))
 
     def wake(self) -> None:
-        """Tell all others that something has changed."""
+        """Notify all others that the store has changed."""
         for peer in self._peers.values():
             peer.send(_WAKE)
 
     def tick(self, time_outs_ms: Mapping[int, int]) -> None:
-        """Now and then: give a sign, look for those who give none, connect to the unknown."""
+        """Periodically: send heartbeats, report silent sessions, connect to new ones."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked > 2 * self._look_every_s:
-            # It was we who slept, and what they sent may be unread.
-            self._heard = dict.fromkeys(self._heard, now)
-        self._looked = now
-        if now - self._beaten >= self._time_out_s / 4:
-            self._beaten = now
+        if now - self._last_tick > 2 * self._look_every_s:
+            # This process was suspended, and bytes of the others may still be unread.
+            self._last_received = dict.fromkeys(self._last_received, now)
+        self._last_tick = now
+        if now - self._last_heartbeat >= self._time_out_s / 4:
+            self._last_heartbeat = now
             for peer in self._peers.values():
-                peer.send(_BEAT)
-        for session in self._heard.keys() - time_outs_ms.keys():
-            del self._heard[session]
+                peer.send(_HEARTBEAT)
+        for session in self._last_received.keys() - time_outs_ms.keys():
+            del self._last_received[session]
         for session in sorted(time_outs_ms.keys() - {self._session}):
-            if now - self._heard.setdefault(session, now) > time_outs_ms[session] / 1000:
+            if now - self._last_received.setdefault(session, now) > time_outs_ms[session] / 1000:
                 self._died(session)
-            elif session not in self._peers and now > self._heard[session]:
-                self.greet(session)  # known since the last time, and it has not connected to us
+            elif session not in self._peers and now > self._last_received[session]:
+                # It is in the store since the last tick, and has not connected to us.
+                self.connect_to(session)
 
-    def greet(self, session: int) -> None:
-        """Connect to a session, or find out that its process is dead."""
+    def connect_to(self, session: int) -> None:
+        """Connect to a session, or report that its process has ended."""
         self._own(self._connect(session))
 
     async def _connect(self, session: int) -> None:
         loop = asyncio.get_running_loop()
         address = _Address(self._path(session, "sock"))
         try:
-            _, peer = await loop.create_unix_connection(lambda: _Peer(self, session), address.text)
+            _, peer = await loop.create_unix_connection(
+                lambda: _PeerConnection(self, session), address.text
+            )
         except OSError:
             await self._suspect(session)
         else:
@@ -191,30 +195,30 @@ class Presence:
 
     # ----------------------------------------------------------- what the peers report
 
-    def connected(self, peer: "_Peer") -> None:
-        """There is a connection, of whomever."""
+    def connected(self, peer: "_PeerConnection") -> None:
+        """A connection was accepted or made; its session may not be known yet."""
         self._connections.add(peer)
 
-    def met(self, peer: "_Peer") -> None:
-        """A peer has told its session."""
+    def identified(self, peer: "_PeerConnection") -> None:
+        """The session of a connection is known."""
         self._peers[peer.session] = peer
 
-    def heard(self, peer: "_Peer", data: bytes) -> None:
-        """A peer gave a sign."""
-        self._heard[peer.session] = asyncio.get_running_loop().time()
+    def received(self, peer: "_PeerConnection", data: bytes) -> None:
+        """Bytes have arrived from a session."""
+        self._last_received[peer.session] = asyncio.get_running_loop().time()
         if _WAKE in data:
             self._woken()
 
-    def parted(self, peer: "_Peer") -> None:
-        """The connection to a peer has ended."""
+    def disconnected(self, peer: "_PeerConnection") -> None:
+        """A connection has ended: check whether its process has."""
         self._connections.discard(peer)
         if self._peers.get(peer.session) is peer:
             del self._peers[peer.session]
             self._own(self._suspect(peer.session))
 
 
-class _Peer(asyncio.Protocol):
-    """One connection. `session` is 0 until the one who connected has said who it is."""
+class _PeerConnection(asyncio.Protocol):
+    """One connection. `session` is 0 until the connecting process has sent its session."""
 
     def __init__(self, presence: Presence, session: int) -> None:
         self.session = session
@@ -227,7 +231,7 @@ class _Peer(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._presence.connected(self)
         if self.session:
-            self._presence.met(self)
+            self._presence.identified(self)
 
     def data_received(self, data: bytes) -> None:
         if not self.session:
@@ -236,27 +240,27 @@ class _Peer(asyncio.Protocol):
                 return
             (self.session,) = _HELLO.unpack_from(self._hello)
             data = self._hello[_HELLO.size :]
-            self._presence.met(self)
-            self.send(_WAKE)  # of what was written before we knew whom to wake
-        self._presence.heard(self, data)
+            self._presence.identified(self)
+            self.send(_WAKE)  # for what was written before this connection existed
+        self._presence.received(self, data)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._transport = None
-        self._presence.parted(self)
+        self._presence.disconnected(self)
 
     def send(self, data: bytes) -> None:
-        # A peer that does not read has a byte to wake it already.
+        # A peer with unread bytes has one that wakes it already.
         if self._transport is not None and not self._transport.get_write_buffer_size():
             self._transport.write(data)
 
     def abandon(self) -> None:
-        self.session = 0  # its end is no news
+        self.session = 0  # its end is not reported
         if self._transport is not None:
             self._transport.abort()
 
 
 class _Address:
-    """The address of a socket file, also where its path is too long for one."""
+    """The address of a socket file, also where the path is too long for a sockaddr."""
 
     def __init__(self, path: str) -> None:
         self.text = path
@@ -273,7 +277,7 @@ class _Address:
         self.text = f"/proc/self/fd/{self._directory}/{name}"
 
     def release(self) -> None:
-        """The address is not needed any more."""
+        """Close the directory that a shortened address refers to."""
         if self._directory >= 0:
             os.close(self._directory)
             self._directory = -1

@@ -1,8 +1,8 @@
-"""Configuration, notices and producer ids in the store: Kafka's steps, each whole or not at all.
+"""Configuration, change notifications and producer ids in the store: each write is atomic.
 
-Nothing is decided here: who calls has checked names, values and authority. What only the reigning
-controller may write takes its token as `guard`; if that fails, the `MultiError` says so. What a
-lost connection means is for the caller to settle.
+Nothing is decided here: the callers have checked names, values and permissions. A write that only
+the current controller may make takes a check of the controller epoch's version as `guard`; if it
+fails, the `MultiError` has its index. Callers handle lost connections.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ _PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 async def latest(store: Store, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-    """Many nodes as they are now, None for those that are not there.
+    """The current state of many nodes, None for those that do not exist.
 
-    A plain read may show less: a server of ZooKeeper may be behind the others. What is read after a
-    write of the same session is not older than the write.
+    A plain read may return less: a ZooKeeper server may be behind the others. A read after a write
+    of the same session is not older than the write.
     """
     await store.multi([Check(layout.TOPICS, ANY_VERSION)])
     return await store.get_many(paths)
@@ -52,14 +52,14 @@ async def latest(store: Store, paths: Sequence[str]) -> list[tuple[bytes | None,
 
 
 class StoredConfig(NamedTuple):
-    """An entity's overrides as they were read, and what to derive a write from."""
+    """An entity's overrides as read, and the version that a write is conditional on."""
 
     overrides: dict[str, str]
-    version: int | None  # None: there is no node
+    version: int | None  # None: the node does not exist
 
 
 async def read_config(store: Store, entity: ConfigEntity) -> StoredConfig:
-    """An entity's overrides; none where nothing was ever written."""
+    """An entity's overrides; empty where none were ever written."""
     try:
         data, stat = await store.get(entity.path)
     except NoNodeError:
@@ -75,10 +75,10 @@ async def write_config(
     *,
     guard: Check | None = None,
 ) -> None:
-    """Replace an entity's overrides, as they were at `version`, and let every broker know.
+    """Replace an entity's overrides, read at `version`, and notify every broker.
 
     Raises:
-        BadVersionError: somebody else has written meanwhile: read again.
+            BadVersionError: the node was written meanwhile: read again.
         MultiError: the guard failed.
     """
     path, data = entity.path, encode_config(overrides)
@@ -96,14 +96,14 @@ async def write_config(
     try:
         await _guarded(store, operations, guard)
     except (NodeExistsError, NoNodeError) as error:
-        raise BadVersionError(f"{path} was written by somebody else: {error}") from error
+        raise BadVersionError(f"{path} was written meanwhile: {error}") from error
 
 
-# -------------------------------------------------------------------------------- notices
+# ------------------------------------------------------------------- change notifications
 
 
 class Notices:
-    """The sequential notices below one node: each is handed on once, by every broker for itself."""
+    """The sequential change notifications below one node, each returned once to this broker."""
 
     def __init__(self, store: Store, parent: str, prefix: str, *, on_change: Watcher) -> None:
         self._store = store
@@ -111,12 +111,12 @@ class Notices:
         self._prefix = prefix
         self._on_change = on_change
         self._last = -1
-        self._created_ms: dict[str, int] = {}  # of those that are there, by path
+        self._created_ms: dict[str, int] = {}  # of those that exist, by path
 
     async def unseen(self) -> list[tuple[str, bytes | None]]:
-        """Path and data of what has come since the last call, in order; watches for more.
+        """Path and data of the notifications since the last call, in order; sets the watch again.
 
-        After a new session call it again: the watch went with the old one.
+        Call it after a new session too: the watch ended with the old one.
         """
         names = await self._store.children(self._parent, self._on_change)
         numbers = {name: layout.sequence_number(name, self._prefix) for name in names}
@@ -126,16 +126,16 @@ class Notices:
         notices = []
         for path, node in zip(unseen, await self._store.get_many(unseen), strict=True):
             self._last = paths[path]
-            if node is not None:  # else it is so old that it was dropped meanwhile
+            if node is not None:  # else it is so old that it was removed meanwhile
                 notices.append((path, node[0]))
                 self._created_ms[path] = node[1].created_ms
         return notices
 
     async def drop(self, *, before_ms: int) -> None:
-        """Remove what is older: whoever was away for so long reads everything anyway."""
+        """Remove older ones: a broker that was away for so long reads everything at its start."""
         for path, created_ms in list(self._created_ms.items()):
             if created_ms < before_ms:
-                with suppress(NoNodeError):  # another broker was faster
+                with suppress(NoNodeError):  # another broker has removed it already
                     await self._store.delete(path)
                 del self._created_ms[path]
 
@@ -149,7 +149,7 @@ async def next_producer_id_block(
     """Draw the next block of producer ids for a broker. A lost answer loses a block, no more.
 
     Raises:
-        StoreError: there are no more.
+        StoreError: there are no ids left.
         MultiError: the guard failed.
     """
     while True:

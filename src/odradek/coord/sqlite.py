@@ -1,19 +1,21 @@
 """The store in a SQLite file: for all brokers of one machine, each a process of its own.
 
-`sqlite_file` keeps the tree, `presence` knows who lives; here they become the contract.
+`sqlite_file` stores the tree, `presence` finds out which processes run; this module implements the
+contract with them.
 
-* **Reads** are short queries on the loop (microseconds; in WAL mode nobody makes them wait).
-  Each first takes in what has happened since the last one, in the same snapshot, and calls the
-  watchers: so no reader sees a change before its watch has told it.
-* **Writes** queue up; all that wait go into one transaction, each with an outcome of its own.
-  Its statements run on the loop in slices, but what may take long - the turn to write, and the
-  commit with its fsync - runs in the one thread, and releases the GIL there.
-* **Watches** across processes: after a commit a byte wakes the others, who look into the
-  table of changes. Once a second everybody looks anyway, should a byte have been lost.
-* **Sessions** end by `close`, by the death of their process (within milliseconds), or by its
-  silence (after the session's time-out). Whoever notices first writes it down; the owner, if it
-  was only asleep, finds that out with its next step. A process stopped in the middle of its
-  own commit makes all writers wait until it goes on or is killed; readers do not mind.
+* **Reads** are short queries on the event loop (microseconds; in WAL mode writers do not block
+  them). Each first takes the changes since the last one, in the same snapshot, and calls the
+  watchers: so no reader sees a change before its watch has fired.
+* **Writes** are queued; all that wait are committed in one transaction, each with an outcome of
+  its own. Its statements run on the loop in slices, but what may take long - the wait for the
+  write lock, and the commit with its fsync - runs in the one thread, and releases the GIL there.
+* **Watches** across processes: after a commit a byte wakes the others, which read the table of
+  changes. Once a second every process reads it anyway, in case a byte was lost.
+* **Sessions** end by `close`, by the end of their process (noticed within milliseconds), or when
+  their process sends nothing for the session's time-out. The first process to notice deletes the
+  session; its owner, if it was only suspended, finds that out with its next operation. A process
+  stopped in the middle of its own commit blocks all writers until it continues or is killed;
+  readers are not blocked.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from odradek.coord.sqlite_file import (
     child_paths,
     find_node,
     find_nodes,
-    look,
+    last_change_and_is_open,
     session_time_outs,
 )
 from odradek.coord.store import (
@@ -64,7 +66,7 @@ _WRITES_PER_COMMIT_MAX: Final = 2_000
 
 
 class _Write:
-    """A write that waits for its commit. `session` must still live then; 0: it need not."""
+    """A write that waits for its commit. `session` must still be open then, unless it is 0."""
 
     __slots__ = ("change", "done", "outcome", "session")
 
@@ -81,7 +83,7 @@ class _Write:
             self.done.set_exception(error)
 
     def settle(self) -> None:
-        if self.done.done():  # who asked was cancelled
+        if self.done.done():  # the requester was cancelled
             return
         if isinstance(self.outcome, StoreError):
             self.done.set_exception(self.outcome)
@@ -104,14 +106,14 @@ class SqliteStore:
         self._path = path
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
-        # For lost bytes and silent processes; seldom enough to cost nothing.
+        # In case a wake-up was lost or a process hangs; rare enough to cost nothing.
         self._look_every_ms = min(look_every_ms, session_timeout_ms // 4)
         self._session = 0
         self._file: StoreFile | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._presence: Presence | None = None
         self._watches = Watches()
-        self._seen = 0  # the last change taken in
+        self._last_change = 0  # the number of the last change whose watches were fired
         self._waiting: deque[_Write] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -120,11 +122,10 @@ class SqliteStore:
 
     @property
     def session_id(self) -> int:
-        """The present session; 0 before `open` and after its expiry."""
         return self._session
 
     async def open(self) -> None:
-        """Begin a session; strike out those whose processes are dead.
+        """Begin a session; end those whose processes have ended.
 
         Raises:
             StartupError: the file cannot be used; the message says what to do.
@@ -136,8 +137,8 @@ class SqliteStore:
         presence = Presence(
             self._path,
             look_every_ms=self._look_every_ms,
-            woken=self._take_in_news,
-            died=self._bury,
+            woken=self._fire_watches,
+            died=self.end_dead_session,
         )
         try:
             session = await self._write(lambda draft: self._register(draft, presence), session=0)
@@ -149,16 +150,16 @@ class SqliteStore:
             presence.end()
             raise
         self._watches.clear()
-        self._seen, _ = look(self._file.reader, session)
+        self._last_change, _ = last_change_and_is_open(self._file.reader, session)
         self._session = session
         self._presence = presence
         for other in session_time_outs(self._file.reader):
             if other != session:
-                presence.greet(other)
+                presence.connect_to(other)
         self._tick()
 
     async def close(self) -> None:
-        """End the session, and let go of the file."""
+        """End the session, and close the file."""
         session = self._session
         try:
             if session:
@@ -179,12 +180,12 @@ class SqliteStore:
     def _register(self, draft: Draft, presence: Presence) -> int:
         file = self._opened()
         for known in file.sessions():
-            if presence.is_free(known):  # killed, and nobody was there to notice
+            if presence.is_free(known):  # its process was killed, and no other one ran
                 file.end_session(known, draft)
-                presence.forget(known)
+                presence.remove_files(known)
         session = file.next_session(self._session_timeout_ms)
         try:
-            # Locked and listening before the commit lets anybody know of it.
+            # Locked and listening before the commit makes the session visible to others.
             presence.claim(session, timeout_ms=self._session_timeout_ms)
         except OSError as error:
             file.end_session(session, draft)
@@ -206,36 +207,34 @@ class SqliteStore:
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         self._ticker = loop.call_later(self._look_every_ms / 1000, self._tick)
-        self._take_in_news()
-        if self._presence is not None:  # None: the news was that our session is over
+        self._fire_watches()
+        if self._presence is not None:  # None: the session has ended
             self._presence.tick(session_time_outs(self._opened().reader))
 
-    def _take_in_news(self) -> None:
-        """Somebody has changed something, or may have: fire the watches."""
+    def _fire_watches(self) -> None:
+        """Fire the watches of what other processes may have changed."""
         if self._session:
-            # Over: `on_session_lost` was told. Not to be read: the next look tries again.
+            # SessionExpiredError: `on_session_lost` was called. Others: the next tick tries again.
             with suppress(StoreError):
                 self._read(lambda _: None)
 
-    def _bury(self, session: int) -> None:
-        """A session's process is dead, or silent for too long: end it, if nobody else has."""
-        self._take_in_news()
+    def end_dead_session(self, session: int) -> None:
+        """A session's process has ended, or sends nothing: end it, unless that was done already."""
+        self._fire_watches()
         presence = self._presence
         if presence is None or session not in session_time_outs(self._opened().reader):
             return
 
         def change(draft: Draft) -> None:
             self._opened().end_session(session, draft)
-            presence.forget(session)
+            presence.remove_files(session)
 
-        # Should it fail, the next tick tries again.
+        # If it fails, the next tick tries again.
         self._enqueue(change).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # ---------------------------------------------------------------------------- reads
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """A node's data."""
-
         def query(reader: sqlite3.Connection) -> tuple[bytes | None, Stat]:
             node = find_node(reader, path)
             if node is None:
@@ -248,8 +247,6 @@ class SqliteStore:
         return self._read(query)
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """Whether a node is there."""
-
         def query(reader: sqlite3.Connection) -> Stat | None:
             node = find_node(reader, path)
             if watch is not None:
@@ -260,13 +257,11 @@ class SqliteStore:
         return self._read(query)
 
     async def access(self, path: str) -> list[Access]:
-        """Everybody may do everything: whoever reaches this store has all of it."""
+        """A fixed answer: every process that can open the file may do everything."""
         await self.get(path)
         return [EVERYBODY]
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The names below a node."""
-
         def query(reader: sqlite3.Connection) -> list[str]:
             if find_node(reader, path) is None:
                 raise NoNodeError(f"{path} does not exist")
@@ -278,7 +273,7 @@ class SqliteStore:
         return self._read(query)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        """Many nodes, in slices."""
+        """Many nodes, read in slices with other work between them."""
         answers: list[tuple[bytes | None, Stat] | None] = []
         for start in range(0, len(paths), ROWS_PER_SLICE):
             if start:
@@ -291,16 +286,16 @@ class SqliteStore:
         return answers
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Query one snapshot; before that, take in the news that it contains."""
+        """Query one snapshot, after firing the watches of the changes that it contains."""
         session = self._check_session()
         reader = self._opened().reader
         fired: list[Watcher] = []
         try:
             reader.execute("BEGIN")
             try:
-                last, lives = look(reader, session)
-                if lives:
-                    fired = self._absorb(reader, last)
+                last, is_open = last_change_and_is_open(reader, session)
+                if is_open:
+                    fired = self._fired_until(reader, last)
                     return query(reader)
             finally:
                 reader.execute("COMMIT")
@@ -313,11 +308,11 @@ class SqliteStore:
             self.on_session_lost()
         raise SessionExpiredError(f"session {session} is over")
 
-    def _absorb(self, reader: sqlite3.Connection, last: int) -> list[Watcher]:
-        if last == self._seen:
+    def _fired_until(self, reader: sqlite3.Connection, last: int) -> list[Watcher]:
+        if last == self._last_change:
             return []
-        changes = changes_since(reader, self._seen)
-        self._seen = last
+        changes = changes_since(reader, self._last_change)
+        self._last_change = last
         return self._watches.all_fired() if changes is None else self._watches.fired_by(changes)
 
     def _check_session(self) -> int:
@@ -340,7 +335,6 @@ class SqliteStore:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node."""
         operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
         session = self._check_session()
 
@@ -354,13 +348,11 @@ class SqliteStore:
         return made
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Write a node's data."""
         stat = await self._single(SetData(path, data, version))
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Remove a node."""
         await self._single(Delete(path, version))
 
     async def _single(self, operation: Operation) -> Result:
@@ -368,14 +360,13 @@ class SqliteStore:
         return await self._write(lambda draft: draft.single(operation, session=session))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """All or none."""
         session = self._check_session()
         return await self._write(partial(_multi, operations, session))
 
     async def multi_many(
         self, batches: Sequence[Sequence[Operation]]
     ) -> list[list[Result] | MultiError]:
-        """Many multis, in one commit."""
+        """Many multis, in one commit if they fit."""
         session = self._check_session()
         outcomes = await asyncio.gather(
             *(self._enqueue(partial(_multi, operations, session)) for operations in batches),
@@ -395,7 +386,7 @@ class SqliteStore:
     def _enqueue(
         self, change: Callable[[Draft], Any], session: int | None = None
     ) -> asyncio.Future[Any]:
-        """Have a change made. Its session must still live then, unless it is 0."""
+        """Queue a change for the next commit."""
         write = _Write(self._check_session() if session is None else session, change)
         self._waiting.append(write)
         if self._writer is None:
@@ -403,7 +394,7 @@ class SqliteStore:
         return write.done
 
     async def _drain(self) -> None:
-        """Commit until nothing waits. What arrives during one commit shares the next."""
+        """Commit until the queue is empty. What arrives during one commit shares the next."""
         batch: list[_Write] = []
         try:
             while self._waiting:
@@ -412,7 +403,7 @@ class SqliteStore:
                 await self._transact(batch)
                 for write in batch:
                     write.settle()
-        except BaseException as error:  # a bug, or the end of the loop: let nobody wait
+        except BaseException as error:  # a bug, or the end of the loop: fail every waiting write
             for write in (*batch, *self._waiting):
                 write.abandon(error)
             self._waiting.clear()
@@ -421,7 +412,7 @@ class SqliteStore:
             self._writer = None
 
     async def _transact(self, batch: Sequence[_Write]) -> None:
-        """One transaction: fills in the outcome of each write."""
+        """Commit one transaction; sets the outcome of each write."""
         file = self._opened()
         try:
             if not file.try_begin():
@@ -444,7 +435,7 @@ class SqliteStore:
             return
         if self._presence is not None:
             self._presence.wake()
-        self._take_in_news()
+        self._fire_watches()
 
     async def _apply(self, batch: Sequence[_Write]) -> bool:
         file = self._opened()

@@ -1,16 +1,16 @@
-"""The file of the SQLite store: its tables, its write lock, and what is wrong with it.
+"""The file of the SQLite store: its tables, its write lock, and the errors of opening it.
 
     nodes      the tree, a row each
-    changes    what happened to which node, numbered: from it every process fires its watches.
-               Old rows are dropped; who finds a gap has been asleep and fires all it has.
-    sessions   who is there
+    changes    which node changed how, numbered: every process fires its watches from it.
+               Old rows are deleted; a process that misses some fires all of its watches.
+    sessions   the sessions that are open
     counters   last transaction id, last session id, last change
 
-Blocking calls, without threads or loop of their own: `odradek.coord.sqlite` decides who makes them
-where. Two connections: `reader` for short reads on the loop, which in WAL mode neither wait for
-writers nor hold them up, and `writer` for the one transaction at a time. Writers of all
-processes queue at a file lock, for it is fair and wakes the next one at once; SQLite's own would
-have them sleep and try again.
+Blocking calls, without threads or loop of their own: `odradek.coord.sqlite` decides where they
+run. Two connections: `reader` for short reads on the loop, which in WAL mode neither wait for
+writers nor block them, and `writer` for the one transaction at a time. Writers of all processes
+queue at a file lock, because it is fair and wakes the next one at once; with SQLite's own lock
+they would sleep and try again.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Final
 
 from odradek.coord.store import ConnectionLostError, StoreError
-from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, ChangeKind, Draft, Node, parent_of
+from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, ChangeKind, Draft, TreeNode, parent_of
 from odradek.model.errors import StartupError
 
 APPLICATION_ID: Final = 0x4F647261  # "Odra"
@@ -52,7 +52,7 @@ _PUT: Final = f"INSERT OR REPLACE INTO nodes(path, parent, {_NODE}) VALUES (?,?,
 
 
 class StoreFile:
-    """One process's hold on the file; `path` is made if it is not there.
+    """One process's connections to the file, which is created if it does not exist.
 
     Raises:
         StartupError: the file cannot be used; the message says what to do.
@@ -61,12 +61,12 @@ class StoreFile:
     def __init__(self, path: str, *, foreign_wait_ms: int = 5_000) -> None:
         self.path = path
         self.has_changes = False  # of sessions, in this transaction
-        self._foreign_wait_ms = foreign_wait_ms  # for a program that is none of ours
+        self._foreign_wait_ms = foreign_wait_ms  # while another program has the write lock
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            # Never opened but by SQLite once it is there: to close any other descriptor of
-            # the file would drop the POSIX locks that this process has on it.
+            # Opened only by SQLite once it exists: closing any other descriptor of the file
+            # would release the POSIX locks that this process has on it.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -82,14 +82,13 @@ class StoreFile:
             self._undo = undo.pop_all()
 
     def close(self) -> None:
-        """Let go."""
         self._undo.close()
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(
             self.path,
             timeout=self._foreign_wait_ms / 1000,
-            isolation_level=None,  # transactions begin and end where we say
+            isolation_level=None,  # transactions begin and end explicitly
             check_same_thread=False,  # one thread at a time, though not always the same
         )
 
@@ -99,7 +98,7 @@ class StoreFile:
         except sqlite3.OperationalError as error:
             problem = f"{error}; if another program has it open, close that one"
         except sqlite3.DatabaseError as error:
-            problem = f"{error}; put back a copy, or move it away and lose the topics' metadata"
+            problem = f"{error}; restore a copy, or move it away and lose the topics' metadata"
         except StartupError as error:
             problem = str(error)
         else:
@@ -109,7 +108,7 @@ class StoreFile:
     # --------------------------------------------------------------------- transactions
 
     def try_begin(self) -> bool:
-        """Begin a transaction if nobody is in one."""
+        """Begin a transaction if no other process is in one."""
         self.has_changes = False
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,10 +122,10 @@ class StoreFile:
         return True
 
     def begin(self) -> None:
-        """Begin a transaction when it is our turn.
+        """Wait for the write lock and begin a transaction.
 
         Raises:
-            StoreError: a program that is none of ours does not let us.
+            StoreError: another program holds the database's lock.
         """
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
@@ -141,7 +140,7 @@ class StoreFile:
         """End the transaction: its changes are on the disk when this returns.
 
         Raises:
-            ConnectionLostError: the disk failed; whether they are there, nobody can say.
+            ConnectionLostError: the disk failed; whether the changes are on it is not known.
         """
         try:
             self.writer.execute("COMMIT")
@@ -151,7 +150,7 @@ class StoreFile:
             self.rollback()
 
     def rollback(self) -> None:
-        """End the transaction without a trace, if it has not ended; let the next one in."""
+        """Undo the transaction, if it has not ended; release the write lock."""
         if self.writer.in_transaction:
             self.writer.execute("ROLLBACK")
         fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -159,10 +158,10 @@ class StoreFile:
     # ------------------------------------------------------------- within a transaction
 
     def draft(self, now_ms: int) -> Draft:
-        """A draft over the nodes as they stand."""
-        seen: dict[str, Node | None] = {}  # /controller_epoch is checked by every multi of many
+        """A draft over the nodes as they are in this transaction."""
+        seen: dict[str, TreeNode | None] = {}  # many multis check the same /controller_epoch
 
-        def find(path: str) -> Node | None:
+        def find(path: str) -> TreeNode | None:
             if path not in seen:
                 seen[path] = find_node(self.writer, path)
             return seen[path]
@@ -170,7 +169,7 @@ class StoreFile:
         return Draft(find, last_transaction_id=self._counter("transaction"), now_ms=now_ms)
 
     def write_draft(self, draft: Draft) -> Iterator[None]:
-        """Put down what a draft holds; yields now and then, to let others use the thread."""
+        """Write the changes of a draft; yields between slices, so that other work can run."""
         put = (
             (path, None if path == ROOT else parent_of(path), *node)
             for path, node in draft.nodes.items()
@@ -191,11 +190,10 @@ class StoreFile:
         self._count_changes(number, len(draft.changes))
 
     def sessions(self) -> list[int]:
-        """All sessions there are, in the eyes of the transaction."""
+        """All sessions, as of this transaction."""
         return [row[0] for row in self.writer.execute("SELECT id FROM sessions ORDER BY id")]
 
     def next_session(self, timeout_ms: int) -> int:
-        """Note down a new session."""
         session = self._counter("session") + 1
         self._set_counter("session", session)
         self.writer.execute("INSERT INTO sessions VALUES (?,?)", (session, timeout_ms))
@@ -203,7 +201,7 @@ class StoreFile:
         return session
 
     def end_session(self, session: int, draft: Draft) -> bool:
-        """Strike a session out, with its ephemeral nodes. False if it was struck out before."""
+        """Delete a session and its ephemeral nodes. False if it was deleted before."""
         if not self.writer.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount:
             return False
         rows = self.writer.execute("SELECT path FROM nodes WHERE owner = ?", (session,))
@@ -223,7 +221,7 @@ class StoreFile:
 
     def _count_changes(self, number: int, more: int) -> None:
         self._set_counter("change", number + more)
-        # Seldom, for a delete costs more than the insert did.
+        # Rarely, because a delete costs more than the insert did.
         if number // 1024 != (number + more) // 1024:
             self.writer.execute(
                 "DELETE FROM changes WHERE number <= ?", (number + more - CHANGES_KEPT,)
@@ -231,7 +229,7 @@ class StoreFile:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables, or see whether those that are there are ours and sound."""
+    """Create the tables, or check that the file is an Odradek store that this version can use."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -239,7 +237,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise StartupError("the file of another program; give Odradek a directory of its own")
     if version > SCHEMA_VERSION:
         raise StartupError(
-            f"written by a newer Odradek (schema {version}, this one knows {SCHEMA_VERSION}); "
+            f"written by a newer Odradek (schema {version}, readable up to {SCHEMA_VERSION}); "
             "start that version"
         )
     connection.execute("PRAGMA journal_mode = WAL")
@@ -261,21 +259,20 @@ def _prepare(connection: sqlite3.Connection) -> None:
 # ---------------------------------------------------------------------------------- reads
 
 
-def find_node(connection: sqlite3.Connection, path: str) -> Node | None:
-    """A node, if it is there."""
+def find_node(connection: sqlite3.Connection, path: str) -> TreeNode | None:
     row = connection.execute(_FIND, (path,)).fetchone()
-    return Node(*row) if row else None
+    return TreeNode(*row) if row else None
 
 
-def find_nodes(connection: sqlite3.Connection, paths: list[str]) -> dict[str, Node]:
-    """Those of the nodes that are there, at most ROWS_PER_SLICE."""
+def find_nodes(connection: sqlite3.Connection, paths: list[str]) -> dict[str, TreeNode]:
+    """Those of the nodes that exist, at most ROWS_PER_SLICE."""
     marks = ",".join("?" * len(paths))
     rows = connection.execute(f"SELECT path, {_NODE} FROM nodes WHERE path IN ({marks})", paths)
-    return {row[0]: Node(*row[1:]) for row in rows}
+    return {row[0]: TreeNode(*row[1:]) for row in rows}
 
 
 def child_paths(connection: sqlite3.Connection, path: str) -> list[str]:
-    """The paths one level below, sorted."""
+    """The paths of the children, sorted."""
     rows = connection.execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", (path,))
     return [row[0] for row in rows]
 
@@ -285,8 +282,8 @@ def session_time_outs(connection: sqlite3.Connection) -> dict[int, int]:
     return dict(connection.execute("SELECT id, timeout_ms FROM sessions").fetchall())
 
 
-def look(connection: sqlite3.Connection, session: int) -> tuple[int, bool]:
-    """The number of the last change, and whether a session lives."""
+def last_change_and_is_open(connection: sqlite3.Connection, session: int) -> tuple[int, bool]:
+    """The number of the last change, and whether a session is open."""
     last, lives = connection.execute(
         "SELECT value, EXISTS (SELECT 1 FROM sessions WHERE id = ?) "
         "FROM counters WHERE name = 'change'",
@@ -296,7 +293,7 @@ def look(connection: sqlite3.Connection, session: int) -> tuple[int, bool]:
 
 
 def changes_since(connection: sqlite3.Connection, since: int) -> list[Change] | None:
-    """What has happened after the change of this number; None if not all of it is known."""
+    """The changes after this number; None if some of them are deleted already."""
     rows = connection.execute(
         "SELECT number, path, kind FROM changes WHERE number > ? ORDER BY number", (since,)
     ).fetchall()

@@ -1,24 +1,24 @@
-"""The contract of the coordination store: ZooKeeper's, under whatever name it runs.
+"""The contract of the coordination store: ZooKeeper's, whichever implementation is used.
 
-A tree of nodes, each with data and a version. What every implementation owes:
+A tree of nodes, each with data and a version. What every implementation guarantees:
 
 * **Conditional writes.** `set_data` and `delete` take the version they were derived from
   (ANY_VERSION: none); `multi` applies all of its operations or none.
-* **Ephemeral nodes** live as long as the session that created them.
+* **Ephemeral nodes** exist as long as the session that created them.
 * **One-shot watches.** A watch fires once for the next change after the read that set it,
   and is delivered before the reader can see the change by another read.
-* **A growing transaction id**: `Stat.created_id` (ZooKeeper: czxid) of a broker's
+* **An ascending transaction id**: `Stat.created_id` (ZooKeeper: czxid) of a broker's
   registration node is its broker epoch.
-* **Session expiry is an event**, told to `on_session_lost`; after it every call raises
-  `SessionExpiredError` until `open` made a new session.
-* **Connection loss leaves the outcome unknown**: `ConnectionLostError` says that the
-  operation may or may not have happened. Whoever writes reads again and compares.
+* **Session expiry is an event**: `on_session_lost` is called; after it every call raises
+  `SessionExpiredError` until `open` has made a new session.
+* **Connection loss leaves the outcome unknown**: `ConnectionLostError` means that the
+  operation may or may not have happened. A writer that gets it reads again and compares.
 
-A watcher is called on the loop, plainly: it takes note and returns, and raises nothing. Set twice
-on one node it is called once.
+A watcher is called on the event loop as a plain function: it notes the event and returns, and
+raises nothing. Set twice on one node it is called once.
 
-Paths are absolute and Kafka's (`odradek.coord.layout`). Everything runs on the broker's loop;
-implementations that need threads hand their results back to it.
+Paths are absolute and Kafka's (`odradek.coord.layout`). Everything runs on the broker's event
+loop; implementations that need threads pass their results back to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,15 +31,15 @@ ANY_VERSION: Final = -1
 
 
 class StoreError(OdradekError):
-    """An operation on the store failed; the text names the path."""
+    """An operation on the store failed; the text contains the path."""
 
 
 class NoNodeError(StoreError):
-    """The node is not there."""
+    """The node does not exist."""
 
 
 class NodeExistsError(StoreError):
-    """The node is there already."""
+    """The node exists already."""
 
 
 class NotEmptyError(StoreError):
@@ -47,11 +47,11 @@ class NotEmptyError(StoreError):
 
 
 class BadVersionError(StoreError, StoreConflictError):
-    """The node has another version than the one asked for."""
+    """The node's version is not the expected one."""
 
 
 class SessionExpiredError(StoreError):
-    """The session is over, and with it the ephemeral nodes."""
+    """The session has expired or was closed, and its ephemeral nodes are removed."""
 
 
 class ConnectionLostError(StoreError):
@@ -60,7 +60,7 @@ class ConnectionLostError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """What the store knows of a node besides its data."""
+    """A node's metadata: ZooKeeper's Stat."""
 
     version: int
     created_id: int  # czxid
@@ -74,7 +74,7 @@ class Stat:
 
 
 class Access(NamedTuple):
-    """Who may do what with a node (ZooKeeper's ACLs, not Kafka's): letters of `cdrwa`."""
+    """One entry of a node's ZooKeeper ACL (not Kafka's): permissions are letters of `cdrwa`."""
 
     scheme: str
     who: str
@@ -86,7 +86,7 @@ EVERYBODY: Final = Access("world", "anyone", "cdrwa")
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node. A sequential node gets ten digits appended to its name."""
+    """Create a node. A sequential node gets ten digits appended to its name."""
 
     path: str
     data: bytes | None = None
@@ -120,14 +120,14 @@ class Check:
 
 
 Operation = Create | SetData | Delete | Check
-# Of a Create: the path made; of a SetData: the node's new Stat; of the others: None.
+# Of a Create: the path created; of a SetData: the node's new Stat; of the others: None.
 Result = str | Stat | None
 
 Watcher = Callable[[], None]
 
 
 class MultiError(StoreError):
-    """A `multi` was refused as a whole. `index` is the operation that failed, `cause` why."""
+    """A `multi` was refused as a whole. `index` is the operation that failed, `cause` its error."""
 
     def __init__(self, index: int, cause: StoreError) -> None:
         super().__init__(f"operation {index} of a multi: {cause}")
@@ -145,7 +145,7 @@ class Store(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The present session; 0 before `open` and after its expiry."""
+        """The current session; 0 before `open` and after its expiry."""
 
     async def open(self) -> None:
         """Connect and begin a session (again, after an expiry).
@@ -155,34 +155,36 @@ class Store(Protocol):
         """
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session: its ephemeral nodes are removed at once."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """A node's data. `watch` fires when the data changes or the node goes.
+        """A node's data and Stat. `watch` fires when the data changes or the node is removed.
 
         Raises:
-            NoNodeError: nothing is there; no watch is set.
+            NoNodeError: the node does not exist; no watch is set.
         """
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """Whether a node is there. `watch` fires when it comes, changes or goes."""
+        """A node's Stat, or None. `watch` fires when it is created, changed or removed."""
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The names below a node, sorted. `watch` fires when one comes or goes, or the node goes.
+        """The names of a node's children, sorted.
+
+        `watch` fires when a child is created or removed, or the node itself is removed.
 
         Raises:
-            NoNodeError: nothing is there; no watch is set.
+            NoNodeError: the node does not exist; no watch is set.
         """
 
     async def access(self, path: str) -> list[Access]:
-        """Who may do what with a node.
+        """A node's ZooKeeper ACL.
 
         Raises:
-            NoNodeError: nothing is there.
+            NoNodeError: the node does not exist.
         """
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        """Many nodes read in one pipelined step, None for those that are not there."""
+        """Many nodes read in one pipelined step, None for those that do not exist."""
 
     async def create(
         self,
@@ -193,18 +195,18 @@ class Store(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node and return its path (with the number, if sequential).
+        """Create a node and return its path (with the number, if sequential).
 
         Raises:
-            NodeExistsError: it is there already.
-            NoNodeError: its parent is not there (unless `make_parents`).
+            NodeExistsError: it exists already.
+            NoNodeError: its parent does not exist (unless `make_parents`).
         """
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """Write a node's data.
 
         Raises:
-            NoNodeError: it is not there.
+            NoNodeError: it does not exist.
             BadVersionError: it has another version.
         """
 
@@ -212,16 +214,16 @@ class Store(Protocol):
         """Remove a node.
 
         Raises:
-            NoNodeError: it is not there.
+            NoNodeError: it does not exist.
             BadVersionError: it has another version.
             NotEmptyError: it has children.
         """
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """All of the operations, or none.
+        """Apply all of the operations, or none.
 
         Raises:
-            MultiError: which operation was refused, and why.
+            MultiError: one operation was refused.
         """
 
     async def multi_many(

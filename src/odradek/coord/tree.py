@@ -1,14 +1,15 @@
-"""The rules of the tree: what an operation does to its nodes, wherever these are kept.
+"""The rules of the tree: what each operation does to its nodes, wherever these are stored.
 
-Pure. The stores in memory and in SQLite differ in where nodes rest and how changes travel; what a
-create, a write, a delete, a check or a multi means is decided here once, as ZooKeeper does:
+Pure. The stores in memory and in SQLite differ in where nodes are stored and how changes are
+delivered; what a create, a write, a delete, a check or a multi means is decided here once, as
+ZooKeeper does:
 
 * every successful multi has a transaction id of its own, which all its operations share;
 * a node's version counts its writes, beginning with 0;
 * a sequential node is named by the number of children its parent has ever had;
 * an ephemeral node belongs to a session and has no children.
 
-A `Draft` gathers changes over nodes that it only reads. A multi that fails leaves no trace in it.
+A `Draft` collects changes over nodes that it only reads. A multi that fails changes nothing in it.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +37,8 @@ from odradek.coord.store import (
 ROOT: Final = "/"
 
 
-class Node(NamedTuple):
-    """One node. Replaced as a whole, never changed: a draft may hold another for the path."""
+class TreeNode(NamedTuple):
+    """One node. Replaced as a whole, never changed: a draft may have another one for the path."""
 
     data: bytes | None
     version: int
@@ -47,10 +48,10 @@ class Node(NamedTuple):
     modified_ms: int
     owner: int  # session id, 0 if the node is persistent
     children_count: int
-    creations: int  # how many children there have ever been
+    creations: int  # the number of children ever created
 
     def stat(self) -> Stat:
-        """What a reader is told besides the data."""
+        """The node's metadata for a reader."""
         return Stat(
             version=self.version,
             created_id=self.created_id,
@@ -60,12 +61,12 @@ class Node(NamedTuple):
             ephemeral_owner=self.owner,
             data_length=len(self.data or b""),
             children_count=self.children_count,
-            # Every creation and every deletion counts.
+            # ZooKeeper's cversion counts creations and deletions.
             children_version=2 * self.creations - self.children_count,
         )
 
 
-EMPTY_ROOT: Final = Node(b"", 0, 0, 0, 0, 0, 0, 0, 0)
+EMPTY_ROOT: Final = TreeNode(b"", 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class ChangeKind(IntEnum):
@@ -77,14 +78,14 @@ class ChangeKind(IntEnum):
 
 
 class Change(NamedTuple):
-    """One thing that happened, for the watches."""
+    """A change of one node, for the watches."""
 
     path: str
     kind: ChangeKind
 
 
 def parent_of(path: str) -> str:
-    """The path one level up."""
+    """The path of the parent."""
     return path.rpartition("/")[0] or ROOT
 
 
@@ -93,12 +94,12 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-@lru_cache(maxsize=10_000)  # what is refused is not remembered
+@lru_cache(maxsize=10_000)  # a refused path is not cached: exceptions are not
 def check_path(path: str) -> None:
-    """Refuse what is no absolute path.
+    """Refuse a path that is not absolute.
 
     Raises:
-        StoreError: naming the path and the rule.
+        StoreError: with the path and the rule.
     """
     if path == ROOT:
         return
@@ -107,22 +108,22 @@ def check_path(path: str) -> None:
 
 
 class Draft:
-    """Changes to be made together: what several multis do to the nodes that `find` knows."""
+    """Changes to be committed together: what several multis do to the nodes that `find` returns."""
 
     def __init__(
-        self, find: Callable[[str], Node | None], *, last_transaction_id: int, now_ms: int
+        self, find: Callable[[str], TreeNode | None], *, last_transaction_id: int, now_ms: int
     ) -> None:
         self._find = find
         self._now_ms = now_ms
         self.last_transaction_id = last_transaction_id
-        self.nodes: dict[str, Node | None] = {}  # None: deleted
+        self.nodes: dict[str, TreeNode | None] = {}  # None: deleted
         self.changes: list[Change] = []
 
     def multi(self, operations: Sequence[Operation], *, session: int) -> list[Result]:
-        """Do all of the operations.
+        """Apply all of the operations.
 
         Raises:
-            MultiError: one cannot be done, and none was.
+            MultiError: one of them cannot be applied, and none was.
         """
         step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
         results: list[Result] = []
@@ -135,10 +136,10 @@ class Draft:
         return results
 
     def single(self, operation: Operation, *, session: int) -> Result:
-        """Do one operation.
+        """Apply one operation.
 
         Raises:
-            StoreError: it cannot be done.
+            StoreError: it cannot be applied.
         """
         step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
         result = step.apply(operation)
@@ -146,7 +147,7 @@ class Draft:
         return result
 
     def create_with_parents(self, operation: Create, *, session: int) -> str:
-        """Make a node and whatever is missing above it."""
+        """Create a node and its missing ancestors."""
         missing = []
         parent = parent_of(operation.path)
         while self._find_drafted(parent) is None:
@@ -161,33 +162,33 @@ class Draft:
         return result
 
     def expire(self, ephemerals: Sequence[str]) -> None:
-        """Remove the nodes of a session that is over."""
+        """Remove the ephemeral nodes of a session that has ended."""
         step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, 0)
         for path in ephemerals:
             step.apply(Delete(path))
         self._accept(step)
 
-    def _find_drafted(self, path: str) -> Node | None:
+    def _find_drafted(self, path: str) -> TreeNode | None:
         return self.nodes[path] if path in self.nodes else self._find(path)
 
     def _accept(self, step: "_Step") -> None:
-        if step.changes:  # a multi of checks alone is no transaction
+        if step.changes:  # a multi of checks only is not a transaction
             self.last_transaction_id += 1
         self.nodes |= step.nodes
         self.changes += step.changes
 
 
 class _Step:
-    """One multi in the making."""
+    """One multi while its operations are applied."""
 
     def __init__(
-        self, find: Callable[[str], Node | None], transaction_id: int, now_ms: int, session: int
+        self, find: Callable[[str], TreeNode | None], transaction_id: int, now_ms: int, session: int
     ) -> None:
         self._find = find
         self._transaction_id = transaction_id
         self._now_ms = now_ms
         self._session = session
-        self.nodes: dict[str, Node | None] = {}
+        self.nodes: dict[str, TreeNode | None] = {}
         self.changes: list[Change] = []
 
     def apply(self, operation: Operation) -> Result:
@@ -248,7 +249,7 @@ class _Step:
         self.nodes[parent_of(path)] = parent._replace(children_count=parent.children_count - 1)
         self._put(path, None, ChangeKind.DELETED)
 
-    def _expect(self, path: str, version: int) -> Node:
+    def _expect(self, path: str, version: int) -> TreeNode:
         node = self._get(path)
         if node is None:
             raise NoNodeError(f"{path} does not exist")
@@ -256,9 +257,9 @@ class _Step:
             raise BadVersionError(f"{path} has version {node.version}, not {version}")
         return node
 
-    def _get(self, path: str) -> Node | None:
+    def _get(self, path: str) -> TreeNode | None:
         return self.nodes[path] if path in self.nodes else self._find(path)
 
-    def _put(self, path: str, node: Node | None, kind: ChangeKind) -> None:
+    def _put(self, path: str, node: TreeNode | None, kind: ChangeKind) -> None:
         self.nodes[path] = node
         self.changes.append(Change(path, kind))

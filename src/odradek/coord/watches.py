@@ -1,6 +1,6 @@
-"""One-shot watches: who wants to hear of the next change of which node.
+"""One-shot watches: which watchers to call for which changes.
 
-Pure. A watcher that is set twice on the same node hears once, as with ZooKeeper.
+Pure. A watcher that is set twice on the same node is called once, as with ZooKeeper.
 """
 
 from collections.abc import Iterable
@@ -10,23 +10,23 @@ from odradek.coord.tree import Change, ChangeKind, parent_of
 
 
 class Watches:
-    """The watches of one session, by what they wait for."""
+    """The watches of one session, by path."""
 
     def __init__(self) -> None:
-        # Dicts, for they are sets that keep the order in which watches were set.
+        # Dicts as ordered sets: watchers are called in the order in which they were set.
         self._data: dict[str, dict[Watcher, None]] = {}
         self._children: dict[str, dict[Watcher, None]] = {}
 
     def watch_data(self, path: str, watcher: Watcher) -> None:
-        """Tell when the node comes, is written or goes."""
+        """Call `watcher` when the node is created, written or removed."""
         self._data.setdefault(path, {})[watcher] = None
 
     def watch_children(self, path: str, watcher: Watcher) -> None:
-        """Tell when a child comes or goes, or the node itself goes."""
+        """Call `watcher` when a child is created or removed, or the node itself is removed."""
         self._children.setdefault(path, {})[watcher] = None
 
     def fired_by(self, changes: Iterable[Change]) -> list[Watcher]:
-        """The watchers to call, in order; they are forgotten here."""
+        """The watchers to call, in order; they are removed here."""
         fired: list[Watcher] = []
         for path, kind in changes:
             fired += self._data.pop(path, ())
@@ -38,11 +38,11 @@ class Watches:
         return fired
 
     def fired_by_children_of(self, path: str) -> list[Watcher]:
-        """The same where no more is known than that a child came or went."""
+        """The watchers to call where only the parent of the changed node is known."""
         return list(self._children.pop(path, ()))
 
     def all_fired(self) -> list[Watcher]:
-        """All of them, for a reader that lost track of the changes."""
+        """Remove and return all of them, for a reader that does not have every change."""
         fired = [
             w for watchers in (self._data, self._children) for s in watchers.values() for w in s
         ]
@@ -50,6 +50,6 @@ class Watches:
         return fired
 
     def clear(self) -> None:
-        """Forget all: the session is over."""
+        """Remove all without calling them: the session has ended."""
         self._data.clear()
         self._children.clear()

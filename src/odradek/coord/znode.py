@@ -1,7 +1,7 @@
-"""The JSON in a znode, read strictly: what is missing or of another type is named with its path.
+"""The JSON in a znode, read strictly: errors name the path and the key that is missing or wrong.
 
-Znodes are written by other brokers, by tools and by hand. Unknown keys are somebody's future
-and are skipped, as Kafka does; a known key of the wrong type is refused rather than guessed at.
+Znodes are written by other brokers, by tools and by hand. Unknown keys come from later versions
+and are skipped, as Kafka does; a known key of the wrong type is refused.
 """
 
 import json
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CorruptNodeError(StoreError):
-    """A node's data is not what Kafka writes there. The text names the path and the problem."""
+    """A node's data is not what Kafka writes there. The text contains the path and the problem."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"znode {path}: {problem}")
@@ -24,7 +24,7 @@ class CorruptNodeError(StoreError):
 
 
 def dump(value: Mapping[str, object]) -> bytes:
-    """JSON as Kafka's Jackson writes it: no spaces, keys in the order given, UTF-8 as it is."""
+    """JSON as Kafka's Jackson writes it: no spaces, keys in the given order, UTF-8 unescaped."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -32,7 +32,7 @@ def parse(path: str, data: bytes | None) -> "Fields":
     """A node's data as a JSON object.
 
     Raises:
-        CorruptNodeError: it is none.
+        CorruptNodeError: it is not a JSON object.
     """
     if not data:
         raise CorruptNodeError(path, "no data, must be a JSON object")
@@ -44,7 +44,7 @@ def parse(path: str, data: bytes | None) -> "Fields":
 
 
 def parse_int(path: str, data: bytes | None) -> int:
-    """A node's data as a number in text (`/controller_epoch`)."""
+    """A node's data as a decimal number (`/controller_epoch`)."""
     try:
         return int(data or b"")
     except ValueError:
@@ -52,7 +52,7 @@ def parse_int(path: str, data: bytes | None) -> int:
 
 
 class Fields:
-    """A JSON object of a znode; each method returns one field, checked."""
+    """A JSON object of a znode; each method returns the value of one key, checked."""
 
     __slots__ = ("_fields", "_path", "_within")
 
@@ -65,15 +65,13 @@ class Fields:
         self._within = within
 
     def integer(self, key: str, default: int = _REQUIRED) -> int:
-        """A whole number."""
         return self._typed(key, int, "an integer", default)
 
     def text(self, key: str, default: str = _REQUIRED) -> str:
-        """A string."""
         return self._typed(key, str, "a string", default)
 
     def number_text(self, key: str) -> int:
-        """A whole number written as a string, as Kafka does with 64-bit numbers."""
+        """An integer written as a string, as Kafka does with 64-bit numbers."""
         text = self.text(key)
         try:
             return int(text)
@@ -81,7 +79,7 @@ class Fields:
             raise self.wrong(f"{key} is {text!r}, must be an integer in a string") from None
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers."""
+        """A list of integers."""
         values = self._typed(key, list, "a list of integers", _REQUIRED)
         for value in values:
             if type(value) is not int:
@@ -89,7 +87,6 @@ class Fields:
         return tuple(values)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
         values = self._typed(key, list, "a list of strings", _REQUIRED)
         for value in values:
             if type(value) is not str:
@@ -97,12 +94,12 @@ class Fields:
         return tuple(values)
 
     def text_map(self, key: str) -> dict[str, str]:
-        """An object whose values are strings; empty if it is not there."""
+        """An object whose values are strings; empty if the key is missing."""
         inner = self.inner(key)
         return {name: inner.text(name) for name in inner}
 
     def inner(self, key: str) -> "Fields":
-        """An object within; empty if it is not there."""
+        """A nested object; empty if the key is missing."""
         return Fields(self._path, self._fields.get(key, {}), self._name(key))
 
     def each(self, key: str) -> list["Fields"]:
@@ -117,7 +114,7 @@ class Fields:
         return iter(self._fields)
 
     def wrong(self, problem: str) -> CorruptNodeError:
-        """An error to raise: what is wrong, in which znode."""
+        """The error to raise for a problem in this object."""
         within = f"in {self._within}: " if self._within else ""
         return CorruptNodeError(self._path, within + problem)
 
@@ -126,7 +123,7 @@ class Fields:
 
     def _typed(self, key: str, kind: type[T], article: str, default: T) -> T:
         value = self._fields.get(key)
-        # `type() is`, not isinstance: JSON's true is no integer.
+        # `type() is`, not isinstance: JSON's true is not an integer.
         if type(value) is kind:
             return value
         if value is None and default is not _REQUIRED:

@@ -1,23 +1,24 @@
 """The store in ZooKeeper: for brokers on many machines, and beside Apache Kafka's own.
 
-ZooKeeper's promises are the contract's; what is added here is asyncio, and care.
+ZooKeeper's guarantees are the contract's; this module adds asyncio and error handling.
 
-* **Order.** Kazoo reads answers and events from the socket in one thread. Each is handed to
-  the loop from that thread, as it comes: no worker in between may let an answer overtake an
-  event. So a reader hears of a change before it reads it. (Hence kazoo's `_call`, with a result
-  of our own: its public calls attach a callback after sending, which an event may overtake.)
-* **In flight.** So many requests are with the ensemble, the others wait here in order.
-* **A lost connection.** Kazoo finds the next server and takes the session along. A write that was
-  under way is `ConnectionLostError`, never sent again from here: it may have happened. Reads
-  are sent again, and what was not sent yet waits: for as long as a session lives without a
-  connection, then it is told `ConnectionLostError` too. A server that hangs is left after two
+* **Order.** Kazoo reads answers and events from the socket in one thread. Each is passed to
+  the event loop from that thread, as it arrives: with a worker thread between, an answer could
+  overtake an event. So a watch fires before its reader can read the change. (Hence kazoo's
+  `_call`, with a result object of our own: its public calls attach a callback after sending, and
+  an event may overtake it.)
+* **In flight.** At most `in_flight_max` requests are sent and not answered; others wait in order.
+* **A lost connection.** Kazoo connects to the next server and keeps the session. A write that was
+  in flight raises `ConnectionLostError` and is never sent again from here: it may have happened.
+  Reads are sent again, and requests that were not sent yet wait: for the session's time-out at
+  most, then they raise `ConnectionLostError` too. A server that does not answer is left after two
   thirds of the session's time-out.
-* **Watches** of a lost connection are all fired once when another is found: what happened
-  meanwhile nobody knows. Their owners read again.
-* **An expired session** is over for good; the connection must not begin a new one by itself,
-  for its owner has to register anew.
+* **Watches** of a lost connection are all fired once after the next connection: what changed
+  meanwhile is not known. Their owners read again.
+* **An expired session** stays expired; kazoo must not begin a new one by itself, because its
+  owner has to register again.
 
-Only this module and its `zookeeper_*` neighbours import kazoo: an extra of the package.
+Only this module and the other `zookeeper_*` modules import kazoo: an extra of the package.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ from odradek.coord.store import (
 )
 from odradek.coord.tree import ROOT, Change, ChangeKind, check_path, parent_of
 from odradek.coord.watches import Watches
-from odradek.coord.zookeeper_kazoo import Answer, Handler, KazooLog
+from odradek.coord.zookeeper_kazoo import Handler, KazooAnswer, KazooLog
 from odradek.coord.zookeeper_messages import (
     REQUEST_BYTES_MAX,
     MultiRead,
@@ -110,7 +111,7 @@ def parse_servers(text: str) -> tuple[list[str], str]:
             host, port = part.strip(), str(_DEFAULT_PORT)
         if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise StartupError(
-                f"zookeeper.connect={text}: {part.strip()!r} is no server; "
+                f"zookeeper.connect={text}: {part.strip()!r} is not a server; "
                 "it must be host:port,host:port/chroot"
             )
         servers.append(f"{host}:{port}")
@@ -140,17 +141,17 @@ class ZooKeeperStore:
         is_secured: bool = False,
         make_client: Callable[..., Any] = KazooClient,
     ) -> None:
-        """Does not connect yet.
+        """Not connected until `open`.
 
         Args:
             servers: `zookeeper.connect`: `host:port,host:port/chroot`.
-            call_soon: has the loop call something; called in other threads.
-            randomness: spreads the brokers over the servers.
+            call_soon: schedules a callback on the event loop; called in other threads.
+            randomness: distributes the brokers over the servers.
             session_timeout_ms: `zookeeper.session.timeout.ms`.
             connection_timeout_ms: `zookeeper.connection.timeout.ms`, for `open`.
             in_flight_max: `zookeeper.max.in.flight.requests`.
             request_bytes_max: the servers' jute.maxbuffer.
-            tls: how servers are recognised, and our certificate; None: no TLS.
+            tls: the trusted CAs and our certificate; None: no TLS.
             auth: scheme and credential, as in ("digest", "user:password").
             is_secured: `zookeeper.set.acl`.
             make_client: makes a kazoo client.
@@ -174,22 +175,21 @@ class ZooKeeperStore:
         self._connected: asyncio.Future[int] | None = None  # the session, while `open` waits
         self._watches = Watches()
         self._on_event: Callable[[WatchedEvent], None] | None = None
-        self._has_multi_read = True  # until a server says that it has not
-        # Reads whose connection was lost go before what was never sent.
-        self._again: deque[_Request] = deque()
-        self._waiting: deque[_Request] = deque()
-        self._in_flight: dict[_Request, None] = {}
-        self._patience: asyncio.TimerHandle | None = None  # set while there is no connection
+        self._has_multi_read = True  # until a server answers that it is not implemented
+        # Reads whose connection was lost are sent before requests that were never sent.
+        self._again: deque[_ZooKeeperRequest] = deque()
+        self._waiting: deque[_ZooKeeperRequest] = deque()
+        self._in_flight: dict[_ZooKeeperRequest, None] = {}
+        self._waiting_timer: asyncio.TimerHandle | None = None  # set while there is no connection
 
     # ------------------------------------------------------------------------- sessions
 
     @property
     def session_id(self) -> int:
-        """The present session; 0 before `open` and after its expiry."""
         return self._session
 
     async def open(self) -> None:
-        """Connect, begin a session, and make the chroot if it is missing, as Apache Kafka does.
+        """Connect, begin a session, and create the chroot if it is missing, as Apache Kafka does.
 
         Raises:
             StartupError: ZooKeeper cannot be used; the message says what to do.
@@ -213,7 +213,7 @@ class ZooKeeperStore:
         self._session = session
 
     async def _begin(self, log: KazooLog) -> int:
-        """Have a client with a session, and the chroot."""
+        """Start a client, wait for its session, and create the chroot."""
         handler = Handler(
             connect_timeout_ms=self._session_timeout_ms // len(self._servers), tls=self._tls
         )
@@ -222,7 +222,7 @@ class ZooKeeperStore:
             timeout=self._session_timeout_ms / 1000,
             handler=handler,
             auth_data=self._auth,
-            # In turn, so that a dead one is not tried twice while another lives.
+            # In turn, so that a stopped server is not tried twice before a running one.
             randomize_hosts=False,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=0.1, backoff=1.5, max_delay=1.0, sleep_func=handler.sleep_func
@@ -232,16 +232,19 @@ class ZooKeeperStore:
         )
         self._client = client
         self._watches.clear()
-        self._on_event = partial(self._hear_event, client)
+        self._on_event = partial(self._on_kazoo_event, client)
         self._connected = asyncio.get_running_loop().create_future()
-        client.add_listener(partial(self._hear_state, client, handler))
+        client.add_listener(partial(self._on_kazoo_state, client, handler))
         client.start_async()
         session = await self._connected
         if self._root:
-            # Asked for first: to make it may be forbidden.
+            # Read first: creating it may be forbidden.
             message = Exists(self._root, None)
-            if await self._submit(_Request(message, self._root, bool, is_read=True)) is False:
-                with suppress(NodeExistsError):  # somebody else was faster
+            if (
+                await self._submit(_ZooKeeperRequest(message, self._root, bool, is_read=True))
+                is False
+            ):
+                with suppress(NodeExistsError):  # another broker has created it already
                     await self._make(Create(self._root), root="")
         if client is not self._client:
             raise SessionExpiredError("the session ended as soon as it had begun")
@@ -252,19 +255,19 @@ class ZooKeeperStore:
         return StartupError(f"ZooKeeper at {self._connect}: {reason}")
 
     async def close(self) -> None:
-        """End the session. If ZooKeeper does not answer now, its time-out will."""
+        """End the session. If ZooKeeper does not answer now, the session expires."""
         stopped = self._end()
         if stopped is not None:
             await asyncio.wait([stopped], timeout=_CLOSE_TIMEOUT_S)
 
     def _end(self) -> asyncio.Future[None] | None:
-        """Be without a session; the future tells when the client is gone."""
+        """Drop the session and the client; the future is done when the client has stopped."""
         client, self._client = self._client, None
         self._session = 0
         self._connected = None
         self._on_event = None
         self._watches.clear()
-        self._be_patient(False)
+        self._limit_waiting(False)
         for request in (*self._in_flight, *self._again, *self._waiting):
             request.fail(SessionExpired())
         for requests in (self._in_flight, self._again, self._waiting):
@@ -273,7 +276,7 @@ class ZooKeeperStore:
             return None
         stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def stop() -> None:  # blocks until kazoo's own thread is gone
+        def stop() -> None:  # blocks until kazoo's thread has ended
             try:
                 client.stop()
                 client.close()
@@ -284,14 +287,14 @@ class ZooKeeperStore:
         threading.Thread(target=stop, name="zookeeper-stop", daemon=True).start()
         return stopped
 
-    # ---------------------------------------------------------- what kazoo's thread tells us
+    # --------------------------------------------------------- callbacks in kazoo's thread
 
     def _post(self, call: Callable[[], object]) -> None:
-        """In any thread: have the loop call something."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        """In any thread: schedule a callback on the event loop."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._call_soon(call)
 
-    def _hear_state(self, client: Any, handler: Handler, state: str) -> None:
+    def _on_kazoo_state(self, client: Any, handler: Handler, state: str) -> None:
         if state == KazooState.LOST:
             handler.may_connect = False
         session = client.client_id[0] if state == KazooState.CONNECTED else 0
@@ -302,7 +305,7 @@ class ZooKeeperStore:
             return
         connected = self._connected
         if state == KazooState.CONNECTED:
-            self._be_patient(False)
+            self._limit_waiting(False)
             if connected is not None and not connected.done():
                 connected.set_result(session)
             else:
@@ -312,7 +315,7 @@ class ZooKeeperStore:
             self._pump()
         elif state == KazooState.SUSPENDED:
             _LOG.warning("session 0x%x: the connection to ZooKeeper was lost", self._session)
-            self._be_patient(True)
+            self._limit_waiting(True)
         elif connected is not None and not connected.done():
             connected.set_exception(StoreError("it refused us: are the credentials right?"))
         else:
@@ -324,7 +327,7 @@ class ZooKeeperStore:
         if had_session and self.on_session_lost is not None:
             self.on_session_lost()
 
-    def _hear_event(self, client: Any, event: WatchedEvent) -> None:
+    def _on_kazoo_event(self, client: Any, event: WatchedEvent) -> None:
         self._post(partial(self._event_happened, client, event))
 
     def _event_happened(self, client: Any, event: WatchedEvent) -> None:
@@ -336,31 +339,33 @@ class ZooKeeperStore:
             fired = self._watches.fired_by([Change(path, _CHANGE_KINDS[event.type])])
         elif event.type == EventType.CHILD:
             fired = self._watches.fired_by_children_of(path)
-        # Else: kazoo forgets its watches with the connection. We fire ours with the next one.
+        # Else: kazoo drops its watches with the connection. Ours fire after the next connection.
         for watcher in fired:
             watcher()
 
-    def _be_patient(self, is_cut: bool) -> None:
-        """Without a connection: let nobody wait for longer than a session lives."""
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _limit_waiting(self, is_cut: bool) -> None:
+        """While there is no connection, let no request wait longer than a session's time-out."""
+        if self._waiting_timer is not None:
+            self._waiting_timer.cancel()
+            self._waiting_timer = None
         if is_cut:
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(self._session_timeout_ms / 1000, self._lose_patience)
+            self._waiting_timer = loop.call_later(
+                self._session_timeout_ms / 1000, self._fail_waiting
+            )
 
-    def _lose_patience(self) -> None:
+    def _fail_waiting(self) -> None:
         _LOG.warning("ZooKeeper at %s: no connection for a session's time-out", self._connect)
         for requests in (self._again, self._waiting):
             for request in requests:
                 request.fail(ConnectionLoss())
             requests.clear()
-        self._be_patient(True)
+        self._limit_waiting(True)
 
     # ------------------------------------------------------------------------- requests
 
-    def _submit(self, request: "_Request") -> "asyncio.Future[Any]":
-        if self._client is None:  # it was lost between two steps of one call
+    def _submit(self, request: "_ZooKeeperRequest") -> "asyncio.Future[Any]":
+        if self._client is None:  # the session ended between two requests of one call
             request.fail(SessionExpired())
         else:
             self._waiting.append(request)
@@ -370,16 +375,17 @@ class ZooKeeperStore:
     def _pump(self) -> None:
         client = self._client
         while len(self._in_flight) < self._in_flight_max and (self._again or self._waiting):
-            # Kazoo would keep it, and send it later: a write told lost by then must not happen.
+            # Kazoo would queue it and send it later, but a write that was reported as lost
+            # before it was sent must not happen.
             if not client.connected:
                 return
             request = (self._again or self._waiting).popleft()
             if request.done.cancelled():
                 continue
             self._in_flight[request] = None
-            client._call(request.message, Answer(self._post, self._answered, request))  # noqa: SLF001
+            client._call(request.message, KazooAnswer(self._post, self._answered, request))  # noqa: SLF001
 
-    def _answered(self, request: "_Request", answer: Any) -> None:
+    def _answered(self, request: "_ZooKeeperRequest", answer: Any) -> None:
         if request not in self._in_flight:  # the session is over
             return
         del self._in_flight[request]
@@ -402,8 +408,6 @@ class ZooKeeperStore:
     # ---------------------------------------------------------------------------- reads
 
     async def get(self, path: str, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """A node's data."""
-
         def arrive(answer: Any) -> tuple[bytes | None, Stat]:
             if watch is not None:
                 self._watches.watch_data(path, watch)
@@ -412,8 +416,6 @@ class ZooKeeperStore:
         return await self._read(path, GetData, watch, arrive)
 
     async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        """Whether a node is there."""
-
         def arrive(answer: Any) -> Stat | None:
             if watch is not None:
                 self._watches.watch_data(path, watch)
@@ -422,16 +424,12 @@ class ZooKeeperStore:
         return await self._read(path, Exists, watch, arrive)
 
     async def access(self, path: str) -> list[Access]:
-        """Who may do what with a node, as ZooKeeper keeps it."""
-
         def arrive(answer: Any) -> list[Access]:
             return [Access(acl.id.scheme, acl.id.id, _letters(acl.perms)) for acl in answer[0]]
 
         return await self._read(path, lambda whole, _: GetACL(whole), None, arrive)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The names below a node."""
-
         def arrive(answer: Any) -> list[str]:
             if watch is not None:
                 self._watches.watch_children(path, watch)
@@ -445,11 +443,11 @@ class ZooKeeperStore:
         self._check_session()
         check_path(path)
         message = kind(self._whole(path), self._on_event if watch is not None else None)
-        result: T = await self._submit(_Request(message, path, arrive, is_read=True))
+        result: T = await self._submit(_ZooKeeperRequest(message, path, arrive, is_read=True))
         return result
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes | None, Stat] | None]:
-        """Many nodes: so many in each request, so many requests in flight."""
+        """Many nodes: `_READS_PER_REQUEST` in each request, several requests in flight."""
         self._check_session()
         for path in paths:
             check_path(path)
@@ -462,7 +460,9 @@ class ZooKeeperStore:
         if self._has_multi_read:
             message = MultiRead([self._whole(path) for path in paths])
             try:
-                answers = await self._submit(_Request(message, paths[0], list, is_read=True))
+                answers = await self._submit(
+                    _ZooKeeperRequest(message, paths[0], list, is_read=True)
+                )
             except StoreError as error:
                 if not isinstance(error.__cause__, UnimplementedError):
                     raise
@@ -490,7 +490,6 @@ class ZooKeeperStore:
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Make a node."""
         self._check_session()
         operation = Create(path, data, ephemeral=ephemeral, sequential=sequential)
         if make_parents:
@@ -500,25 +499,23 @@ class ZooKeeperStore:
         return made
 
     async def _make(self, operation: Create, *, root: str) -> str:
-        """Make a node and whatever is missing above it."""
+        """Create a node and its missing ancestors."""
         try:
             made = await self._write(operation, root=root)
         except NoNodeError:
-            with suppress(NodeExistsError):  # somebody else was faster
+            with suppress(NodeExistsError):  # another client has created it already
                 await self._make(Create(parent_of(operation.path)), root=root)
             made = await self._write(operation, root=root)
         assert isinstance(made, str)
         return made
 
     async def set_data(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Write a node's data."""
         self._check_session()
         stat = await self._write(SetData(path, data, version), root=self._root)
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Remove a node."""
         self._check_session()
         await self._write(Delete(path, version), root=self._root)
 
@@ -527,11 +524,10 @@ class ZooKeeperStore:
         message = message_of(operation, root=root, is_secured=self._is_secured)
         check_size(message, [operation], bytes_max=self._request_bytes_max)
         arrive = partial(result_of, operation, root=root)
-        result: Result = await self._submit(_Request(message, operation, arrive))
+        result: Result = await self._submit(_ZooKeeperRequest(message, operation, arrive))
         return result
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """All or none."""
         (outcome,) = await self.multi_many([operations])
         if isinstance(outcome, MultiError):
             raise outcome
@@ -551,7 +547,7 @@ class ZooKeeperStore:
         return results
 
     def _multi(self, operations: Sequence[Operation]) -> "asyncio.Future[Any]":
-        request = _Request(
+        request = _ZooKeeperRequest(
             multi_of(operations, root=self._root, is_secured=self._is_secured),
             operations[0].path if operations else ROOT,
             partial(results_of, operations, root=self._root),
@@ -570,8 +566,8 @@ class ZooKeeperStore:
         return self._submit(request)
 
 
-class _Request:
-    """What waits to be sent, or for its answer."""
+class _ZooKeeperRequest:
+    """A request that waits to be sent, or for its answer."""
 
     __slots__ = ("_arrive", "done", "is_read", "message", "subject")
 
@@ -587,11 +583,11 @@ class _Request:
         self.subject = subject
         self.is_read = is_read
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._arrive = arrive  # takes the answer in, on the loop and in its turn
+        self._arrive = arrive  # converts the answer, on the loop, in the order of arrival
 
     def finish(self, answer: Any) -> None:
         result = self._arrive(answer)
-        if not self.done.done():  # else who asked was cancelled
+        if not self.done.done():  # else the requester was cancelled
             self.done.set_result(result)
 
     def fail(self, error: Exception) -> None:

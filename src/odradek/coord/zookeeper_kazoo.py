@@ -1,8 +1,8 @@
-"""How kazoo runs for us: its thread, its sockets, its log, and where its answers go.
+"""How this broker runs kazoo: its thread, its sockets, its log, and the delivery of its answers.
 
-Kazoo is made for threads: it hands answers to one worker and events to another, and an answer may
-then overtake an event. Here there is but the thread that reads the socket, and it calls back
-where it is.
+Kazoo is made for threads: it passes answers to one worker thread and events to another, and an
+answer may then overtake an event. Here only the thread that reads the socket runs, and it calls
+the callbacks itself.
 """
 
 import errno
@@ -20,8 +20,8 @@ from kazoo.handlers.threading import (  # type: ignore[import-untyped]
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
-    """Where kazoo's thread puts what became of a request, in the order in which it hears it."""
+class KazooAnswer(Generic[T]):
+    """Receives the result of a request in kazoo's thread, in the order of arrival."""
 
     __slots__ = ("_answered", "_post", "_request")
 
@@ -36,37 +36,37 @@ class Answer(Generic[T]):
         self._request = request
 
     def set(self, value: Any = None) -> None:
-        """It was done."""
+        """The request succeeded."""
         self._post(partial(self._answered, self._request, value))
 
     def set_exception(self, error: Exception) -> None:
-        """It was not, or nobody knows."""
+        """The request failed, or its outcome is not known."""
         self._post(partial(self._answered, self._request, error))
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's threads and sockets: one thread, no workers; TLS as its owner set it up."""
+    """Kazoo's threads and sockets: one thread, no workers; TLS as configured."""
 
     def __init__(self, *, connect_timeout_ms: int, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self.may_connect = True  # until the session is over: a new one is its owner's to begin
+        self.may_connect = True  # until the session has ended: only `open` begins a new one
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._tls = tls
 
     def start(self) -> None:
-        """No workers: never `running`, kazoo calls back where it is."""
+        """Start no workers: kazoo calls back in its own thread while `running` is False."""
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Nothing to stop: there are no workers."""
 
     def dispatch_callback(self, callback: Any) -> None:
-        """Tell of an event: here and now, in its place among the answers."""
+        """Call an event's callback at once, in its order among the answers."""
         callback.func(*callback.args)
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, **_: object
     ) -> socket.socket:
-        """Reach a server, so soon that another can be tried before the session ends."""
+        """Connect to a server, with a time-out that leaves time for another server."""
         if not self.may_connect:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the session is over")
         try:
@@ -80,7 +80,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def select(self, readers: Any, writers: Any, others: Any, timeout: float | None) -> Any:
-        """Wait, but not for bytes that TLS has decrypted already."""
+        """Wait for the sockets, unless TLS has decrypted bytes already."""
         buffered = [r for r in readers if isinstance(r, ssl.SSLSocket) and r.pending()]
         if not buffered:
             return super().select(readers, writers, others, timeout)
@@ -89,12 +89,12 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class KazooLog(logging.LoggerAdapter[logging.Logger]):
-    """Kazoo warns of every attempt to connect. One warning is enough, and that is ours."""
+    """Lowers kazoo's warning at every attempt to connect to INFO; ours is the one warning."""
 
     last_warning: str | None = None
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Remember a warning, and make it an item of information."""
+        """Keep a warning's text for error messages, and log it at INFO."""
         if level == logging.WARNING:
             self.last_warning = str(msg) % args
             level = logging.INFO

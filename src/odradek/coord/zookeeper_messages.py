@@ -1,7 +1,7 @@
-"""What is said to ZooKeeper, in kazoo's words: requests, answers, errors, ACLs.
+"""Requests, answers, errors and ACLs of ZooKeeper, converted to and from kazoo's classes.
 
-Rules and values only; `odradek.coord.zookeeper` sends them. Paths in here are whole ones, with
-the chroot before them; errors name the path as the store's user knows it.
+Rules and values only; `odradek.coord.zookeeper` sends them. Paths here are complete, including
+the chroot; errors contain the path as the store's user gave it.
 """
 
 from collections.abc import Sequence
@@ -45,19 +45,19 @@ from odradek.coord.store import (
 )
 from odradek.coord.tree import parent_of
 
-# jute.maxbuffer of a server that was not told otherwise: it hangs up on a longer request.
+# The default of jute.maxbuffer: a server closes the connection on a longer request.
 REQUEST_BYTES_MAX: Final = 0xFFFFF
 
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
-_OPEN_TO_ALL: Final = "/consumers"  # consumers of old keep their own nodes below it
+_OPEN_TO_ALL: Final = "/consumers"  # old consumers create their own nodes below it
 _NOT_TO_BE_READ: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-# More than whatever a multi's operation takes besides its path and data.
+# An upper bound of what an operation of a multi takes besides its path and data.
 _OPERATION_BYTES: Final = 128
 _ENVELOPE_BYTES: Final = 17
 
-# What a failed multi says of the operations before and after the one that failed.
-_BYSTANDERS: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+# Errors in a failed multi of the operations before and after the one that failed.
+_NOT_THE_CAUSE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 SESSION_OVER: Final = (
     kazoo_errors.SessionExpiredError,
     kazoo_errors.ConnectionClosedError,
@@ -72,13 +72,13 @@ CONNECTION_LOST: Final = (
 
 
 class MultiRead(NamedTuple):
-    """The data of many nodes in one request (ZooKeeper 3.6 and later; unknown to kazoo)."""
+    """The data of many nodes in one request (ZooKeeper 3.6 and later; not in kazoo)."""
 
     paths: Sequence[str]
     type: int = 22
 
     def serialize(self) -> bytearray:
-        """As ZooKeeper reads it: a header before each read, and one that ends them."""
+        """ZooKeeper's encoding: a header before each read, and one that ends them."""
         frame = bytearray()
         for path in self.paths:
             frame += MultiHeader(GetData.type, False, -1).serialize()
@@ -88,7 +88,7 @@ class MultiRead(NamedTuple):
 
     @classmethod
     def deserialize(cls, frame: bytes, offset: int) -> list[Any]:
-        """For each path what GetData answers, or the exception that it raises."""
+        """For each path the answer of GetData, or the exception that it raises."""
         answers: list[Any] = []
         while True:
             header, offset = MultiHeader.deserialize(frame, offset)
@@ -105,7 +105,7 @@ class MultiRead(NamedTuple):
 
 
 def acl_of(path: str, *, is_secured: bool) -> list[Any]:
-    """Who may do what with a new node: as Apache Kafka decides by `zookeeper.set.acl`."""
+    """The ACL of a new node, as Apache Kafka chooses it by `zookeeper.set.acl`."""
     if not is_secured or path == _OPEN_TO_ALL:
         return list(OPEN_ACL_UNSAFE)
     if path.startswith(_NOT_TO_BE_READ):
@@ -132,19 +132,19 @@ def message_of(operation: Operation, *, root: str, is_secured: bool) -> Any:
 
 
 def multi_of(operations: Sequence[Operation], *, root: str, is_secured: bool) -> Any:
-    """Operations as one transaction."""
+    """Operations as one transaction (kazoo's class)."""
     return Transaction(
         [message_of(operation, root=root, is_secured=is_secured) for operation in operations]
     )
 
 
 def check_size(message: Any, operations: Sequence[Operation], *, bytes_max: int) -> None:
-    """Refuse what the server would answer by hanging up.
+    """Refuse a request on which the server would close the connection.
 
     Raises:
         StoreError: the request is too long.
     """
-    # Most are far below: a generous guess spares them the exact count.
+    # Most are far below: an upper bound makes the exact count unnecessary.
     guess = _ENVELOPE_BYTES
     for operation in operations:
         guess += _OPERATION_BYTES + 4 * len(operation.path)
@@ -161,7 +161,7 @@ def check_size(message: Any, operations: Sequence[Operation], *, bytes_max: int)
 
 
 def stat_of(stat: Any) -> Stat:
-    """ZooKeeper's Stat in our words."""
+    """Convert ZooKeeper's Stat."""
     return Stat(
         version=stat.version,
         created_id=stat.czxid,
@@ -176,7 +176,7 @@ def stat_of(stat: Any) -> Stat:
 
 
 def result_of(operation: Operation, answer: Any, *, root: str) -> Result:
-    """What the contract says of an operation that was done."""
+    """The result of an operation that succeeded, as `Store` defines it."""
     match operation:
         case Create():
             assert isinstance(answer, str)
@@ -192,9 +192,9 @@ def result_of(operation: Operation, answer: Any, *, root: str) -> Result:
 def results_of(
     operations: Sequence[Operation], answers: Sequence[Any], *, root: str
 ) -> list[Result] | MultiError:
-    """What became of a multi."""
+    """The results of a multi, or its MultiError."""
     for index, answer in enumerate(answers):
-        if isinstance(answer, Exception) and not isinstance(answer, _BYSTANDERS):
+        if isinstance(answer, Exception) and not isinstance(answer, _NOT_THE_CAUSE):
             return MultiError(index, error_of(answer, operations[index]))
     return [
         result_of(operation, answer, root=root)
@@ -203,7 +203,7 @@ def results_of(
 
 
 def error_of(error: Exception, subject: Operation | str) -> StoreError:
-    """Kazoo's exception as the contract's; `subject` is what was asked, or the path read."""
+    """Kazoo's exception as a StoreError; `subject` is the operation, or the path read."""
     path = subject if isinstance(subject, str) else subject.path
     text = f"{path}: ZooKeeper answers {type(error).__name__}"
     result = StoreError(f"{text} {error}".rstrip())
@@ -225,5 +225,5 @@ def error_of(error: Exception, subject: Operation | str) -> StoreError:
     elif isinstance(error, kazoo_errors.NoChildrenForEphemeralsError):
         result = StoreError(f"{path}: its parent is ephemeral, and can have no children")
     elif isinstance(error, kazoo_errors.NoAuthError):
-        result = StoreError(f"{path}: its ACL in ZooKeeper does not allow this to us")
+        result = StoreError(f"{path}: its ZooKeeper ACL does not allow this to our credentials")
     return result

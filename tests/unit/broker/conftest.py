@@ -21,7 +21,7 @@ from odradek.broker.serving.tasks import Tasks
 from odradek.config.broker import BrokerConfig
 from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity
-from odradek.coord.memory import Fate, MemoryStore, MemoryTree
+from odradek.coord.memory import MemoryStore, MemoryTree, RequestFate
 from odradek.coord.store import Create
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ErrorCode
@@ -247,8 +247,8 @@ class Cluster:
         self.store = MemoryStore(self.tree)
         self.properties: dict[str, str] = {}
 
-    def fate(self, operation: str) -> Fate:
-        return self.fates.pop(0)(operation) if self.fates else Fate()
+    def fate(self, operation: str) -> RequestFate:
+        return self.fates.pop(0)(operation) if self.fates else RequestFate()
 
     def failed(self, name, error) -> None:
         self.failures.append((name, error))
@@ -293,7 +293,7 @@ class Cluster:
             ]
         )
 
-    async def state(self, topic: str, number: int) -> layout.PartitionState:
+    async def state(self, topic: str, number: int) -> layout.LeaderIsrAndControllerEpoch:
         partition = TopicPartition(topic, number)
         data, stat = await self.store.get(layout.partition_state_path(partition))
         return layout.decode_partition_state(partition, data, partition_epoch=stat.version)

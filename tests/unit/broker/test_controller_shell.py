@@ -9,7 +9,7 @@ from odradek.controller.effects import IsrChangesAnswer, ShutdownAnswer
 from odradek.controller.events import ControlledShutdownRequested, IsrChange, IsrChangesRequested
 from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity
-from odradek.coord.memory import Fate, Loss
+from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.coord.store import SetData
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
@@ -195,18 +195,18 @@ def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another(play
     play(story)
 
 
-@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+@pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
 def test_a_lost_answer_of_the_store_is_settled_by_looking(play, loss):
     async def story(cluster):
         await cluster.start(1)
         lost = []
 
-        def once(operation: str) -> Fate:
+        def once(operation: str) -> RequestFate:
             if operation == "multi_many" and not lost:
                 lost.append(operation)
-                return Fate(loss=loss)
+                return RequestFate(loss=loss)
             cluster.fates.append(once)
-            return Fate()
+            return RequestFate()
 
         cluster.fates.append(once)
         await cluster.create_topic("t", {0: (1,), 1: (1,)})
@@ -277,7 +277,7 @@ def test_unclean_election_is_held_where_the_topic_allows_it(play):
         config = encode_config({"unclean.leader.election.enable": "true"})
         await cluster.store.set_data(path, config)
         for topic in ("safe", "available"):  # only 2 is in sync
-            state = layout.PartitionState(
+            state = layout.LeaderIsrAndControllerEpoch(
                 LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,), partition_epoch=0), 1
             )
             partition = TopicPartition(topic, 0)

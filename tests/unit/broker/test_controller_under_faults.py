@@ -12,7 +12,7 @@ import pytest
 
 from odradek.broker.admin.topics import WantedPartitions, WantedTopic
 from odradek.coord import layout
-from odradek.coord.memory import Fate, Loss
+from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.coord.store import StoreError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -35,14 +35,14 @@ class Faults:
         self.random = random.Random(seed)
         self.on = True
 
-    def fate(self, operation: str) -> Fate:
+    def fate(self, operation: str) -> RequestFate:
         if not self.on:
-            return Fate()
-        loss = Loss.NONE
+            return RequestFate()
+        loss = RequestLoss.NONE
         if self.random.random() < 0.04 and operation not in ("watch", "expiry"):
-            loss = self.random.choice([Loss.BEFORE, Loss.AFTER])
+            loss = self.random.choice([RequestLoss.BEFORE, RequestLoss.AFTER])
         delay = self.random.choice([0, 0, 1, 3, 20])
-        return Fate(request_delay_ms=delay, answer_delay_ms=delay, loss=loss)
+        return RequestFate(request_delay_ms=delay, answer_delay_ms=delay, loss=loss)
 
 
 async def act(cluster, draw: random.Random) -> None:

@@ -7,7 +7,7 @@ from tests.unit.broker.live import fetch, play, produce, produced, told
 
 from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import encode_config, topic_entity
-from odradek.coord.memory import Fate, Loss, MemoryStore
+from odradek.coord.memory import MemoryStore, RequestFate, RequestLoss
 from odradek.coord.store import ANY_VERSION
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.errors import ErrorCode, StartupError
@@ -47,7 +47,7 @@ def test_a_broker_is_registered_as_kafka_does_it():
 
 
 def logs_of(live):
-    node = live.tree.find(layout_odradek.life_path(0))
+    node = live.tree.find(layout_odradek.broker_logs_path(0))
     return layout_odradek.decode_broker(0, node.data, modified_id=node.modified_id)
 
 
@@ -220,14 +220,16 @@ def test_an_id_that_was_taken_while_the_session_was_lost_ends_the_broker():
     play(story)
 
 
-@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+@pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
 def test_a_registration_whose_answer_was_lost(loss):
     async def story(live):
         await live.broker.stop()
         live.broker = live.make()
         lost = iter([loss])
         live.store._fate = lambda operation: (
-            Fate(loss=next(lost, Loss.NONE)) if operation.startswith("multi") else Fate()
+            RequestFate(loss=next(lost, RequestLoss.NONE))
+            if operation.startswith("multi")
+            else RequestFate()
         )
         await live.start()
 
@@ -246,17 +248,17 @@ def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune
 
         def fate(operation):
             if operation in ("watch", "expiry", "open") or next(left, -1) != 0:
-                return Fate()
+                return RequestFate()
             if misfortune == "cut":
                 store.cut()
                 live.loop.call_later(3, store.restore)
-                return Fate(loss=Loss.BEFORE)
+                return RequestFate(loss=RequestLoss.BEFORE)
             live.tree.expire(store.session_id)
-            return Fate()
+            return RequestFate()
 
         store._fate = fate
         await live.start()
-        store._fate = lambda _operation: Fate()
+        store._fate = lambda _operation: RequestFate()
         store.restore()
         return next(left, -1) == -1
 
@@ -282,8 +284,8 @@ def test_a_store_that_stays_away_during_the_start_is_named():
     async def story(live):
         await live.broker.stop()
         live.broker = live.make()
-        live.store._fate = lambda operation: Fate(
-            loss=Loss.BEFORE if operation.startswith("create") else Loss.NONE
+        live.store._fate = lambda operation: RequestFate(
+            loss=RequestLoss.BEFORE if operation.startswith("create") else RequestLoss.NONE
         )
         with pytest.raises(StartupError, match="coordination store: create"):
             await live.broker.start()
@@ -320,7 +322,7 @@ def test_a_store_that_cannot_be_reached_at_the_start():
     play(story)
 
 
-@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+@pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
 def test_the_notice_of_a_lost_directory_is_given_whatever_the_connection_does(loss):
     async def story(live):
         # Nobody reads it: else it would be gone before it is looked at.
@@ -330,8 +332,8 @@ def test_the_notice_of_a_lost_directory_is_given_whatever_the_connection_does(lo
         def once(operation):
             if operation == "create" and not lost:
                 lost.append(operation)
-                return Fate(loss=loss)
-            return Fate()
+                return RequestFate(loss=loss)
+            return RequestFate()
 
         live.store._fate = once
         await live.broker.lifecycle.tell_log_dir_failed(0)

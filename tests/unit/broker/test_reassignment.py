@@ -11,7 +11,7 @@ from odradek.controller.causes import Verdict
 from odradek.controller.effects import IsrChangesAnswer
 from odradek.controller.events import IsrChange, IsrChangesRequested
 from odradek.coord import layout
-from odradek.coord.memory import Fate, Loss
+from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 from odradek.wire.messages import alter_partition_reassignments as alter
@@ -175,18 +175,18 @@ def test_partitions_that_were_added_meanwhile_stay(play):
     play(story)
 
 
-@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+@pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
 def test_a_lost_answer_of_the_store_does_not_confuse_a_move(play, loss):
     async def story(cluster):
         node = await begun(cluster, 1, 2, 3)
         lost = []
 
-        def once(operation: str) -> Fate:
+        def once(operation: str) -> RequestFate:
             if operation == "multi_many" and not lost:
                 lost.append(operation)
-                return Fate(loss=loss)
+                return RequestFate(loss=loss)
             cluster.fates.append(once)
-            return Fate()
+            return RequestFate()
 
         cluster.fates.append(once)
         assert await reassign(node, t0=[3, 2]) == {0: ErrorCode.NONE}

@@ -1,4 +1,4 @@
-"""A cluster's nodes go from one store to another, whole or not at all."""
+"""A cluster's nodes are copied from one store to another, all or none."""
 
 import pytest
 
@@ -34,7 +34,7 @@ async def dump(store, path=""):
     return found
 
 
-def test_what_lasts_is_copied_and_what_lives_with_a_session_is_not():
+def test_persistent_nodes_are_copied_and_ephemeral_ones_are_not():
     async def story():
         source, target = await a_cluster(), await opened()
         count = await copy_nodes(source, target)
@@ -48,7 +48,7 @@ def test_what_lasts_is_copied_and_what_lives_with_a_session_is_not():
     run(story())
 
 
-def test_a_copy_that_was_interrupted_is_begun_again():
+def test_a_copy_that_was_interrupted_is_started_again():
     async def story():
         source, target = await a_cluster(), await opened()
         await target.create("/brokers/topics/t", b"topic", make_parents=True)
@@ -64,7 +64,7 @@ def test_two_clusters_are_not_mixed():
         source, target = await a_cluster(), await opened()
         await target.create("/cluster/id", b"another", make_parents=True)
         before = await dump(target)
-        with pytest.raises(CopyError, match="/cluster/id stands in the target already"):
+        with pytest.raises(CopyError, match="/cluster/id exists in the target already"):
             await copy_nodes(source, target)
         assert await dump(target) == before
 
@@ -72,7 +72,7 @@ def test_two_clusters_are_not_mixed():
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
-def test_nothing_is_copied_while_a_broker_lives(which):
+def test_nothing_is_copied_while_a_broker_is_registered(which):
     async def story():
         source, target = await a_cluster(), await opened()
         store = source if which == "source" else target

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.coord import layout, layout_config, layout_odradek, layout_security
 from odradek.coord.layout_config import ConfigEntity, broker_entity, topic_entity
-from odradek.coord.layout_odradek import BrokerLogs, Noted, NotedLives
+from odradek.coord.layout_odradek import BrokerLogs, NotedRegistration, NotedRegistrations
 from odradek.coord.layout_security import ResourcePattern
 from odradek.coord.znode import CorruptNodeError
 from odradek.model.acl import AclOperation, ResourceType
@@ -111,7 +111,7 @@ def test_what_kafka_wrote_comes_out_as_it_went_in(path, text):
     assert again(path, text.encode()) == text.encode()
 
 
-def test_every_kind_of_node_was_tried():
+def test_every_kind_of_node_has_an_example():
     for pattern in AGAIN:
         assert any(re.fullmatch(pattern, path) for path, _ in WRITTEN_BY_KAFKA), pattern
 
@@ -155,14 +155,14 @@ def end_point(listener, protocol, host, port):
         ),
     ],
 )
-def test_brokers_of_every_age_are_read(fields, end_points, rack):
+def test_registrations_of_every_version_are_read(fields, end_points, rack):
     broker = layout.decode_broker(3, json.dumps(fields).encode(), broker_epoch=5)
 
     expected = tuple(end_point(*values) for values in end_points)
     assert broker == Broker(id=3, end_points=expected, rack=rack, broker_epoch=5)
 
 
-def test_topics_of_every_age_are_read():
+def test_topics_of_every_version_are_read():
     first = layout.decode_topic("t", b'{"version":1,"partitions":{"10":[1,2],"9":[2,1]}}')
     third = layout.decode_topic(
         "t",
@@ -203,7 +203,7 @@ def test_features_of_version_1_are_read_by_their_highest_level():
     assert layout.decode_feature(data) == layout.FeatureNode(enabled=True, features={"f": 3})
 
 
-def test_nobody_has_drawn_a_producer_id_where_the_block_is_empty():
+def test_an_empty_producer_id_block_means_that_none_was_drawn():
     assert layout.decode_producer_id_block(None) is None
     block = layout.decode_producer_id_block(
         b'{"version":1,"broker":4,"block_start":"1000","block_end":"1999"}'
@@ -221,7 +221,7 @@ def test_nobody_has_drawn_a_producer_id_where_the_block_is_empty():
         ("other_0000000012", None),
     ],
 )
-def test_the_number_of_a_notice_is_read_from_its_name(name, number):
+def test_the_number_of_a_notification_is_read_from_its_name(name, number):
     assert layout.sequence_number(name, layout_config.CONFIG_CHANGE_PREFIX) == number
 
 
@@ -263,7 +263,7 @@ def test_acls_have_paths():
     assert entry == layout_security.AclEntry("User:a", "*", AclOperation.READ, allowed=False)
 
 
-def test_the_owner_of_an_old_token_asked_for_it():
+def test_the_requester_of_an_old_token_is_its_owner():
     data = (
         b'{"version":2,"owner":"User%3Ao","renewers":[],"issueTimestamp":1,"maxTimestamp":3,'
         b'"expiryTimestamp":2,"tokenId":"id"}'
@@ -389,15 +389,17 @@ def test_a_corrupt_broker_is_named_with_its_problem(fields, problem):
         lambda: layout_odradek.decode_noted(b'{"controller_epoch":1}', modified_id=9),
     ],
 )
-def test_no_corrupt_node_is_guessed_at(attempt):
+def test_a_corrupt_node_is_refused(attempt):
     with pytest.raises(CorruptNodeError, match="^znode /"):
         attempt()
 
 
-def test_a_life_that_was_noted_just_now_was_noted_by_the_transaction_that_wrote_it():
-    noted = NotedLives(5, {2: Noted(70, 71), 1: Noted(80, layout_odradek.SINCE_NOW)})
+def test_a_new_registration_has_the_id_of_the_transaction_that_noted_it():
+    noted = NotedRegistrations(
+        5, {2: NotedRegistration(70, 71), 1: NotedRegistration(80, layout_odradek.SINCE_NOW)}
+    )
     data = layout_odradek.encode_noted(noted)
-    expected = NotedLives(5, {1: Noted(80, 99), 2: Noted(70, 71)})
+    expected = NotedRegistrations(5, {1: NotedRegistration(80, 99), 2: NotedRegistration(70, 71)})
     assert layout_odradek.decode_noted(data, modified_id=99) == expected
 
 
@@ -411,6 +413,6 @@ def test_a_life_that_was_noted_just_now_was_noted_by_the_transaction_that_wrote_
         pytest.param(BrokerLogs(50, 71), BrokerLogs(50), id="copied from another store"),
     ],
 )
-def test_what_a_broker_says_of_its_logs(written, read):
+def test_what_a_broker_reports_of_its_logs_is_read_as_it_was_written(written, read):
     data = layout_odradek.encode_broker(written)
     assert layout_odradek.decode_broker(1, data, modified_id=70) == read

@@ -1,23 +1,23 @@
-"""The store in memory as the simulator uses it: late, lost, cut off, expired, crashed."""
+"""The store in memory with the simulator's faults: delays, losses, cuts, expiries, crashes."""
 
 import asyncio
 from random import Random
 
 import pytest
 
-from odradek.coord.memory import Fate, Loss, MemoryStore, MemoryTree
+from odradek.coord.memory import MemoryStore, MemoryTree, RequestFate, RequestLoss
 from odradek.coord.store import ConnectionLostError, NodeExistsError, SessionExpiredError
 from odradek.sim.world.loop import run
 
 
 class Fates:
-    """Orders what is to happen to the next requests, by name."""
+    """The fates of the next requests, by the name of the operation."""
 
     def __init__(self) -> None:
         self.ordered = {}
 
     def __call__(self, operation):
-        return self.ordered.get(operation, Fate())
+        return self.ordered.get(operation, RequestFate())
 
 
 async def connect(tree, fates=None, session_timeout_ms=10_000):
@@ -30,11 +30,11 @@ def now_ms():
     return round(asyncio.get_running_loop().time() * 1000)
 
 
-def test_requests_and_answers_take_their_time():
+def test_requests_and_answers_have_their_delays():
     async def scenario():
         fates = Fates()
         store = await connect(MemoryTree(), fates)
-        fates.ordered["create"] = Fate(request_delay_ms=30, answer_delay_ms=50)
+        fates.ordered["create"] = RequestFate(request_delay_ms=30, answer_delay_ms=50)
         await store.create("/a")
         assert now_ms() == 80
 
@@ -45,7 +45,7 @@ def test_a_write_is_done_before_its_answer_arrives():
     async def scenario():
         tree, fates = MemoryTree(), Fates()
         slow, quick = await connect(tree, fates), await connect(tree)
-        fates.ordered["create"] = Fate(request_delay_ms=10, answer_delay_ms=1_000)
+        fates.ordered["create"] = RequestFate(request_delay_ms=10, answer_delay_ms=1_000)
         writing = asyncio.create_task(slow.create("/a"))
         await asyncio.sleep(0.02)
         assert await quick.exists("/a") is not None
@@ -55,12 +55,14 @@ def test_a_write_is_done_before_its_answer_arrives():
     run(scenario())
 
 
-@pytest.mark.parametrize(("loss", "is_there"), [(Loss.BEFORE, False), (Loss.AFTER, True)])
+@pytest.mark.parametrize(
+    ("loss", "is_there"), [(RequestLoss.BEFORE, False), (RequestLoss.AFTER, True)]
+)
 def test_a_lost_request_may_or_may_not_have_happened(loss, is_there):
     async def scenario():
         fates = Fates()
         store = await connect(MemoryTree(), fates)
-        fates.ordered["create"] = Fate(loss=loss)
+        fates.ordered["create"] = RequestFate(loss=loss)
         with pytest.raises(ConnectionLostError):
             await store.create("/a")
         assert (await store.exists("/a") is not None) == is_there
@@ -75,7 +77,7 @@ def test_no_answer_overtakes_an_event():
         await writer.create("/a", b"0")
         order = []
         await reader.get("/a", watch=lambda: order.append("event"))
-        fates.ordered["watch"] = Fate(answer_delay_ms=500)
+        fates.ordered["watch"] = RequestFate(answer_delay_ms=500)
         await writer.set_data("/a", b"1")
         data, _ = await reader.get("/a")
         order.append(data)
@@ -85,7 +87,7 @@ def test_no_answer_overtakes_an_event():
     run(scenario())
 
 
-def test_who_is_cut_off_expires_after_the_session_time_out_and_hears_it_when_back():
+def test_a_cut_connection_loses_its_session_after_the_time_out_and_is_notified_when_restored():
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
@@ -107,7 +109,7 @@ def test_who_is_cut_off_expires_after_the_session_time_out_and_hears_it_when_bac
     run(scenario())
 
 
-def test_who_is_back_in_time_keeps_the_session_and_hears_what_was_missed():
+def test_a_connection_restored_in_time_keeps_the_session_and_gets_the_missed_events():
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
@@ -130,7 +132,7 @@ def test_an_answer_on_its_way_is_lost_when_the_connection_is_cut():
     async def scenario():
         fates = Fates()
         store = await connect(MemoryTree(), fates)
-        fates.ordered["create"] = Fate(answer_delay_ms=1_000)
+        fates.ordered["create"] = RequestFate(answer_delay_ms=1_000)
         writing = asyncio.create_task(store.create("/a"))
         await asyncio.sleep(0.5)
         store.cut()
@@ -144,7 +146,7 @@ def test_an_answer_on_its_way_is_lost_when_the_connection_is_cut():
 
 
 @pytest.mark.parametrize(("noticed_after_ms", "after_ms"), [(None, 10_000), (50, 50)])
-def test_a_crashed_process_is_noticed_and_hears_nothing(noticed_after_ms, after_ms):
+def test_the_session_of_a_crashed_process_expires_and_it_gets_nothing(noticed_after_ms, after_ms):
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
@@ -164,7 +166,7 @@ def test_a_crashed_process_is_noticed_and_hears_nothing(noticed_after_ms, after_
     run(scenario())
 
 
-def test_a_restarted_process_finds_its_former_lifes_nodes_until_they_expire():
+def test_a_restarted_process_finds_its_former_sessions_nodes_until_they_expire():
     async def scenario():
         tree = MemoryTree()
         first = await connect(tree)
@@ -182,7 +184,7 @@ def test_a_restarted_process_finds_its_former_lifes_nodes_until_they_expire():
 
 
 @pytest.mark.parametrize(("pause_s", "survives"), [(9, True), (11, False)])
-def test_a_paused_process_hears_of_everything_when_it_goes_on(pause_s, survives):
+def test_a_paused_process_gets_every_event_when_it_continues(pause_s, survives):
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
@@ -200,7 +202,7 @@ def test_a_paused_process_hears_of_everything_when_it_goes_on(pause_s, survives)
     run(scenario())
 
 
-def test_a_pause_does_not_mend_a_cut():
+def test_the_end_of_a_pause_does_not_end_a_cut():
     async def scenario():
         tree = MemoryTree()
         store = await connect(tree)
@@ -218,7 +220,7 @@ def test_a_pause_does_not_mend_a_cut():
     run(scenario())
 
 
-def test_a_process_that_dies_after_its_session_ends_nobody_elses():
+def test_a_process_killed_after_its_session_expired_ends_no_other_session():
     async def scenario():
         tree = MemoryTree()
         store, other = await connect(tree), await connect(tree)
@@ -227,8 +229,8 @@ def test_a_process_that_dies_after_its_session_ends_nobody_elses():
         store.crash(0)
         await other.create("/a")
         await asyncio.sleep(60)
-        assert not tree.lives(1)
-        assert tree.lives(2)
+        assert not tree.is_open(1)
+        assert tree.is_open(2)
 
     run(scenario())
 
@@ -237,7 +239,7 @@ def test_a_request_under_way_when_the_session_expires_is_refused():
     async def scenario():
         tree, fates = MemoryTree(), Fates()
         store, other = await connect(tree, fates), await connect(tree)
-        fates.ordered["create"] = Fate(request_delay_ms=100)
+        fates.ordered["create"] = RequestFate(request_delay_ms=100)
         writing = asyncio.create_task(store.create("/late"))
         await asyncio.sleep(0.05)
         tree.expire(store.session_id)
@@ -254,7 +256,9 @@ def test_equal_runs_are_equal():
         random = Random(7)
 
         def fate(_):
-            return Fate(request_delay_ms=random.randrange(50), answer_delay_ms=random.randrange(50))
+            return RequestFate(
+                request_delay_ms=random.randrange(50), answer_delay_ms=random.randrange(50)
+            )
 
         stores = [await connect(tree, fate) for _ in range(4)]
         told = []

@@ -1,4 +1,4 @@
-"""Configuration, notices and producer ids, as they come to stand in the store."""
+"""Configuration, change notifications and producer ids as they are written to the store."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def cluster(clock=Clock):
     return stores
 
 
-def test_a_configuration_is_written_with_its_parents_and_a_notice():
+def test_a_configuration_is_written_with_its_parents_and_a_notification():
     async def scenario():
         store, _ = await cluster()
         assert await registry.read_config(store, CLIENT) == ({}, None)
@@ -56,7 +56,7 @@ def test_a_configuration_is_written_with_its_parents_and_a_notice():
 
 
 @pytest.mark.parametrize("known_to_the_loser", [None, 0])
-def test_of_two_who_write_a_configuration_one_reads_again(known_to_the_loser):
+def test_of_two_concurrent_writes_of_a_configuration_one_is_refused(known_to_the_loser):
     async def scenario():
         store, other = await cluster()
         await registry.write_config(other, CLIENT, {"a": "1"}, None)
@@ -70,7 +70,7 @@ def test_of_two_who_write_a_configuration_one_reads_again(known_to_the_loser):
     run(scenario())
 
 
-def test_every_broker_hears_of_every_change_once_and_in_order():
+def test_every_broker_gets_every_change_once_and_in_order():
     async def scenario():
         writer, reader = await cluster()
         changed = asyncio.Event()
@@ -93,7 +93,7 @@ def test_every_broker_hears_of_every_change_once_and_in_order():
     run(scenario())
 
 
-def test_old_notices_are_dropped_by_whoever_comes_first():
+def test_old_notifications_are_removed_by_the_first_broker_that_finds_them():
     async def scenario():
         clock = Clock()
         one, two = await cluster(lambda: clock)
@@ -110,7 +110,7 @@ def test_old_notices_are_dropped_by_whoever_comes_first():
             await feed.drop(before_ms=20)
 
         assert await one.children(CONFIG_CHANGES) == ["config_change_0000000001"]
-        # A number is never used again, so the next is not taken for one that was seen.
+        # A number is never used again, so the next one is not taken for one already read.
         await registry.write_config(one, topic_entity("t30"), {}, None)
         assert [path[-2:] for path, _ in await feeds[1].unseen()] == ["02"]
 
@@ -143,7 +143,7 @@ def test_producer_ids_end_before_they_overflow():
     run(scenario())
 
 
-def test_who_does_not_reign_any_more_writes_nothing():
+def test_a_former_controller_writes_nothing():
     async def scenario():
         store, _ = await cluster()
         await store.create(layout.CONTROLLER_EPOCH, b"1")

@@ -1,4 +1,4 @@
-"""The store in ZooKeeper without ZooKeeper: a client that answers as a test says."""
+"""The store in ZooKeeper without ZooKeeper: the test answers in the place of kazoo's client."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ STAT = ZnodeStat(11, 12, 13, 14, 5, 6, 0, 77, 3, 2, 12)
 
 
 class Client:
-    """Stands for kazoo's: requests gather in `sent` until a test answers them."""
+    """In the place of kazoo's: requests are kept in `sent` until a test answers them."""
 
     def __init__(self, **options) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class Client:
         self.listener(state)
 
     def _call(self, message, answer) -> None:
-        if getattr(message, "path", None) == "/kafka":  # a chroot that is there
+        if getattr(message, "path", None) == "/kafka":  # a chroot that exists
             answer.set(STAT)
         else:
             self.sent.append((message, answer))
@@ -72,7 +72,7 @@ class Client:
             answer.set(value)
 
     def lose(self) -> None:
-        """As kazoo does it: whoever waits is told first, then the state."""
+        """As kazoo does it: waiting requests fail first, then the state changes."""
         self.connected = False
         lost, self.sent = self.sent, []
         for _, answer in lost:
@@ -107,7 +107,7 @@ class World:
 
 
 async def turn() -> None:
-    """Let everything happen that can."""
+    """Run the loop until nothing is ready."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -129,7 +129,7 @@ def test_servers_and_chroot_are_read_from_zookeeper_connect():
 
 
 @pytest.mark.parametrize("text", ["", "a:1,,b:2", "a:x", "a:0", "a:70000", ":2181", "a:1/b//c"])
-def test_what_is_no_list_of_servers_is_refused_by_name(text):
+def test_a_malformed_list_of_servers_is_refused_by_name(text):
     with pytest.raises(StartupError, match="zookeeper.connect="):
         parse_servers(text)
 
@@ -197,7 +197,7 @@ def test_a_multi_is_answered_without_the_chroot():
     assert results == ["/q/n_0000000007", stat_of(STAT), None, None]
 
 
-def test_many_reads_are_one_request_and_errors_stand_in_their_places():
+def test_many_reads_are_one_request_and_errors_are_in_their_places():
     asked = bytes(MultiRead(["/a", "/b"]).serialize())
     one = multiheader_struct.pack(GetData.type, 0, -1) + int_struct.pack(2)
     end = multiheader_struct.pack(-1, 1, -1)
@@ -243,7 +243,7 @@ def test_secured_nodes_are_written_by_brokers_and_read_by_all_but_for_secrets(pa
 
 
 @on_loop
-async def test_so_many_requests_are_in_flight_and_the_others_wait_in_order(world):
+async def test_in_flight_requests_are_limited_and_the_others_wait_in_order(world):
     store, client = await world.connect(in_flight_max=3)
     writes = [asyncio.ensure_future(store.delete(f"/{number}")) for number in range(5)]
     await turn()
@@ -258,7 +258,7 @@ async def test_so_many_requests_are_in_flight_and_the_others_wait_in_order(world
 
 
 @on_loop
-async def test_who_gave_up_before_it_was_sent_is_not_sent(world):
+async def test_a_request_cancelled_before_it_was_sent_is_not_sent(world):
     store, client = await world.connect(in_flight_max=1)
     writes = [asyncio.ensure_future(store.delete(f"/{number}")) for number in range(3)]
     await turn()
@@ -289,7 +289,7 @@ async def test_many_reads_come_in_slices_and_one_by_one_from_an_old_server(world
 
 
 @on_loop
-async def test_what_the_server_would_hang_up_on_is_refused_before(world):
+async def test_a_request_too_long_for_the_server_is_refused_before_it_is_sent(world):
     store, client = await world.connect(request_bytes_max=10_000)
     with pytest.raises(StoreError, match="/a: a request of 100.. bytes .* takes 10000"):
         await store.set_data("/a", b"x" * 10_000)
@@ -302,7 +302,7 @@ async def test_what_the_server_would_hang_up_on_is_refused_before(world):
     assert isinstance(refused, MultiError)
     assert "jute.maxbuffer" in str(refused)
     assert done == ["/b"]
-    # What only the generous guess finds too long is sent.
+    # Too long by the upper bound, not by the exact count: it is sent.
     write = asyncio.ensure_future(store.set_data("/" + "a" * 2_000, b"x" * 5_000))
     await turn()
     client.answer(STAT)
@@ -321,7 +321,7 @@ async def test_a_bad_path_in_a_multi_is_named_with_its_place(world):
 
 
 @on_loop
-async def test_with_the_connection_go_the_writes_and_the_reads_are_asked_again(world):
+async def test_when_the_connection_is_lost_writes_fail_and_reads_are_sent_again(world):
     store, client = await world.connect(in_flight_max=2)
     write = asyncio.ensure_future(store.set_data("/w", b""))
     read = asyncio.ensure_future(store.exists("/r"))
@@ -343,7 +343,7 @@ async def test_with_the_connection_go_the_writes_and_the_reads_are_asked_again(w
 
 
 @on_loop
-async def test_nobody_waits_for_a_connection_longer_than_a_session_lives(world):
+async def test_no_request_waits_for_a_connection_longer_than_the_session_time_out(world):
     store, client = await world.connect(session_timeout_ms=50)
     client.lose()
     for attempt in (store.get("/a"), store.create("/b")):
@@ -351,13 +351,13 @@ async def test_nobody_waits_for_a_connection_longer_than_a_session_lives(world):
             await attempt
     client.tell(KazooState.CONNECTED)
     await turn()
-    # Told lost: it must not happen later.
+    # Reported lost: it must not be sent later.
     assert client.sent == []
     assert store.session_id == 77
 
 
 @on_loop
-async def test_watches_of_a_lost_connection_fire_once_when_the_next_is_there(world):
+async def test_watches_of_a_lost_connection_fire_once_after_the_next_connection(world):
     store, client = await world.connect("one:1/kafka")
     fired = []
     reads = [
@@ -436,7 +436,7 @@ async def test_a_call_of_several_steps_ends_with_the_session_too(world):
 
 
 @on_loop
-async def test_a_server_that_says_so_ends_the_session_too(world):
+async def test_an_answer_of_session_expired_ends_the_session_too(world):
     store, client = await world.connect()
     lost = []
     store.on_session_lost = lambda: lost.append(1)
@@ -450,7 +450,7 @@ async def test_a_server_that_says_so_ends_the_session_too(world):
 
 
 @on_loop
-async def test_a_session_that_ends_while_it_is_opened_is_no_start(world):
+async def test_a_session_that_ends_while_it_is_opened_fails_the_open(world):
     store = ZooKeeperStore(
         "one:1",
         call_soon=asyncio.get_running_loop().call_soon_threadsafe,
@@ -467,7 +467,7 @@ async def test_a_session_that_ends_while_it_is_opened_is_no_start(world):
 
 
 @on_loop
-async def test_the_chroot_is_made_with_what_is_above_it(world):
+async def test_the_chroot_is_created_with_its_parents(world):
     store = ZooKeeperStore(
         "one:1/x/y",
         call_soon=asyncio.get_running_loop().call_soon_threadsafe,
@@ -490,7 +490,7 @@ async def test_the_chroot_is_made_with_what_is_above_it(world):
     assert (await read).created_id == 11
 
 
-def test_a_zookeeper_that_is_not_there_is_named_with_the_reason():
+def test_an_unreachable_zookeeper_is_named_with_the_reason():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -509,7 +509,7 @@ def test_a_zookeeper_that_is_not_there_is_named_with_the_reason():
         asyncio.run(main())
 
 
-def test_servers_are_tried_in_turn_in_an_order_of_ones_own():
+def test_servers_are_tried_in_turn_in_a_shuffled_order():
     orders = {
         tuple(
             ZooKeeperStore(

@@ -219,7 +219,7 @@ class Lifecycle:
         self, broker_id: int, clean_epoch: int | None, *, is_empty: bool
     ) -> tuple[SetData, bool]:
         """What is known of its logs, to be written with its registration; whether it had one."""
-        path = layout_odradek.life_path(broker_id)
+        path = layout_odradek.broker_logs_path(broker_id)
         with suppress(NodeExistsError):
             await self._store.create(path, None, make_parents=True)
         data, stat = await self._store.get(path)

@@ -26,7 +26,7 @@ from odradek.controller.proposals import (
 )
 from odradek.coord import layout, layout_odradek
 from odradek.coord.layout_config import decode_config, topic_entity
-from odradek.coord.layout_odradek import Noted, NotedLives
+from odradek.coord.layout_odradek import NotedRegistration, NotedRegistrations
 from odradek.coord.store import (
     ConnectionLostError,
     Create,
@@ -100,7 +100,7 @@ class ControllerStore:
                 continue  # it went between the two reads
             except CorruptNodeError as error:
                 self._skip(str(error))
-        paths = [layout_odradek.life_path(broker.id) for broker in found]
+        paths = [layout_odradek.broker_logs_path(broker.id) for broker in found]
         notes = await self._store.get_many(paths)
         return await self._noted(list(map(self._with_note, found, notes)))
 
@@ -112,7 +112,7 @@ class ControllerStore:
         notes, unless another kind of controller has reigned since, which makes none.
         """
         (node,) = await self._store.get_many([layout_odradek.NOTED])
-        before = NotedLives(-1, {})
+        before = NotedRegistrations(-1, {})
         if node is None:
             with suppress(NodeExistsError):
                 await self._persist(layout_odradek.NOTED, None)
@@ -130,11 +130,11 @@ class ControllerStore:
             known = before.brokers.get(broker.id)
             if known is None or known.broker_epoch != broker.broker_epoch:
                 since = layout_odradek.SINCE_NOW if follows else broker.broker_epoch
-                known = Noted(broker.broker_epoch, since)
+                known = NotedRegistration(broker.broker_epoch, since)
             lives[broker.id] = known
         noted_id = 0
         if (epoch, lives) != before:
-            data = layout_odradek.encode_noted(NotedLives(epoch, lives))
+            data = layout_odradek.encode_noted(NotedRegistrations(epoch, lives))
             operations: list[Operation] = [
                 self._reign.token,
                 SetData(layout_odradek.NOTED, data),
@@ -258,7 +258,7 @@ class ControllerStore:
             if len(state.leader_and_isr.isr) == 1 or state.leader_and_isr.leader == NO_LEADER
         ]
         for chunk in slices(critical, SLICE):
-            nodes = await self._store.get_many([layout_odradek.memory_path(p) for p in chunk])
+            nodes = await self._store.get_many([layout_odradek.last_isr_path(p) for p in chunk])
             for partition, node in zip(chunk, nodes, strict=True):
                 try:
                     if node is not None:
@@ -274,7 +274,7 @@ class ControllerStore:
         What is made here is void until its state stands; what is there is in force until then.
         """
         memories = {
-            layout_odradek.memory_path(p.partition): p.memory
+            layout_odradek.last_isr_path(p.partition): p.memory
             for p in proposals
             if p.memory is not None
         }
@@ -378,7 +378,7 @@ class ControllerStore:
     def _write_state(self, proposal: Proposal) -> list[Operation]:
         path = layout.partition_state_path(proposal.partition)
         data = layout.encode_partition_state(
-            layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
+            layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._reign.controller_epoch)
         )
         version = proposal.proposed.partition_epoch
         memory = self._write_memory(proposal)
@@ -400,7 +400,7 @@ class ControllerStore:
         if proposal.memory is None:
             return []
         data = layout_odradek.encode_memory(proposal.memory)
-        return [SetData(layout_odradek.memory_path(proposal.partition), data)]
+        return [SetData(layout_odradek.last_isr_path(proposal.partition), data)]
 
     async def _refused(self, proposal: Proposal, error: MultiError) -> Outcome:
         """Find out why, and write what can be written all the same."""
@@ -428,7 +428,7 @@ class ControllerStore:
         return Conflicting(proposal, None)
 
     def _state_data(self, proposal: Proposal) -> bytes:
-        state = layout.PartitionState(proposal.proposed, self._reign.controller_epoch)
+        state = layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._reign.controller_epoch)
         return layout.encode_partition_state(state)
 
     def _judge(self, proposal: Proposal, found: StoredState) -> Outcome:
@@ -571,7 +571,7 @@ class ControllerStore:
             await self._remove(
                 [[layout.partition_state_path(p), layout.partition_path(p)] for p in chunk]
             )
-            await self._remove([[layout_odradek.memory_path(p)] for p in chunk])
+            await self._remove([[layout_odradek.last_isr_path(p)] for p in chunk])
             await asyncio.sleep(0)
 
     async def _remove(self, groups: Sequence[Sequence[str]]) -> None:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from odradek.broker.replication.partition import Partition as HeldPartition
 from odradek.coord import layout, layout_odradek
-from odradek.coord.tree import Change, ChangeKind, Node
+from odradek.coord.tree import Change, ChangeKind, TreeNode
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
 from odradek.sim.checks.checkers import Picture, fullest, read_disk
 from odradek.sim.checks.history import Facts, History
@@ -48,10 +48,10 @@ class ReplicationChecker:
         self._cluster = cluster
         self._history = history
         self._violated = violated
-        self._stored: dict[TopicPartition, layout.PartitionState] = {}
+        self._stored: dict[TopicPartition, layout.LeaderIsrAndControllerEpoch] = {}
         self._reigns: dict[tuple[bytes, int, int], tuple[int, int]] = {}  # broker and its life
         self._high_watermarks: dict[tuple[bytes, int, int], int] = {}
-        self._topics: dict[str, tuple[Node, layout.TopicNode]] = {}  # as they were last seen
+        self._topics: dict[str, tuple[TreeNode, layout.TopicNode]] = {}  # as they were last seen
         self._moving: dict[str, set[int]] = {}  # partitions of a topic
         # Who was a replica once, and whether he may not have been told that he is none any more.
         self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
@@ -163,8 +163,8 @@ class ReplicationChecker:
     def _compare_states(
         self,
         partition: TopicPartition,
-        before_state: layout.PartitionState,
-        state: layout.PartitionState,
+        before_state: layout.LeaderIsrAndControllerEpoch,
+        state: layout.LeaderIsrAndControllerEpoch,
     ) -> None:
         before, now = before_state.leader_and_isr, state.leader_and_isr
         if state.controller_epoch < before_state.controller_epoch:
@@ -185,7 +185,7 @@ class ReplicationChecker:
 
     def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
         """Whether it was in the last ISR that was large enough, though not in the very last."""
-        node = self._cluster.tree.find(layout_odradek.memory_path(partition))
+        node = self._cluster.tree.find(layout_odradek.last_isr_path(partition))
         if node is None:
             return False
         memory = layout_odradek.decode_memory(partition, node.data)

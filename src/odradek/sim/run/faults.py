@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from odradek.coord import layout
-from odradek.coord.memory import Fate, Loss
+from odradek.coord.memory import RequestFate, RequestLoss
 from odradek.coord.store import Create, Delete, NodeExistsError, NoNodeError, SetData
 from odradek.model.partition import Assignment, TopicPartition
 from odradek.sim.world.cluster import (
@@ -707,9 +707,13 @@ async def _trouble_store(cluster: SimulatedCluster, broker: SimulatedBroker, fau
     del broker
     share = 0.02 + 0.3 * fault.detail
 
-    def fate(chance: random.Random) -> Fate:
-        loss = chance.choice((Loss.BEFORE, Loss.AFTER)) if chance.random() < share else Loss.NONE
-        return Fate(
+    def fate(chance: random.Random) -> RequestFate:
+        loss = (
+            chance.choice((RequestLoss.BEFORE, RequestLoss.AFTER))
+            if chance.random() < share
+            else RequestLoss.NONE
+        )
+        return RequestFate(
             request_delay_ms=chance.randint(0, 100),
             answer_delay_ms=chance.randint(0, 100),
             loss=loss,

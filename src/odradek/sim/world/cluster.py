@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from odradek.broker.server import Broker
 from odradek.broker.world import World
 from odradek.config.broker import BrokerConfig
-from odradek.coord.memory import Fate, MemoryStore
+from odradek.coord.memory import MemoryStore, RequestFate
 from odradek.model.errors import OdradekError
 from odradek.sim.world.clock import SimulatedClock
 from odradek.sim.world.disk import Crash, SimulatedDisk
@@ -276,14 +276,14 @@ class SimulatedCluster:
         self.tree = WatchedTree(self.store_clock.wall_ms)
         self._store_random = self.randomness("store")
         self._waiting_for_promise: list[asyncio.Future[None]] = []
-        self.draw_fate: Callable[[random.Random], Fate] = usual_fate
+        self.draw_fate: Callable[[random.Random], RequestFate] = usual_fate
         self.brokers = [SimulatedBroker(self, broker_id) for broker_id in range(brokers)]
 
     def randomness(self, what: str) -> random.Random:
         """Chance for one purpose: it does not depend on what is drawn for another."""
         return random.Random(f"{self._seed}/{what}")
 
-    def fate(self, operation: str) -> Fate:
+    def fate(self, operation: str) -> RequestFate:
         """What happens to a request to the store."""
         del operation
         return self.draw_fate(self._store_random)
@@ -328,6 +328,8 @@ class SimulatedCluster:
             process.bury()
 
 
-def usual_fate(randomness: random.Random) -> Fate:
+def usual_fate(randomness: random.Random) -> RequestFate:
     """A store that works."""
-    return Fate(request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3))
+    return RequestFate(
+        request_delay_ms=randomness.randint(0, 3), answer_delay_ms=randomness.randint(0, 3)
+    )
