@@ -225,5 +225,5 @@ def error_of(error: Exception, subject: Operation | str) -> StoreError:
     elif isinstance(error, kazoo_errors.NoChildrenForEphemeralsError):
         result = StoreError(f"{path}: its parent is ephemeral, and can have no children")
     elif isinstance(error, kazoo_errors.NoAuthError):
-        result = StoreError(f"{path}: its ZooKeeper ACL does not allow this to our credentials")
+        result = StoreError(f"{path}: its ACL in ZooKeeper does not allow this to our credentials")
     return result
