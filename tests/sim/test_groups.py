@@ -5,8 +5,7 @@ from functools import cache
 
 import pytest
 
-from odradek.sim.clients.transactions import kinds as kinds_of_transactions
-from odradek.sim.run.faults import Kind
+from odradek.sim.run.faults import Kind, kinds_with_coordinators
 from odradek.sim.run.simulation import Options, simulate
 
 SEEDS = range(1, 11)
@@ -17,7 +16,7 @@ BLACKOUTS = range(301, 304)
 
 def without(*kinds, brokers, durable):
     """The usual faults but for some."""
-    usual = kinds_of_transactions(brokers, durable=durable)
+    usual = kinds_with_coordinators(brokers, durable=durable)
     return tuple(kind for kind in usual if kind not in kinds)
 
 

@@ -12,8 +12,7 @@ from functools import cache
 import pytest
 
 from odradek.sim.clients.transactions import Fate, TransactionOptions
-from odradek.sim.clients.transactions import kinds as kinds_of_transactions
-from odradek.sim.run.faults import Kind
+from odradek.sim.run.faults import Kind, kinds_with_coordinators
 from odradek.sim.run.simulation import Options, simulate
 
 SEEDS = range(1, 9)
@@ -26,7 +25,7 @@ CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # what loses no time on the network
 def played(seed, *, version=2, late_copies=True, brokers=3, kinds=None, durable=False):
     """What came of a run: its violations, what happened in it, and its digest."""
     if kinds is None:
-        usual = kinds_of_transactions(brokers, durable=durable)
+        usual = kinds_with_coordinators(brokers, durable=durable)
         kinds = tuple(k for k in usual if k not in {Kind.GROW_INTERNAL, Kind.ROLL})
     outcome = simulate(
         seed,

@@ -8,15 +8,12 @@ so those before it have to stand in their file.
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
 from odradek.log.disk import Entry, File, StorageError
+from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
 from odradek.log.segment import SNAPSHOT
-
-if TYPE_CHECKING:
-    from odradek.log.log import Log
 
 FlushDone = Callable[[StorageError | None], None]
 
@@ -39,7 +36,7 @@ class Flusher:
         "paths",
     )
 
-    def __init__(self, log: "Log") -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
         self._running = False
         self._closing = False

@@ -6,18 +6,15 @@ end). A damaged one is removed, and the one before it has to do.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from odradek.log.deletion import snapshot_offsets
 from odradek.log.disk import Data
+from odradek.log.log_state import LogState
 from odradek.log.producer_state import CorruptSnapshotError, ProducerState
 from odradek.log.segment import SNAPSHOT, Segment, segment_stem
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.record.batch import CONTROL_BIT, BatchHeader
 from odradek.record.control import read_marker
-
-if TYPE_CHECKING:
-    from odradek.log.log import Log
 
 
 def note_producer(
@@ -37,7 +34,7 @@ def note_producer(
         )
 
 
-def write_snapshot(log: "Log") -> str:
+def write_snapshot(log: LogState) -> str:
     """Write the state at the end of the log into the page cache. Returns the path."""
     path = segment_stem(log.directory, log.leo) + SNAPSHOT
     file = log.host.disk.create(path)
@@ -46,7 +43,7 @@ def write_snapshot(log: "Log") -> str:
     return path
 
 
-def load_snapshot(log: "Log", *, offset: int) -> int:
+def load_snapshot(log: LogState, *, offset: int) -> int:
     """Load the newest snapshot not above `offset`: where to replay from.
 
     Without any, that is the beginning of the log.
@@ -70,7 +67,7 @@ def load_snapshot(log: "Log", *, offset: int) -> int:
     return log.segments[0].base_offset
 
 
-def rebuild_producers(log: "Log") -> Iterator[None]:
+def rebuild_producers(log: LogState) -> Iterator[None]:
     """The state at the end of the log, anew; a step for each batch."""
     start = load_snapshot(log, offset=log.leo)
     for segment in log.segments_from(start):

@@ -92,11 +92,13 @@ def completion(shell: str) -> None:
     """Print what makes a shell complete `odradek` and Kafka's tools: names and flags."""
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - for this alone
 
-    from odradek.cli.main import odradek  # noqa: PLC0415 - which knows this command
-
     made = get_completion_class(shell)
     assert made is not None, shell
-    print(made(odradek, {}, "odradek", "_ODRADEK_COMPLETE").source())
+    print(
+        made(
+            click.get_current_context().find_root().command, {}, "odradek", "_ODRADEK_COMPLETE"
+        ).source()
+    )
     tools = " ".join(map(script_name, TOOLS))
     sys.stdout.write(_TEMPLATES[shell].format(tools=tools))
 

@@ -31,7 +31,6 @@ from odradek.model.partition import TopicPartition
 from odradek.record.records import Record, build_batch
 from odradek.sim.checks.history import Topic, value_of
 from odradek.sim.clients.client import TROUBLE, Client
-from odradek.sim.run.faults import LOSSLESS, OF_COORDINATORS, USUAL, Kind
 from odradek.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -84,18 +83,6 @@ ABORTABLE: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-
-
-def kinds(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
-    """What may go wrong and still leave everything that was acknowledged.
-
-    Of several brokers one at a time may lose its power; one alone, or all of them at once, if they
-    acknowledge only what is on their disks (`durable`).
-    """
-    if brokers > 1:
-        return (*USUAL, *OF_COORDINATORS, *([Kind.BLACKOUT] * 4 if durable else ()))
-    powerless = (*[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else ()
-    return (*LOSSLESS, *OF_COORDINATORS, *powerless)
 
 
 class Fate(Enum):

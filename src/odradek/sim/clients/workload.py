@@ -1,7 +1,7 @@
-"""What simulated clients do, all together: producers, readers, administrators, vandals.
+"""What simulated clients share: the cluster they use, the history they write, and their clocks.
 
-Some share a process, and so a connection and its order; some have their own. What they see goes
-into the `History`; answers that no client can make sense of are violations here.
+Some clients share a process, and so a connection and its order; some have their own. What they see
+goes into the `History`; answers that no client can use are violations here.
 """
 
 from collections import Counter
@@ -11,23 +11,7 @@ from typing import Final, Protocol
 from odradek.client.connection import Connection
 from odradek.model.errors import RETRIABLE, ErrorCode
 from odradek.sim.checks.history import Facts, History, Topic
-from odradek.sim.clients.admins import Administrator
 from odradek.sim.clients.client import Client
-from odradek.sim.clients.committed import start_readers
-from odradek.sim.clients.groups import GroupBook, start_groups
-from odradek.sim.clients.movers import start_movers
-from odradek.sim.clients.producers import Producer
-from odradek.sim.clients.readers import Reader
-from odradek.sim.clients.reassigners import Reassigner
-from odradek.sim.clients.registers import start_registers
-from odradek.sim.clients.shipped import (
-    start_shipped_group,
-    start_shipped_movers,
-    start_shipped_producer,
-)
-from odradek.sim.clients.transactions import Ledger, TransactionOptions, start_transactions
-from odradek.sim.clients.vandals import Vandal
-from odradek.sim.clients.young import YoungAdministrator
 from odradek.sim.traits import Trait
 from odradek.sim.world.clock import EPOCH_MS
 from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
@@ -36,10 +20,10 @@ STEADY_TOPICS: Final = 3
 
 
 class LastLook(Protocol):
-    """Somebody who has to come to the end of something when all is healed."""
+    """A client that has to read to the end once all faults are over."""
 
     async def read_some(self) -> None:
-        """Go on."""
+        """Read the next records, if there are any."""
 
     @property
     def has_read_all(self) -> bool:
@@ -47,92 +31,26 @@ class LastLook(Protocol):
 
 
 class Workload:
-    """All clients of one simulation."""
+    """The clients of one simulation, and what each of them may use."""
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        history: History,
-        transactions: TransactionOptions | None = None,
-        *,
-        groups: bool = False,
-        reassigns: bool = False,
-        traits: Collection[Trait] = (),
+        self, cluster: SimulatedCluster, history: History, *, traits: Collection[Trait] = ()
     ) -> None:
-        """`transactions`: there are transactors, and nobody else; `groups`: members of a group.
-
-        `reassigns`: of the usual clients one gives partitions other replicas all the while.
-        """
         self.cluster = cluster
         self.history = history
         self.traits = frozenset(traits)
         self.is_over = False
         self.replication_factor = min(3, len(cluster.brokers))
-        self.last_success_s = 0.0  # when a producer was last told that all is well
+        self.last_success_s = 0.0  # when a producer last got an acknowledgement
         self.readers: list[LastLook] = []
-        self.ledger: Ledger | None = None
-        self._transactions = transactions
-        self._groups = groups
-        self._reassigns = reassigns
-        self.book: GroupBook | None = None
         self.happened = Counter[str]()  # what clients met that a run is for
         self.clients: list[Client] = []
         self._broker_of = {broker.name: broker for broker in cluster.brokers}
         self._producer_ids: set[int] = set()
         draw = cluster.randomness("workload")
         self.produces_each_second = draw.choice((0.5, 2.0, 5.0))
-        if self.replication_factor > 1:  # a history of some size, whatever stands in its way
+        if self.replication_factor > 1:  # enough records for a run to count, whatever fails
             self.produces_each_second = 2.0
-
-    def start(self) -> None:
-        """Let them all go."""
-        if self._transactions is not None:
-            self._start_transactions(self._transactions)
-        elif self._groups:
-            self._start_groups()
-        else:
-            self._start_usual()
-
-    def _start_transactions(self, options: TransactionOptions) -> None:
-        self.ledger = start_transactions(self, options)
-        self.book = start_movers(self, options, self.ledger)
-        start_readers(self, self.ledger)
-        self._read(self.client("reader"), 0)
-        if Trait.REGISTERS in self.traits:
-            start_registers(self, self.ledger, options)
-        if Trait.SHIPPED in self.traits and options.version > 1:
-            start_shipped_movers(self, self.ledger)
-        if Trait.YOUNG in self.traits:
-            client = self.client("admin-of-young")
-            client.run(YoungAdministrator(self, client).run())
-
-    def _start_groups(self) -> None:
-        self.book = start_groups(self)
-        if Trait.REGISTERS in self.traits:
-            start_registers(self)
-        if Trait.SHIPPED in self.traits:
-            start_shipped_group(self)
-
-    def _start_usual(self) -> None:
-        draw = self.cluster.randomness("clients")
-        administrator = self.client("admin")
-        administrator.run(Administrator(self, administrator).run(STEADY_TOPICS))
-        clients = [self.client(f"client-{number}") for number in range(draw.randint(1, 3))]
-        for number in range(draw.randint(2, 5)):
-            client = draw.choice(clients)
-            client.run(Producer(self, client, f"p{number}").run())
-        if Trait.SHIPPED in self.traits:
-            start_shipped_producer(self, self.produces_each_second)
-        if self.replication_factor > 1:
-            client = self.client("torrent")
-            client.run(Producer(self, client, "torrent", torrent=True).run())
-            if self._reassigns:
-                client = self.client("reassigner")
-                client.run(Reassigner(self, client).run())
-        for number in range(draw.randint(1, 3)):
-            self._read(draw.choice((*clients, self.client(f"reader-{number}"))), number)
-        vandal = self.client("vandals")
-        vandal.run(Vandal(self, "vandal").run())
 
     def stop(self) -> None:
         """No more of it."""
@@ -145,11 +63,6 @@ class Workload:
         client = Client(self.cluster, name)
         self.clients.append(client)
         return client
-
-    def _read(self, client: Client, number: int) -> None:
-        reader = Reader(self, client, f"reader {number}")
-        self.readers.append(reader)
-        client.run(reader.run())
 
     # --------------------------------------------------------------------- for clients
 

@@ -122,6 +122,18 @@ LOSSLESS: Final = (
 )
 
 
+def kinds_with_coordinators(brokers: int, *, durable: bool = False) -> tuple[Kind, ...]:
+    """Faults after which everything acknowledged is still there, those of coordinators included.
+
+    One of several brokers at a time may lose its power. A single broker, or all at once, may if
+    they acknowledge only what was flushed (`durable`).
+    """
+    if brokers > 1:
+        return (*USUAL, *OF_COORDINATORS, *([Kind.BLACKOUT] * 4 if durable else ()))
+    powerless = (*[Kind.POWER] * 4, Kind.STOP_AND_POWER) if durable else ()
+    return (*LOSSLESS, *OF_COORDINATORS, *powerless)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that goes wrong."""

@@ -15,11 +15,11 @@ from typing import Final
 
 from odradek.model.partition import TopicPartition
 from odradek.sim.checks.replication import ReplicationChecker
+from odradek.sim.clients.all_clients import AllClients
 from odradek.sim.clients.client import TROUBLE, Client
 from odradek.sim.clients.groups import GROUP_OVER_S, GroupMember
 from odradek.sim.clients.reassigners import Reassigner
 from odradek.sim.clients.transactions import TRANSACTIONS_OVER_S
-from odradek.sim.clients.workload import Workload
 from odradek.sim.world.cluster import SimulatedCluster
 
 # How long a healed cluster may take: a session's end, a start, an election, clients' pauses.
@@ -35,7 +35,7 @@ class Settling:
     def __init__(
         self,
         cluster: SimulatedCluster,
-        workload: Workload,
+        workload: AllClients,
         replication: ReplicationChecker,
         violated: Callable[[str], None],
         *,

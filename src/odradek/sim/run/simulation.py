@@ -26,13 +26,19 @@ from odradek.sim.checks.checkers import LogChecker
 from odradek.sim.checks.coverage import watched
 from odradek.sim.checks.history import History
 from odradek.sim.checks.replication import ReplicationChecker, Tally
+from odradek.sim.clients.all_clients import AllClients
 from odradek.sim.clients.groups import GroupBook, group_properties
 from odradek.sim.clients.registers import register_properties
 from odradek.sim.clients.transactions import Fate as TransactionFate
 from odradek.sim.clients.transactions import Ledger, TransactionOptions
-from odradek.sim.clients.transactions import kinds as kinds_of_transactions
-from odradek.sim.clients.workload import Workload
-from odradek.sim.run.faults import USUAL, Fault, FaultPlayer, Kind, draw_schedule
+from odradek.sim.run.faults import (
+    USUAL,
+    Fault,
+    FaultPlayer,
+    Kind,
+    draw_schedule,
+    kinds_with_coordinators,
+)
 from odradek.sim.run.settling import RECOVER_S, Settling
 from odradek.sim.traits import Trait, draw_traits, possible
 from odradek.sim.traits import names as trait_names
@@ -105,7 +111,7 @@ class Options:
             return self.kinds
         if self.transactions is None and not self.groups:
             return USUAL
-        return kinds_of_transactions(self.brokers, durable=self.durable)
+        return kinds_with_coordinators(self.brokers, durable=self.durable)
 
     @property
     def words(self) -> str:
@@ -272,7 +278,7 @@ class Simulation:
         )
         outcome.schedule = [f for f in drawn if options.only is None or f.number in options.only]
         self._player = FaultPlayer(cluster, outcome.schedule)
-        self._workload = Workload(
+        self._workload = AllClients(
             cluster,
             self.history,
             transactions,
