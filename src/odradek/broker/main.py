@@ -64,9 +64,10 @@ def run(
     problem = _log_dirs_problem(config)
     if problem is not None:
         return _give_up(f"{source}: {problem}")
-    # What lives long is made at the start; what a request makes dies with it. Looking for
-    # cycles among the former again and again costs much and finds nothing.
-    gc.set_threshold(50_000, 20, 100)
+    # A collection stops the loop: a millisecond for some 3,000 objects. So the young ones are
+    # collected before there are many (10,000, and 50,000 that have survived once), and the old
+    # ones, of which a partition has dozens, once in a hundred million allocations.
+    gc.set_threshold(10_000, 5, 2_000)
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         try:

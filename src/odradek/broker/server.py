@@ -439,6 +439,7 @@ class Broker:
             metrics=self.metrics,
             throttle=self._throttle,
             worker=world.worker or LoopWorker(world.loop),
+            turns=self.turns,
         )
         self.produce.refused = self._note_refusal
         self._hand_over = HandOver(
@@ -462,6 +463,7 @@ class Broker:
             fetch_bytes_max=config.fetch_max_bytes,
             throttle_replicas=self.leader_quota,
             nearest=(self._nearest if config.replica_selector_class == RACK_AWARE else None),
+            turns=self.turns,
         )
 
     def _nearest(self, partition: Partition, offset: int, rack: str) -> int | None:

@@ -20,8 +20,8 @@ Versions:
 """
 
 import random
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from odradek.broker.replication.fetching import Fetcher, Nearest, Reading, divergence
 from odradek.broker.replication.partition import Partition
@@ -34,6 +34,7 @@ from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection, Place
+from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.replica.fetch_session import (
     FINAL_EPOCH,
@@ -46,14 +47,16 @@ from odradek.replica.fetch_session import (
 )
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
-from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder
+from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, sliced_decoder
 from odradek.wire.header import RequestHeader
 from odradek.wire.messages.fetch import FetchRequest, PartitionData, encode_fetch_response
+from odradek.wire.schema import Buffer
 
 READ_COMMITTED: Final = 1
 BY_TOPIC_ID_SINCE: Final = 13
 RACK_SINCE: Final = 11
 CONSUMER: Final = -1
+LARGE_BYTES: Final = 16 << 10  # a request above this size is decoded in slices
 
 
 class FetchApi:
@@ -74,6 +77,7 @@ class FetchApi:
         fetch_bytes_max: int,
         nearest: Callable[[Partition, int, str], int | None] | None = None,
         throttle_replicas: ReplicationQuota | None = None,
+        turns: Turns,
     ) -> None:
         """`nearest` knows the replicas by rack (KIP-392); None: consumers read at the leader."""
         self.nearest = nearest
@@ -88,14 +92,17 @@ class FetchApi:
         self.now_ms = now_ms
         self._throttle = throttle
         self._knows_topic_id = knows_topic_id
+        self._turns = turns
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
-    ) -> None:
-        """Answer now, or take a place in the line and wait."""
+    ) -> Coroutine[Any, Any, None] | None:
+        """Answer now, or take a place in the line and wait. What is left to do if it is large."""
         if connection.in_flight:
             connection.put_back(frame)  # its answer would wait in memory for theirs
-            return
+            return None
+        if len(frame) > LARGE_BYTES:
+            return self._in_slices(connection, header, position, frame, connection.later())
         decode = decoder(FetchRequest, header.api_version)
         request, _ = decode(frame, position, DATA_ELEMENTS_MAX)
         follower_id = follower_of(request)
@@ -103,13 +110,46 @@ class FetchApi:
         if follower_id >= 0 and not session.authorize(
             AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         ):
-            self._refuse_follower(connection, header, request)
-            return
+            connection.respond(_refused_follower(header, request))
+            return None
         fetcher = self._fetcher(request, header.api_version, follower_id)
         if isinstance(fetcher, ErrorCode):
-            self._refuse(connection, header, fetcher)
-            return
+            connection.respond(_refused(header, fetcher))
+            return None
         FetchCall(self, connection, header, request, fetcher).run()
+        return None
+
+    async def _in_slices(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        position: int,
+        frame: memoryview,
+        place: Place,
+    ) -> None:
+        """Begin a request of many partitions, in turns with everything else.
+
+        What it reads it reads at once: a session must not miss what becomes ready meanwhile.
+        """
+        turns = self._turns
+        decode = sliced_decoder(FetchRequest, header.api_version)
+        request, _ = await turns.run(decode(frame, position, DATA_ELEMENTS_MAX))
+        follower_id = follower_of(request)
+        if follower_id >= 0 and not connection.session.authorize(
+            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            place.fill(_refused_follower(header, request))
+            return
+        await turns.next()
+        fetcher = self._fetcher(request, header.api_version, follower_id)
+        if isinstance(fetcher, ErrorCode):
+            place.fill(_refused(header, fetcher))
+            return
+        call = FetchCall(self, connection, header, request, fetcher)
+        call.take(place)
+        await turns.next()
+        if not call.done:
+            call.run()
 
     # ---------------------------------------------------------------------- sessions
 
@@ -274,37 +314,6 @@ class FetchApi:
         """A read failed: the directory goes offline, which answers whoever reads from it."""
         self._replicas.storage_failed(error)
 
-    def _refuse_follower(
-        self, connection: Connection, header: RequestHeader, request: FetchRequest
-    ) -> None:
-        """Whoever may not act for the cluster is told so for each partition (as by Kafka)."""
-        by_id = header.api_version >= BY_TOPIC_ID_SINCE
-        topics = [
-            (
-                topic.topic_id if by_id else topic.topic,
-                [
-                    PartitionData(
-                        partition_index=asked.partition,
-                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                        aborted_transactions=None,
-                        high_watermark=-1,
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-        connection.respond(
-            encode_fetch_response(header.correlation_id, header.api_version, topics=topics)
-        )
-
-    def _refuse(self, connection: Connection, header: RequestHeader, error: ErrorCode) -> None:
-        connection.respond(
-            encode_fetch_response(
-                header.correlation_id, header.api_version, topics=[], error_code=error
-            )
-        )
-
 
 class FetchCall(Waiting):
     """One fetch request, answered now or later."""
@@ -340,9 +349,16 @@ class FetchCall(Waiting):
         if reading.cold is not None or not self._is_enough(reading):
             reading.close()
             self._wait(reading)
+        elif self._place is not None:
+            self._finish(reading)
         else:
             self.connection.respond(self._answer(reading))
             self._over()
+
+    def take(self, place: Place) -> None:
+        """Answer in a place that was taken before the request was decoded."""
+        self._place = place
+        place.lost = self._abandoned
 
     def look_again(self) -> None:
         """Something is ready."""
@@ -422,7 +438,8 @@ class FetchCall(Waiting):
             self.fetcher.wake_soon(self)
 
     def _wait(self, reading: Reading) -> None:
-        self._place = self.connection.later(self._abandoned)
+        if self._place is None:
+            self._place = self.connection.later(self._abandoned)
         self._sleep(reading)
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:
@@ -461,6 +478,33 @@ class FetchCall(Waiting):
             self.fetcher.waiting = None
         if self.fetcher.id == NO_SESSION:
             self.fetcher.leave_all()
+
+
+def _refused_follower(header: RequestHeader, request: FetchRequest) -> list[Buffer]:
+    """A client that may not act for the cluster gets an error for each partition (as by Kafka)."""
+    by_id = header.api_version >= BY_TOPIC_ID_SINCE
+    topics = [
+        (
+            topic.topic_id if by_id else topic.topic,
+            [
+                PartitionData(
+                    partition_index=asked.partition,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    aborted_transactions=None,
+                    high_watermark=-1,
+                )
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return encode_fetch_response(header.correlation_id, header.api_version, topics=topics)
+
+
+def _refused(header: RequestHeader, error: ErrorCode) -> list[Buffer]:
+    return encode_fetch_response(
+        header.correlation_id, header.api_version, topics=[], error_code=error
+    )
 
 
 def _has_what_it_says(partition: Partition, wanted: SessionPartition) -> bool:

@@ -18,6 +18,8 @@ Behaviour:
     * Records are looked at here while that takes little (`SPEND_NS` for what came in one read);
       what takes longer goes to a worker, and nothing behind it of the same peer is handled before
       it is appended or refused.
+    * A request of many partitions is decoded, appended and answered in slices; its connection is
+      held until it is answered.
     * v0-2 (message formats 0 and 1) are advertised, for librdkafka of old turns compression off
       where they are not; they are answered UNSUPPORTED_VERSION, as by Kafka 4.
 
@@ -25,9 +27,10 @@ Versions:
     see `odradek.wire.messages.produce`
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, NamedTuple
 
 from odradek.broker.coordinators.txn_verification import Errors, Question
 from odradek.broker.replication.partition import Partition
@@ -44,6 +47,7 @@ from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, Place
+from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.validate import (
@@ -59,8 +63,11 @@ from odradek.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     Produce,
     ProducePartitionResult,
-    decode_produce,
+    decode_in_slices,
+    decode_unusual,
+    decode_usual,
     encode_produce_response,
+    encode_produce_response_in_slices,
 )
 from odradek.wire.schema import Buffer
 
@@ -79,6 +86,9 @@ ADDS_PARTITIONS_SINCE: Final = 12
 
 # What may be spent at once on the records of all batches that came in one read.
 SPEND_NS: Final = 2_000_000
+# A request above this size that names many partitions is handled in slices of so many.
+LARGE_BYTES: Final = 16 << 10
+SLICE: Final = 100
 # How long a request is kept at least whose records a worker looks at: acks=1 knows no time-out.
 _LOOK_INSIDE_MS: Final = 30_000
 
@@ -98,6 +108,7 @@ class ProduceApi:
         metrics: BrokerMetrics,
         throttle: Callable[[Connection, int], None],
         worker: Worker,
+        turns: Turns,
     ) -> None:
         self._replicas = replicas
         self.purgatory = purgatory
@@ -106,6 +117,7 @@ class ProduceApi:
         self._metrics = metrics
         self._throttle = throttle
         self._worker = worker
+        self._turns = turns
         # What is left of SPEND_NS for what was read of that peer at that time.
         self._left_ns = SPEND_NS
         self._read_ms = 0
@@ -120,14 +132,15 @@ class ProduceApi:
 
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
-    ) -> None:
-        """Append now; answer now, or when it is committed."""
-        request = decode_produce(frame, position, header.api_version)
+    ) -> Coroutine[Any, Any, None] | None:
+        """Append now; answer now, or when it is committed. What is left to do if it is large."""
+        request = decode_usual(frame, position, header.api_version)
+        if request is None:
+            if len(frame) > LARGE_BYTES:
+                return self._in_slices(LargeProduceCall(self, connection, header), position, frame)
+            request = decode_unusual(frame, position, header.api_version)
         call = ProduceCall(self, connection, header, connection.active_ms)
-        if self.is_closed:
-            refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        else:
-            refusal = self._refusal(connection.session, header, request)
+        refusal = self._refusal(connection.session, header, request)
         if refusal is not _NONE:
             self._refuse_all(call, request, refusal)
         else:
@@ -135,21 +148,60 @@ class ProduceApi:
         if call.failed:
             self._note_refusals(call)
         if request.acks == 0:
-            if call.failed:
-                log.info(
-                    "closed %s:%d: a produce with acks=0 failed, and has no other way to say so",
-                    connection.peer_host,
-                    connection.peer_port,
-                )
-                connection.close()
-            else:
-                self._account(call)
+            self._conclude_unanswered(call)
         elif call.pending:
             call.place = connection.later(call.abandoned)
-            least_ms = _LOOK_INSIDE_MS if call.unchecked and request.acks != ALL else 0
-            self.purgatory.wait(call, max(request.timeout_ms, least_ms))
+            self._wait(call, request)
         else:
             connection.respond(self.answer(call))
+        return None
+
+    async def _in_slices(self, call: "LargeProduceCall", position: int, frame: memoryview) -> None:
+        """Handle a request of many partitions, in turns with everything else."""
+        header, turns = call.header, self._turns
+        request = await turns.run(decode_in_slices(frame, position, header.api_version))
+        refusal = self._refusal(call.connection.session, header, request)
+        if refusal is not _NONE:
+            self._refuse_all(call, request, refusal)
+        else:
+            await turns.run(self._append_in_slices(call, request))
+            if call.unchecked:
+                await self._look_inside_in_slices(call, request)
+            elif call.unverified:
+                self._verify(call, request)
+        if call.failed:
+            self._note_refusals(call)
+        if request.acks == 0:
+            call.is_unanswered()
+            self._conclude_unanswered(call)
+            return
+        if call.is_not_settled():
+            self._wait(call, request)
+            await call.settled
+        throttle_ms = self._account(call)
+        call.answer_with(
+            await turns.run(
+                encode_produce_response_in_slices(
+                    header.correlation_id, header.api_version, call.topics, throttle_ms
+                )
+            )
+        )
+
+    def _wait(self, call: "ProduceCall", request: Produce) -> None:
+        least_ms = _LOOK_INSIDE_MS if call.unchecked and request.acks != ALL else 0
+        self.purgatory.wait(call, max(request.timeout_ms, least_ms))
+
+    def _conclude_unanswered(self, call: "ProduceCall") -> None:
+        if call.failed:
+            connection = call.connection
+            log.info(
+                "closed %s:%d: a produce with acks=0 failed, and has no other way to say so",
+                connection.peer_host,
+                connection.peer_port,
+            )
+            connection.close()
+        else:
+            self._account(call)
 
     def answer(self, call: "ProduceCall") -> tuple[bytes]:
         """Encode the response and count it."""
@@ -179,9 +231,10 @@ class ProduceApi:
             for code in sorted(codes):
                 self.refused(call.connection, f"Produce to {topic}: {ErrorCode(code).name}")
 
-    @staticmethod
-    def _refusal(session: Session, header: RequestHeader, request: Produce) -> ErrorCode:
+    def _refusal(self, session: Session, header: RequestHeader, request: Produce) -> ErrorCode:
         """Why nothing of it is appended; NONE if that is to be seen for each partition."""
+        if self.is_closed:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if header.api_version < FORMAT_2_SINCE:
             return ErrorCode.UNSUPPORTED_VERSION
         if request.acks not in (0, 1, ALL):
@@ -220,6 +273,30 @@ class ProduceApi:
             self._look_inside(call, request, wall_ms)
         elif call.unverified:
             self._verify(call, request)
+
+    def _append_in_slices(
+        self, call: "ProduceCall", request: Produce
+    ) -> Generator[None, None, None]:
+        """The same for many partitions; nothing is looked inside, and nothing verified yet."""
+        session, left_ns = call.connection.session, SPEND_NS
+        for name, partitions in request.topics:
+            answers: list[ProducePartitionResult] = []
+            call.topics.append((name, answers))
+            for begin in range(0, len(partitions), SLICE):
+                yield
+                wall_ms = self._clock.wall_ms()
+                self._read_ms, self._read_of = call.started_ms, id(call.connection)
+                self._left_ns = left_ns
+                error = self._topic_refusal(session, name)
+                if self.is_closed:
+                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                for index, batch in partitions[begin : begin + SLICE]:
+                    if error is _NONE:
+                        answers.append(self._check(call, name, index, batch, request, wall_ms))
+                    else:
+                        answers.append(_failure(index, error))
+                        call.failed = True
+                left_ns = self._left_ns
 
     @staticmethod
     def _topic_refusal(session: Session, topic: str) -> ErrorCode:
@@ -343,13 +420,37 @@ class ProduceApi:
         connection.hold()  # the frame stays where it is, too
         self._worker.run(work, done)
 
+    async def _look_inside_in_slices(self, call: "ProduceCall", request: Produce) -> None:
+        """The same for a request whose connection is held already."""
+        unchecked, wall_ms = call.unchecked, self._clock.wall_ms()
+        loop = asyncio.get_running_loop()
+        verdicts: asyncio.Future[list[ValidatedBatch | Exception]] = loop.create_future()
+
+        def work() -> list[ValidatedBatch | Exception]:
+            return [batch.look_inside(wall_ms) for batch in unchecked]
+
+        def done(found: list[ValidatedBatch | Exception]) -> None:
+            if not verdicts.done():  # else the broker stops
+                verdicts.set_result(found)
+
+        self._worker.run(work, done)
+        await self._turns.run(self._appending_checked(call, request, await verdicts))
+
     def _looked_inside(
         self, call: "ProduceCall", request: Produce, verdicts: list[ValidatedBatch | Exception]
     ) -> None:
+        for _ in self._appending_checked(call, request, verdicts):
+            pass
+
+    def _appending_checked(
+        self, call: "ProduceCall", request: Produce, verdicts: list[ValidatedBatch | Exception]
+    ) -> Generator[None, None, None]:
         unchecked, call.unchecked = call.unchecked, []
         wall_ms = self._clock.wall_ms()
-        for batch, verdict in zip(unchecked, verdicts, strict=True):
-            if call.done:  # the peer has been told that the time is up, or is gone
+        for number, (batch, verdict) in enumerate(zip(unchecked, verdicts, strict=True), 1):
+            if number % SLICE == 0:
+                yield
+            if call.done:  # the client has its answer (REQUEST_TIMED_OUT), or has disconnected
                 return
             place = call.place_of(batch.slot)
             answer = self._append_checked(call, batch, verdict, request, place, wall_ms)
@@ -719,8 +820,52 @@ class ProduceCall(Waiting):
         if self.pending or self.place is None:
             return False
         self._api.purgatory.finish(self)
-        self.place.put(self._api.answer(self))
+        self._put_answer(self.place)
         return True
+
+    def _put_answer(self, place: Place) -> None:
+        place.put(self._api.answer(self))
+
+
+class LargeProduceCall(ProduceCall):
+    """A request of many partitions: it is answered by the task that has appended it.
+
+    `pending` counts the task itself, so that it is not settled before all of it is appended.
+    """
+
+    __slots__ = ("_answer_place", "settled")
+
+    def __init__(self, api: ProduceApi, connection: Connection, header: RequestHeader) -> None:
+        super().__init__(api, connection, header, connection.active_ms)
+        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pending = 1
+        self.place = self._answer_place = connection.later(self.abandoned)
+
+    def is_not_settled(self) -> bool:
+        """All of it is appended: whether something more has to be waited for."""
+        self.pending -= 1
+        return self.pending > 0 and not self.done
+
+    def is_unanswered(self) -> None:
+        """Its client expects no answer (acks=0)."""
+        self.place = None
+        self.answer_with(b"")
+
+    def answer_with(self, response: bytes) -> None:
+        """The response goes in its place, unless the client has disconnected."""
+        if self._answer_place.chunks is None:
+            self._answer_place.fill([response] if response else [])
+
+    def abandoned(self) -> None:
+        """See `ProduceCall`."""
+        super().abandoned()
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    def _put_answer(self, place: Place) -> None:
+        del place  # the answer is made in slices
+        if not self.settled.done():
+            self.settled.set_result(None)
 
 
 def _not_now(

@@ -16,7 +16,7 @@ understood ends the connection, with one log line and a counter.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
 from odradek.broker.apis.api_versions import unsupported
@@ -68,9 +68,13 @@ class Route(NamedTuple):
 
 
 class RawRoute(NamedTuple):
-    """An API that takes the frame: connection, header, where its body begins, the frame."""
+    """An API that takes the frame: connection, header, where its body begins, the frame.
 
-    handle: Callable[[Connection, RequestHeader, int, memoryview], None]
+    It returns what is left to do of a large request: a coroutine that takes turns with
+    everything else. The connection is held, and the frame stays, until it has ended.
+    """
+
+    handle: Callable[[Connection, RequestHeader, int, memoryview], Coroutine[Any, Any, None] | None]
 
 
 class RequestLoop:
@@ -143,12 +147,15 @@ class RequestLoop:
                 return
             connection.session.client_id = header.client_id
             try:
-                handler(connection, header, position, frame)
+                rest = handler(connection, header, position, frame)
             except MalformedRequestError:
                 raise
             except Exception as error:  # one request must not end the broker
                 self._count_failure(header, error)
                 connection.close()
+                return
+            if rest is not None:
+                self._begin_rest(connection, header, rest)
             return
         route = self._routes.get(header.api_key)
         if route is None:
@@ -238,6 +245,27 @@ class RequestLoop:
         place.fill([chunk])
 
     # ---------------------------------------------------------------- large requests
+
+    def _begin_rest(
+        self, connection: Connection, header: RequestHeader, rest: Coroutine[Any, Any, None]
+    ) -> None:
+        connection.hold()
+        task = self._tasks.start(self._rest(connection, header, rest), APIS[header.api_key].name)
+        # A task that is cancelled before its first step awaits nothing.
+        task.add_done_callback(lambda _: rest.close())
+
+    async def _rest(
+        self, connection: Connection, header: RequestHeader, rest: Coroutine[Any, Any, None]
+    ) -> None:
+        try:
+            await rest
+        except MalformedRequestError as error:
+            connection.refuse(str(error))
+        except Exception as error:  # one request must not end the broker
+            self._count_failure(header, error)
+            connection.close()
+        finally:
+            connection.let_go()
 
     def _begin_large(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview

@@ -15,12 +15,18 @@ Versions:
     v12   transactions of version 2: partitions are added implicitly (KIP-890)
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from odradek.model.errors import MalformedRequestError
-from odradek.wire.codec import DATA_ELEMENTS_MAX, decoder, encoder
+from odradek.wire.codec import (
+    DATA_ELEMENTS_MAX,
+    decoder,
+    encoder,
+    sliced_decoder,
+    sliced_encoder,
+)
 from odradek.wire.header import encode_request_header, encode_response_header
 from odradek.wire.primitives import DECODING_ERRORS, encode_unsigned_varint, unsigned_varint
 from odradek.wire.schema import (
@@ -98,7 +104,8 @@ class ProduceResponse(Message, api_key=0, versions="0-12", flexible="9+"):
 
 FIRST_FLEXIBLE: Final = 9
 _TRANSACTIONAL_FROM: Final = 3
-# Above these the generic codec takes over, which checks the budget of elements.
+# With more topics, or partitions in all, the generic codec takes over, which checks the budget
+# of elements.
 _COUNT_MAX: Final = 1000
 _ONE_BYTE_MAX: Final = 127
 _MALFORMED: Final = (*DECODING_ERRORS, MalformedRequestError)
@@ -122,18 +129,40 @@ def decode_produce(view: memoryview, position: int, version: int) -> Produce:
     Raises:
         MalformedRequestError: see `odradek.wire.codec`.
     """
+    return decode_usual(view, position, version) or decode_unusual(view, position, version)
+
+
+def decode_usual(view: memoryview, position: int, version: int) -> Produce | None:
+    """Read the common case. None: many partitions, tags, nulls, or malformed bytes."""
     try:
         if version >= FIRST_FLEXIBLE:
-            produce = _decode_flexible(view, position)
-        else:
-            produce = _decode_plain(view, position, version)
+            return _decode_flexible(view, position)
+        return _decode_plain(view, position, version)
     except _MALFORMED:
-        produce = None
-    return produce or _decode_unusual(view, position, version)
+        return None
 
 
-def _decode_unusual(view: memoryview, position: int, version: int) -> Produce:
+def decode_unusual(view: memoryview, position: int, version: int) -> Produce:
+    """Read the body of any request.
+
+    Raises:
+        MalformedRequestError: see `odradek.wire.codec`.
+    """
     request, _ = decoder(ProduceRequest, version)(view, position, DATA_ELEMENTS_MAX)
+    return _usual(request)
+
+
+def decode_in_slices(
+    view: memoryview, position: int, version: int
+) -> Generator[None, None, Produce]:
+    """Read the same, with yields in between (see `odradek.wire.codec.SlicedDecoder`)."""
+    decode = sliced_decoder(ProduceRequest, version)
+    request, _ = yield from decode(view, position, DATA_ELEMENTS_MAX)
+    yield
+    return _usual(request)
+
+
+def _usual(request: ProduceRequest) -> Produce:
     topics: Topics = [
         (topic.name, [(partition.index, partition.records) for partition in topic.partition_data])
         for topic in request.topic_data
@@ -164,6 +193,7 @@ def _decode_plain(view: memoryview, p: int, version: int) -> Produce | None:
     if not 0 <= topic_count <= _COUNT_MAX:
         return None
     topics: Topics = []
+    room = _COUNT_MAX
     for _ in range(topic_count):
         (length,) = _LENGTH(view, p)
         p += 2
@@ -171,8 +201,9 @@ def _decode_plain(view: memoryview, p: int, version: int) -> Produce | None:
         p += length
         (partition_count,) = _COUNT(view, p)
         p += 4
-        if length < 0 or not 0 <= partition_count <= _COUNT_MAX:
+        if length < 0 or not 0 <= partition_count <= room:
             return None
+        room -= partition_count
         partitions: list[tuple[int, Buffer | None]] = []
         for _ in range(partition_count):
             index, size = _INDEX_SIZE(view, p)
@@ -201,6 +232,7 @@ def _decode_flexible(view: memoryview, p: int) -> Produce | None:
         return None
     p += 8
     topics: Topics = []
+    room = _COUNT_MAX
     for _ in range(topic_count - 1):
         length = view[p]
         name = view[p + 1 : p + length].tobytes().decode()
@@ -208,6 +240,7 @@ def _decode_flexible(view: memoryview, p: int) -> Produce | None:
         partition_count = view[p]
         if not (0 < length <= _ONE_BYTE_MAX and 0 < partition_count <= _ONE_BYTE_MAX):
             return None
+        room -= partition_count
         p += 1
         partitions: list[tuple[int, Buffer | None]] = []
         for _ in range(partition_count - 1):
@@ -224,7 +257,9 @@ def _decode_flexible(view: memoryview, p: int) -> Produce | None:
             return None
         p += 1
         topics.append((name, partitions))
-    return None if view[p] else _new(Produce, (acks, timeout_ms, transactional_id, topics))
+    if room < 0 or view[p]:
+        return None
+    return _new(Produce, (acks, timeout_ms, transactional_id, topics))
 
 
 def encode_produce_request(
@@ -392,24 +427,46 @@ def _encode_unusual(
     if version >= _NEW_LEADER_FROM:
         response.node_endpoints = list(node_endpoints)
     for name, results in topics:
+        told = [_partition_response(result, version) for result in results]
+        response.responses.append(TopicProduceResponse(name=name, partition_responses=told))
+    return _framed(correlation_id, version, encoder(ProduceResponse, version)(response))
+
+
+def encode_produce_response_in_slices(
+    correlation_id: int, version: int, topics: ProduceResults, throttle_time_ms: int = 0
+) -> Generator[None, None, bytes]:
+    """Write a response of many partitions as a frame, with yields in between."""
+    response = ProduceResponse(throttle_time_ms=throttle_time_ms)
+    for name, results in topics:
         topic = TopicProduceResponse(name=name)
         response.responses.append(topic)
-        for result in results:
-            partition = PartitionProduceResponse(
-                index=result.partition,
-                error_code=result.error_code,
-                base_offset=result.base_offset,
-                log_append_time_ms=result.log_append_time_ms,
-                log_start_offset=result.log_start_offset,
-                error_message=result.error_message,
-                record_errors=list(result.record_errors),
-            )
-            if version >= _NEW_LEADER_FROM:
-                partition.current_leader = result.current_leader
-            topic.partition_responses.append(partition)
-    body = encoder(ProduceResponse, version)(response)
+        for number, result in enumerate(results):
+            if number % _SLICE == 0:
+                yield
+            topic.partition_responses.append(_partition_response(result, version))
+    body = yield from sliced_encoder(ProduceResponse, version)(response)
+    return _framed(correlation_id, version, body)
+
+
+def _partition_response(result: ProducePartitionResult, version: int) -> PartitionProduceResponse:
+    partition = PartitionProduceResponse(
+        index=result.partition,
+        error_code=result.error_code,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        error_message=result.error_message,
+        record_errors=list(result.record_errors),
+    )
+    if version >= _NEW_LEADER_FROM:
+        partition.current_leader = result.current_leader
+    return partition
+
+
+def _framed(correlation_id: int, version: int, body: bytes) -> bytes:
     header = encode_response_header(0, version, correlation_id)
     return _INT32.pack(len(header) + len(body)) + header + body
 
 
+_SLICE: Final = 250  # partitions between two yields
 _NEW_LEADER_FROM: Final = 10
