@@ -32,7 +32,6 @@ from odradek.wire.messages.metadata import (
     MetadataResponse,
 )
 from odradek.wire.messages.produce import ProduceResponse
-from odradek.wire.messages.update_metadata import UpdateMetadataRequest
 
 MALFORMED = "odradek_requests_malformed_total"
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -102,8 +101,6 @@ def request(api_key, version, body=b""):
          r"MetadataRequest v9 topics: varint of more than 5 bytes"),
         (request(ApiKey.PRODUCE, 3, struct.pack(">hhii", -1, 1, 1, 1)),
          r"ProduceRequest v3 topic_data: 1 elements of at least 6 bytes; 0 bytes are left"),
-        (framed(UpdateMetadataRequest(controller_id=0, controller_epoch=9), 8),
-         r"UpdateMetadata is served on listener BROKERS only"),
     ],
 )  # fmt: skip
 def test_what_is_no_request_ends_its_connection_with_one_line_in_the_log(served, sent, reason):

@@ -1,9 +1,9 @@
 """The APIs: key, name, versions, first flexible version; and the modules of their messages.
 
-    served        what our broker answers: on every listener, or, for APIs that only brokers
-                  send each other (`inter_broker`), on the inter-broker listener
-    accepted      the served versions and later ones that are not always advertised, or not to
-                  clients
+    served        what our broker advertises and answers, on every listener. APIs that only brokers
+                  send each other (`inter_broker`) are refused with CLUSTER_AUTHORIZATION_FAILED on
+                  every listener but the inter-broker listener
+    accepted      the served versions and later ones that are not always advertised
     kafka         what a broker of Apache Kafka 3.9 answers in ZooKeeper mode; empty for the one
                   API that is our own
     decodable     from the first version served to the last of Kafka 3.9, or the last accepted:
@@ -11,11 +11,10 @@
     flexible_from the first flexible version (KIP-482); None: the API has none
 
 Served versions begin where Kafka 4.0's do (those of Kafka 2.1, KIP-896). Produce begins at 0 all
-the same: old versions of librdkafka turn compression off when it does not. Kafka's
-AddPartitionsToTxn 4-5 is for brokers, whose versions follow from `inter.broker.protocol.version`
-and not from what is advertised. Transactions of version 2 (KIP-890) come after 3.9: their
-versions are advertised while every broker of the cluster is an Odradek broker
-(`odradek.broker.cluster.features`).
+the same: old versions of librdkafka turn compression off when it does not. AddPartitionsToTxn 4-5
+is for brokers and needs ClusterAction; clients see it advertised, as in Kafka. Transactions of
+version 2 (KIP-890) come after 3.9: their versions are advertised while every broker of the cluster
+is an Odradek broker (`odradek.broker.cluster.features`).
 
 DescribeState is our own (docs/decisions.md, "An API of our own, for our own tools"). Its key is far
 beyond Kafka's, and it is advertised only to clients whose software name is `OWN_SOFTWARE`.
@@ -121,8 +120,8 @@ class Api(NamedTuple):
 
     @property
     def accepted(self) -> Versions:
-        """The versions served, and those not advertised to every client."""
-        beyond = TRANSACTION_VERSION_2.get(self.key) or _FOR_BROKERS.get(self.key)
+        """The versions served, and those that are not always advertised."""
+        beyond = TRANSACTION_VERSION_2.get(self.key)
         return self.served if beyond is None else Versions(self.served.first, beyond)
 
     @property
@@ -152,13 +151,12 @@ def _message_class(key: ApiKey, side: str) -> type[Message]:
     return found
 
 
-# The last versions for clients of transactions of version 2, and for brokers alone.
+# The last versions for clients of transactions of version 2.
 TRANSACTION_VERSION_2: Final = {
     ApiKey.PRODUCE: 12,
     ApiKey.END_TXN: 5,
     ApiKey.TXN_OFFSET_COMMIT: 5,
 }
-_FOR_BROKERS: Final = {ApiKey.ADD_PARTITIONS_TO_TXN: 5}
 
 OWN_SOFTWARE: Final = "odradek"  # the software name of our clients in ApiVersions
 OWN_APIS: Final = frozenset({ApiKey.DESCRIBE_STATE})
@@ -194,7 +192,7 @@ _ROWS: Final = (
     (21, "DeleteRecords", (0, 2), (0, 2), 2, _CLIENTS),
     (22, "InitProducerId", (0, 5), (0, 5), 2, _CLIENTS),
     (23, "OffsetForLeaderEpoch", (2, 4), (0, 4), 4, _CLIENTS),
-    (24, "AddPartitionsToTxn", (0, 3), (0, 5), 3, _CLIENTS),
+    (24, "AddPartitionsToTxn", (0, 5), (0, 5), 3, _CLIENTS),
     (25, "AddOffsetsToTxn", (0, 4), (0, 4), 3, _CLIENTS),
     (26, "EndTxn", (0, 4), (0, 4), 3, _CLIENTS),
     (27, "WriteTxnMarkers", (0, 1), (0, 1), 1, _CLIENTS),

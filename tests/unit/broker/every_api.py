@@ -10,7 +10,7 @@ from tests.unit.broker.live import LOG_DIRS, fetch, produce
 
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import ApiKey
+from odradek.wire.api_keys import APIS, ApiKey
 from odradek.wire.messages import (
     add_partitions_to_txn,
     alter_client_quotas,
@@ -69,6 +69,8 @@ from odradek.wire.messages.init_producer_id import InitProducerIdRequest
 from odradek.wire.messages.list_transactions import ListTransactionsRequest
 from odradek.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from odradek.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.wire.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -85,6 +87,12 @@ class Example(NamedTuple):
     acls: tuple[Acl, ...] = ()
     refusal: ErrorCode = ErrorCode.NONE
     allowed: ErrorCode = ErrorCode.NONE
+    version_max: int = 99  # the last version in which it needs these rights
+
+    @property
+    def last(self) -> int:
+        """The last version that is served and needs these rights."""
+        return min(APIS[self.api].served.last, self.version_max)
 
     def __str__(self):
         return self.name
@@ -528,6 +536,7 @@ def _list_partition_reassignments(live, version):
 
 
 _NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED
+_NO_SASL = ErrorCode.ILLEGAL_SASL_STATE
 _NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 # fmt: off
@@ -582,6 +591,9 @@ EXAMPLES = (
             _TRANSACTION, ErrorCode.NOT_COORDINATOR),
     Example("AddPartitionsToTxn", ApiKey.ADD_PARTITIONS_TO_TXN, _add_partitions_to_txn,
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), on_topic(_OP.WRITE)), _TRANSACTION,
+            ErrorCode.NOT_COORDINATOR, 3),
+    Example("AddPartitionsToTxn of a broker", ApiKey.ADD_PARTITIONS_TO_TXN,
+            _add_partitions_to_txn, (on_cluster(_OP.CLUSTER_ACTION),), _CLUSTER,
             ErrorCode.NOT_COORDINATOR),
     Example("AddOffsetsToTxn", ApiKey.ADD_OFFSETS_TO_TXN, _add_offsets_to_txn,
             ((_OP.WRITE, _RES.TRANSACTIONAL_ID, "x"), (_OP.READ, _RES.GROUP, "g")), _TRANSACTION,
@@ -598,6 +610,11 @@ EXAMPLES = (
             ErrorCode.NOT_COORDINATOR),
     Example("DescribeProducers", ApiKey.DESCRIBE_PRODUCERS, _describe_producers,
             (on_topic(_OP.READ),), _TOPIC),
+    Example("SaslHandshake", ApiKey.SASL_HANDSHAKE,
+            lambda live, version: SaslHandshakeRequest(mechanism="PLAIN"), (), _NO_SASL, _NO_SASL),
+    Example("SaslAuthenticate", ApiKey.SASL_AUTHENTICATE,
+            lambda live, version: SaslAuthenticateRequest(auth_bytes=b"\0a\0"), (), _NO_SASL,
+            _NO_SASL),
     Example("ApiVersions", ApiKey.API_VERSIONS, _api_versions),
     Example("Metadata", ApiKey.METADATA, _metadata, (on_topic(_OP.DESCRIBE),), _TOPIC),
     Example("Metadata that makes a topic", ApiKey.METADATA, _metadata_of_a_topic_to_make,

@@ -50,7 +50,7 @@ async def strict(live, *throttle_ms) -> Strict:
 def test_every_api_tells_the_time_and_mutes_the_channel(example):
     async def story(live):
         await strict(live, THROTTLE_MS, 0)
-        peer, version = live.peer(), APIS[example.api].served.last
+        peer, version = live.peer(), example.last
         answer = await peer.ask(example.request(live, version), version)
         muted_at = live.loop.time()
 

@@ -46,13 +46,6 @@ def test_what_we_serve_is_part_of_what_kafka_serves(known):
     assert (known.first, known.last) == known.served
 
 
-def test_add_partitions_to_txn_has_versions_for_brokers_only():
-    known = api(ApiKey.ADD_PARTITIONS_TO_TXN)
-
-    assert str(known.served) == "0-3"
-    assert str(known.decodable) == "0-5"
-
-
 def test_an_unknown_key_is_refused():
     with pytest.raises(MalformedRequestError, match="api key 68; no such API here"):
         api(68)

@@ -6,7 +6,7 @@ for it is sent away. A test compares this table with the files of this folder.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from odradek.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from odradek.broker.apis.add_partitions_to_txn import add_partitions_to_txn
@@ -56,6 +56,8 @@ from odradek.broker.apis.offset_delete import offset_delete
 from odradek.broker.apis.offset_fetch import offset_fetch
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
 from odradek.broker.apis.renew_delegation_token import renew_delegation_token
+from odradek.broker.apis.sasl_authenticate import sasl_authenticate
+from odradek.broker.apis.sasl_handshake import sasl_handshake
 from odradek.broker.apis.sync_group import sync_group
 from odradek.broker.apis.txn_offset_commit import txn_offset_commit
 from odradek.broker.apis.update_features import update_features
@@ -70,18 +72,12 @@ from odradek.wire.schema import Message
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
 
-# Brokers speak to each other in versions that nobody negotiates, but for what Apache Kafka's ask
-# of their controller: they look first whether it is offered, and give up where it is not.
-_NEGOTIATED: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ALLOCATE_PRODUCER_IDS})
-
 
 def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
-    for_clients: list[ServedRange] = []
-    for_brokers: list[ServedRange] = []
+    advertised: list[ServedRange] = []
     for_our_tools: list[ServedRange] = []
     reporting = asyncio.Lock()
-    inside = broker.config.inter_broker_listener
     replicas, cache = broker.replicas, broker.metadata
     topics, configs = broker.topic_admin, broker.config_admin
     groups, transactions = broker.groups, broker.transactions
@@ -132,6 +128,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
             lambda r: describe_transactions(transactions, r.session, r.body)
         ),
         ApiKey.DESCRIBE_PRODUCERS: Route(lambda r: describe_producers(replicas, r.session, r.body)),
+        # Authentication, on listeners that have none.
+        ApiKey.SASL_HANDSHAKE: Route(lambda _: sasl_handshake()),
+        ApiKey.SASL_AUTHENTICATE: Route(lambda _: sasl_authenticate()),
         # What is where.
         ApiKey.API_VERSIONS: _when_features_are_known(
             broker,
@@ -139,7 +138,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                 r.session,
                 r.body,
                 r.header.api_version,
-                served=for_brokers if r.session.listener == inside else for_clients,
+                served=advertised,
                 own=for_our_tools,
                 features=broker.features.present,
             ),
@@ -271,13 +270,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     }
     for key in sorted(table):
         offered = ServedRange(int(key), *APIS[key].served)
-        if key in OWN_APIS:
-            for_our_tools.append(offered)
-            continue
-        if not APIS[key].inter_broker:
-            for_clients.append(offered)
-        if not APIS[key].inter_broker or key in _NEGOTIATED:
-            for_brokers.append(offered)
+        (for_our_tools if key in OWN_APIS else advertised).append(offered)
     return table
 
 

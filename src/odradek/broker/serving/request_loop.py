@@ -165,9 +165,8 @@ class RequestLoop:
             self._unsupported_version(connection, header)
             return
         if known.inter_broker and connection.listener != self._inter_broker_listener:
-            raise MalformedRequestError(
-                f"{known.name} is served on listener {self._inter_broker_listener} only"
-            )
+            self._refuse_inter_broker(connection, header)
+            return
         connection.session.client_id = header.client_id
         self._decoded(connection, route, header, position, frame)
 
@@ -193,6 +192,16 @@ class RequestLoop:
             )
         body = encoder(ApiVersionsResponse, 0)(unsupported(*known.served))
         connection.respond([_framed(encode_response_header(18, 0, header.correlation_id), body)])
+
+    def _refuse_inter_broker(self, connection: Connection, header: RequestHeader) -> None:
+        name = APIS[header.api_key].name
+        connection.session.client_id = header.client_id
+        self.note_refusal(
+            connection, f"{name} is served on listener {self._inter_broker_listener} only"
+        )
+        refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        request = Request(header, connection.session, None)
+        self._failed(connection, connection.later(), request, refusal)
 
     def _decoded(
         self,

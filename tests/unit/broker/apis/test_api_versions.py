@@ -78,12 +78,12 @@ def test_older_versions_say_no_name_and_are_asked_for_none():
     play(story)
 
 
-def test_what_brokers_never_negotiate_is_not_advertised_and_there_are_no_features():
+def test_inter_broker_apis_and_sasl_are_advertised_and_there_are_no_features():
     async def story(live):
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         response = await live.peer().ask(request)
 
-        assert not {api.api_key for api in response.api_keys} & {4, 5, 6, 7, 58}
+        assert {4, 5, 6, 7, 17, 36, 56, 67} < {api.api_key for api in response.api_keys}
         assert {api.api_key: api.min_version for api in response.api_keys}[0] == 0
         assert (response.supported_features, response.finalized_features) == ([], [])
         assert response.finalized_features_epoch == 1

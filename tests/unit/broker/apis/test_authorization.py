@@ -11,7 +11,6 @@ import odradek.broker.reports  # noqa: F401 - loaded with the first report, with
 from odradek.broker.apis.metadata import authorized_operations
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
-from odradek.wire.api_keys import APIS
 from odradek.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.wire.messages.describe_cluster import DescribeClusterRequest
@@ -72,7 +71,7 @@ def test_who_may_do_nothing_changes_nothing(example):
         await prepared(live)
         before = state_of(live)
         peer = live.peer()
-        response = await peer.ask(example.request(live, version := last(example)), version)
+        response = await peer.ask(example.request(live, version := example.last), version)
         await asyncio.sleep(1)
 
         assert error_codes(response) == {example.refusal}
@@ -86,7 +85,7 @@ def test_who_may_do_nothing_changes_nothing(example):
 def test_who_has_just_the_right_rights_gets_through(example):
     async def story(live):
         await prepared(live, *example.acls)
-        request = example.request(live, version := last(example))
+        request = example.request(live, version := example.last)
         response = await live.peer().ask(request, version)
 
         assert error_codes(response) == {example.allowed}
@@ -107,7 +106,7 @@ def test_where_two_rights_are_needed_one_is_not_enough(example, missing):
     async def story(live):
         await prepared(live, *(set(example.acls) - {missing}))
         before = state_of(live)
-        request = example.request(live, version := last(example))
+        request = example.request(live, version := example.last)
         (error,) = error_codes(await live.peer().ask(request, version))
         await asyncio.sleep(1)
 
@@ -121,17 +120,13 @@ def test_where_two_rights_are_needed_one_is_not_enough(example, missing):
 def test_what_needs_no_right_asks_for_none(example):
     async def story(live):
         authorizer = await prepared(live)
-        request = example.request(live, version := last(example))
+        request = example.request(live, version := example.last)
         response = await live.peer().ask(request, version)
 
         assert error_codes(response) == {example.allowed}
         assert authorizer.asked == []
 
     play(story)
-
-
-def last(example):
-    return APIS[example.api].served.last
 
 
 # ------------------------------------------------------------------- what must not be seen
