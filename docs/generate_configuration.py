@@ -1,6 +1,6 @@
 """Writes `configuration.md` from the option tables: `python docs/generate_configuration.py`.
 
-A test compares the page with the tables, so that it cannot grow old.
+A test fails if the page differs from the tables.
 """
 
 import pathlib
@@ -22,24 +22,26 @@ PAGE = pathlib.Path(__file__).with_name("configuration.md")
 INTRODUCTION = """\
 # Configuration
 
-(Made from the option tables by `docs/generate_configuration.py`; do not edit.)
+(Generated from the option tables by `docs/generate_configuration.py`; do not edit.)
 
-A broker reads `server.properties` in the format of Java's properties. The names are Apache
-Kafka's, and so are the defaults, but for one: **without `listeners` a broker here listens on the
-loopback interface alone**. Names that are not known are kept and reported at start, never fatal.
+## How do I set an option?
 
-*Changes* says how an option may be changed on a running broker with `kafka-configs`:
+A broker reads `server.properties` in the format of Java's properties. Names and defaults are Apache
+Kafka's, with one exception: **without `listeners` a broker listens on the loopback interface
+only**. Unknown options are kept and logged at the start; the broker starts all the same.
+
+The column *changes* shows how `kafka-configs` may change an option on a running broker:
 
 - *for one*: for one broker (`--entity-type brokers --entity-name 1`);
 - *for all*: for one broker, or for all as their default (`--entity-default`);
-- nothing: only in the file, at the next start.
+- empty: only in the file, which takes effect at the next start.
 
-The first of these that is set counts: for this broker, for all, the file, the default. Of times
-that have several units the finest counts. `listener.name.<listener>.<option>` is an option for
-one listener alone.
+If an option is set in several places, the first of these counts: for this broker, for all, the
+file, the default. If a time is set in several units, the finest unit counts.
+`listener.name.<listener>.<option>` sets an option for one listener only.
 
-An option marked † is read, checked and shown, and has no effect on this broker. One that is set
-to something else than its default is named at start.
+An option marked † is read, checked and shown, but has no effect on an Odradek broker. If its value
+differs from its default, the broker logs that at its start.
 """
 
 CHAPTERS = (
@@ -47,7 +49,7 @@ CHAPTERS = (
     ("Logs and replication", table_storage.OPTIONS),
     ("Controller, groups, transactions", table_coordination.OPTIONS),
     ("Security and quotas", table_security.OPTIONS),
-    ("Options that are not in Kafka's table of a broker's", table_extra.OPTIONS),
+    ("Other options", table_extra.OPTIONS),
 )
 CHANGES = {Scope.READ_ONLY: "", Scope.PER_BROKER: "for one", Scope.CLUSTER_WIDE: "for all"}
 NUMBERS = {str(INT_MAX): "2³¹ - 1", str(LONG_MAX): "2⁶³ - 1", "1.7976931348623157E308": "no limit"}
@@ -62,19 +64,20 @@ def _lines() -> Iterator[str]:
     yield INTRODUCTION
     for title, options in CHAPTERS:
         yield f"## {title}\n"
-        yield "| option | type | default | values | changes | |"
+        yield "| option | type | default | values | changes | meaning |"
         yield "|---|---|---|---|---|---|"
         for option in options:
             yield _row(option, CHANGES[option.scope])
         yield ""
-    yield "## Topics\n"
-    yield "What a topic does not set itself it has from its broker's option, the first that is set."
-    yield "\n| option | type | default | values | the broker's | |"
+    yield "## Which options does a topic have?\n"
+    yield "A topic that does not set an option inherits it from the broker's option; if several are"
+    yield "named, from the first one that is set."
+    yield "\n| option | type | default | values | broker's option | meaning |"
     yield "|---|---|---|---|---|---|"
     for name, option in TOPIC_OPTIONS.items():
         behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS.get(name, ()))
         yield _row(option, behind)
-    yield "\n## Options of Apache Kafka 3.9 that mean nothing here\n"
+    yield "\n## Which options of Apache Kafka 3.9 have no effect?\n"
     yield from _names(table_inert.OPTIONS)
 
 

@@ -19,23 +19,24 @@ OPTIONS: Final = (
     # ----------------------------------------------------------------------------------- controller
     Option(
         "auto.leader.rebalance.enable", BOOLEAN, True,
-        doc="Whether the controller gives leadership back to preferred replicas.",
+        doc="Whether the controller moves leadership back to preferred replicas.",
     ),
     Option(
         "leader.imbalance.check.interval.seconds", LONG, 300, rule=at_least(1),
-        doc="How often it looks whether that is needed.",
+        doc="How often the controller checks whether that is needed.",
     ),
     Option(
         "leader.imbalance.per.broker.percentage", INT, 10,
-        doc="Which part of the partitions that a broker should lead may be led by others before "
-            "leadership is given back.",
+        doc="The percentage of a broker's preferred partitions that other brokers may lead before "
+            "leadership moves back.",
     ),
     Option(
         "controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether a broker that stops moves its leaderships away first.",
     ),
     Option(
-        "controlled.shutdown.max.retries", INT, 3, doc="How often it tries to.",
+        "controlled.shutdown.max.retries", INT, 3, doc="How often the broker tries to move its "
+                                                       "leaderships.",
     ),
     Option(
         "controlled.shutdown.retry.backoff.ms", LONG, 5_000,
@@ -43,16 +44,16 @@ OPTIONS: Final = (
     ),
     Option(
         "controller.socket.timeout.ms", INT, 30_000,
-        doc="How long the controller waits for a broker's answer.",
+        doc="How long the controller waits for a broker's response.",
     ),
     # --------------------------------------------------------------------------- groups and offsets
     Option(
         "group.min.session.timeout.ms", INT, 6_000,
-        doc="The shortest session timeout that a member may ask for.",
+        doc="The shortest session timeout that a member may request.",
     ),
     Option(
         "group.max.session.timeout.ms", INT, 1_800_000,
-        doc="The longest session timeout that a member may ask for.",
+        doc="The longest session timeout that a member may request.",
     ),
     Option(
         "group.max.size", INT, INT_MAX, rule=at_least(1),
@@ -64,7 +65,7 @@ OPTIONS: Final = (
     ),
     Option(
         "offset.metadata.max.bytes", INT, 4_096,
-        doc="How long the text may be that a consumer stores beside an offset.",
+        doc="The maximum length of the metadata of a committed offset.",
     ),
     Option(
         "offsets.topic.num.partitions", INT, 50, rule=at_least(1),
@@ -72,25 +73,26 @@ OPTIONS: Final = (
     ),
     Option(
         "offsets.topic.replication.factor", SHORT, 3, rule=at_least(1),
-        doc="How many replicas it gets. With fewer brokers alive it is not created yet.",
+        doc="How many replicas the topic gets. With fewer registered brokers it is not created "
+            "yet.",
     ),
     Option(
         "offsets.topic.segment.bytes", INT, 104_857_600, rule=at_least(1),
-        doc="The size of its segments: small, so that it is compacted and loaded quickly.",
+        doc="The topic's segment size: small, so that the topic is compacted and loaded quickly.",
     ),
     Option(
         "offsets.topic.compression.codec", INT, 0, rule=between(0, 4),
-        doc="How its batches are compressed, as the number of a codec: 0 none, 1 gzip, 2 "
-            "snappy, 3 lz4, 4 zstd.",
+        doc="The codec of the topic's batches, as a number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 "
+            "zstd.",
     ),
     Option(
         "offsets.retention.minutes", INT, 10_080, rule=at_least(1),
-        doc="How long the offsets of a group without members are kept; of a consumer without a "
-            "group, since its last commit.",
+        doc="How long the committed offsets of a group are kept after its last member has left; "
+            "for a consumer without membership, after its last commit.",
     ),
     Option(
         "offsets.retention.check.interval.ms", LONG, 600_000, rule=at_least(1),
-        doc="How often it is looked for offsets that may go.",
+        doc="How often the coordinator checks for expired offsets.",
     ),
     Option(
         "offsets.load.buffer.size", INT, 5_242_880, rule=at_least(1), effect=False,
@@ -98,21 +100,20 @@ OPTIONS: Final = (
     ),
     Option(
         "offsets.commit.timeout.ms", INT, 5_000, rule=at_least(1),
-        doc="How long a commit of offsets may wait for its replicas.",
+        doc="How long an OffsetCommit may wait for its replicas.",
     ),
     Option(
         "offsets.commit.required.acks", SHORT, -1, effect=False,
-        doc="The acks of a commit of offsets; -1, all replicas in sync, is the only one that "
-            "keeps them safe.",
+        doc="The acks of an OffsetCommit; only -1, all in-sync replicas, is safe.",
     ),
     # ------------------------------------------------------------------- transactions and producers
     Option(
         "transactional.id.expiration.ms", INT, 604_800_000, rule=at_least(1),
-        doc="How long a transactional id without a transaction is remembered.",
+        doc="How long a transactional id without a transaction is kept.",
     ),
     Option(
         "transaction.max.timeout.ms", INT, 900_000, rule=at_least(1),
-        doc="The longest timeout that a producer may ask for its transactions.",
+        doc="The longest timeout that a producer may request for its transactions.",
     ),
     Option(
         "transaction.state.log.num.partitions", INT, 50, rule=at_least(1),
@@ -120,15 +121,16 @@ OPTIONS: Final = (
     ),
     Option(
         "transaction.state.log.replication.factor", SHORT, 3, rule=at_least(1),
-        doc="How many replicas it gets. With fewer brokers alive it is not created yet.",
+        doc="How many replicas the topic gets. With fewer registered brokers it is not created "
+            "yet.",
     ),
     Option(
         "transaction.state.log.min.isr", INT, 2, rule=at_least(1),
-        doc="Its `min.insync.replicas`.",
+        doc="The `min.insync.replicas` of `__transaction_state`.",
     ),
     Option(
         "transaction.state.log.segment.bytes", INT, 104_857_600, rule=at_least(1),
-        doc="The size of its segments: small, so that it is compacted and loaded quickly.",
+        doc="The topic's segment size: small, so that the topic is compacted and loaded quickly.",
     ),
     Option(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, rule=at_least(1), effect=False,
@@ -137,26 +139,26 @@ OPTIONS: Final = (
     Option(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
         rule=at_least(1),
-        doc="How often it is looked for transactions that have timed out.",
+        doc="How often the coordinator checks for transactions that have timed out.",
     ),
     Option(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
         rule=at_least(1),
-        doc="How often it is looked for transactional ids that may be forgotten.",
+        doc="How often the coordinator checks for expired transactional ids.",
     ),
     Option(
         "transaction.partition.verification.enable", BOOLEAN, True, scope=CLUSTER_WIDE,
-        doc="Whether a leader asks the coordinator, before it takes the first record of a "
-            "transaction, that the partition belongs to it. Always in transactions of version 2, "
-            "where the leader adds it.",
+        doc="Whether a leader verifies with the coordinator, before a transaction's first batch, "
+            "that the partition belongs to the transaction. In transactions of version 2 the "
+            "leader always adds the partition.",
     ),
     Option(
         "producer.id.expiration.ms", INT, 86_400_000, rule=at_least(1), scope=CLUSTER_WIDE,
-        doc="How long a partition remembers the last sequences of a producer that writes no "
-            "more.",
+        doc="How long a partition keeps the last sequence numbers of a producer that no longer "
+            "writes.",
     ),
     Option(
         "producer.id.expiration.check.interval.ms", INT, 600_000, rule=at_least(1), internal=True,
-        doc="How often it is looked for producers that may be forgotten.",
+        doc="How often the broker checks for expired producers.",
     ),
 )

@@ -27,40 +27,40 @@ OPTIONS: Final = (
     # ---------------------------------------------------------------------------- the authorizer
     Option(
         "super.users", STRING, "", effect=False, internal=True,
-        doc="Principals that may everything: `User:name`, separated by semicolons.",
+        doc="Principals for which every request is allowed: `User:name`, separated by semicolons.",
     ),
     Option(
         "allow.everyone.if.no.acl.found", BOOLEAN, False, effect=False, internal=True,
-        doc="Whether a resource that no ACL speaks of is open to everybody.",
+        doc="Whether every client may use a resource that has no ACL.",
     ),
     # -------------------------------------------------------------------------------- throttles
     Option(
         "leader.replication.throttled.rate", LONG, LONG_MAX, rule=at_least(0),
         scope=CLUSTER_WIDE, internal=True,
-        doc="How many bytes a second this broker sends at most to throttled followers, for the "
+        doc="The maximum bytes per second that this broker sends to throttled followers, for the "
             "partitions in `leader.replication.throttled.replicas`.",
     ),
     Option(
         "follower.replication.throttled.rate", LONG, LONG_MAX, rule=at_least(0),
         scope=CLUSTER_WIDE, internal=True,
-        doc="How many bytes a second this broker fetches at most, for the partitions in "
+        doc="The maximum bytes per second that this broker fetches, for the partitions in "
             "`follower.replication.throttled.replicas`.",
     ),
     Option(
         "replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, rule=at_least(0),
         scope=CLUSTER_WIDE, internal=True,
-        doc="How many bytes a second moves between this broker's log directories take at most.",
+        doc="The maximum bytes per second for moves between this broker's log directories.",
     ),
     # -------------------------------------------------------------------------------------- ours
     Option(
         "odradek.store.path", STRING, None,
-        doc="The file of the coordination store that the brokers of one machine share, where "
+        doc="The file of the coordination store that the brokers of one machine share, if "
             "`zookeeper.connect` is not set.",
     ),
     Option(
         "odradek.zookeeper.digest", PASSWORD, None,
-        doc="Who this broker is to ZooKeeper, as `user:password`, for its `digest` scheme. For "
-            "`zookeeper.set.acl` where no certificate says it.",
+        doc="The credentials of this broker for ZooKeeper's `digest` scheme, as `user:password`. "
+            "`zookeeper.set.acl` needs them if there is no certificate.",
     ),
     Option(
         "odradek.http.host", STRING, "127.0.0.1",
@@ -68,43 +68,43 @@ OPTIONS: Final = (
     ),
     Option(
         "odradek.http.port", INT, 0, rule=between(-1, 65_535),
-        doc="The port of `/metrics` and `/health`. 0: any that is free; -1: they are not served.",
+        doc="The port of `/metrics` and `/health`. 0: any free port; -1: they are not served.",
     ),
     Option(
         "odradek.http.allowed.hosts", LIST, (),
-        doc="Names by which browsers and collectors may ask for it, besides addresses and "
-            "`localhost`. Others are refused, so that no web page can read it through a name of "
-            "its own.",
+        doc="Host names that HTTP requests may use, besides addresses and `localhost`. Others are "
+            "refused, so that a web page cannot read the endpoints through a host name of its own "
+            "(DNS rebinding).",
     ),
     Option(
         "odradek.connection.responses.max.bytes", INT, 1 << 20, rule=at_least(0),
         scope=CLUSTER_WIDE,
-        doc="How many bytes of responses may wait for one connection, behind one that is not "
-            "ready, before its further requests wait, too. A fetch behind such a response is not "
-            "executed before its turn, and records above 1 MiB are read from the log as the client "
-            "takes them. Counts for connections that are opened from then on.",
+        doc="How many bytes of responses may wait on one connection behind a response that is not "
+            "ready. Above it, further requests of the connection wait, too. A fetch behind such a "
+            "response is executed when its response is next, and records above 1 MiB are read "
+            "from the log as the client takes them. A change applies to new connections.",
     ),
     Option(
         "odradek.connections.memory.max.bytes", LONG, 1 << 30, rule=at_least(1 << 20),
         scope=CLUSTER_WIDE,
-        doc="How much memory requests and responses of all connections may take together. Above it "
-            "those connections are closed of which nothing was received or taken for longest.",
+        doc="The memory limit for requests and responses of all connections together. Above it, "
+            "the connections without progress for the longest time are closed.",
     ),
     Option(
         "odradek.flush.before.ack", BOOLEAN, False,
-        doc="Whether records are forced to disk before they are acknowledged: safe when the "
-            "power fails on all brokers at once, and slow.",
+        doc="Whether records are flushed before they are acknowledged. This is safe if all "
+            "brokers lose power at once, and slow.",
     ),
     Option(
         "odradek.transaction.version.max", INT, 2, rule=between(1, 2),
-        doc="Up to which version of transactions clients are offered. 2 (KIP-890: each "
-            "transaction has an epoch of its own) is offered while every broker of the cluster is "
-            "one of Odradek's; the controller's value counts.",
+        doc="The highest version of transactions that clients may use. Version 2 (KIP-890: each "
+            "transaction has an epoch of its own) is available while every broker of the cluster "
+            "is an Odradek broker. The controller's value applies.",
     ),
     Option(
         "log.validate.records", STRING, "full", rule=one_of("batch", "full"),
-        doc="What a leader checks of what producers send: every record, decompressed, as Apache "
-            "Kafka does (`full`), or each batch with its checksum, and its records where that is "
-            "needed or costs nothing (`batch`).",
+        doc="What a leader checks in produced batches: every record, decompressed, as Apache "
+            "Kafka does (`full`); or each batch with its checksum, and its records only if that "
+            "is needed or costs nothing (`batch`).",
     ),
 )

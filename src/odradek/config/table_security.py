@@ -21,20 +21,20 @@ OPTIONS: Final = (
     # ------------------------------------------------------------------------------------- security
     Option(
         "authorizer.class.name", STRING, "", effect=False,
-        doc="What decides who may do what: `kafka.security.authorizer.AclAuthorizer` for ACLs "
-            "in the coordination store, empty for everybody may everything.",
+        doc="The class that authorizes requests: `kafka.security.authorizer.AclAuthorizer` uses "
+            "the ACLs in the coordination store; empty: every request is allowed.",
     ),
     Option(
         "principal.builder.class", CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         scope=PER_BROKER, effect=False,
-        doc="In Apache Kafka, the class that makes a principal of a connection.",
+        doc="In Apache Kafka, the class that determines the principal of a connection.",
     ),
     Option(
         "ssl.client.auth", STRING, "none", rule=one_of("required", "requested", "none"),
         scope=PER_BROKER, effect=False,
-        doc="Whether clients have to show a certificate (`required`), may (`requested`), or are "
-            "not asked (`none`).",
+        doc="Whether clients must present a certificate (`required`), may present one "
+            "(`requested`), or need none (`none`).",
     ),
     Option(
         "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), scope=PER_BROKER, effect=False,
@@ -46,7 +46,7 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.cipher.suites", LIST, (), scope=PER_BROKER, effect=False,
-        doc="The cipher suites that are accepted; empty leaves them to the TLS library.",
+        doc="The cipher suites that are accepted; empty: the TLS library decides.",
     ),
     Option(
         "ssl.endpoint.identification.algorithm", STRING, "https", scope=PER_BROKER, effect=False,
@@ -95,13 +95,13 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.principal.mapping.rules", STRING, "DEFAULT", effect=False,
-        doc="How the name in a client's certificate becomes the name of its principal: "
-            "`RULE:pattern/replacement/[LU]`, the first that matches, or `DEFAULT` for the "
-            "whole name.",
+        doc="The rules that turn the name in a client's certificate into its principal: "
+            "`RULE:pattern/replacement/[LU]`, the first that matches, or `DEFAULT` for the whole "
+            "name.",
     ),
     Option(
         "sasl.enabled.mechanisms", LIST, ("GSSAPI",), scope=PER_BROKER, effect=False,
-        doc="The SASL mechanisms that clients may choose from.",
+        doc="The SASL mechanisms that clients may use.",
     ),
     Option(
         "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", scope=PER_BROKER, effect=False,
@@ -109,8 +109,8 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.jaas.config", PASSWORD, None, scope=PER_BROKER, effect=False,
-        doc="Login modules and their options in JAAS form. On a broker set it by listener and "
-            "mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config`.",
+        doc="Login modules and their options in JAAS form. On a broker, set it for each listener "
+            "and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config`.",
     ),
     Option(
         "sasl.server.max.receive.size", INT, 524_288, effect=False,
@@ -118,15 +118,15 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.oauthbearer.jwks.endpoint.url", STRING, None, effect=False,
-        doc="Where the keys are found that sign bearer tokens.",
+        doc="The URL of the keys that sign bearer tokens.",
     ),
     Option(
         "sasl.oauthbearer.expected.audience", LIST, None, effect=False,
-        doc="The audiences of which a bearer token has to name one.",
+        doc="The audiences; a bearer token must name one of them.",
     ),
     Option(
         "sasl.oauthbearer.expected.issuer", STRING, None, effect=False,
-        doc="The issuer that a bearer token has to name.",
+        doc="The issuer that a bearer token must name.",
     ),
     Option(
         "sasl.oauthbearer.clock.skew.seconds", INT, 30, effect=False,
@@ -142,26 +142,26 @@ OPTIONS: Final = (
     ),
     Option(
         "delegation.token.secret.key", PASSWORD, None, effect=False,
-        doc="The secret from which delegation tokens are made; the same on all brokers. Unset: "
-            "there are no delegation tokens.",
+        doc="The secret that signs delegation tokens; the same on all brokers. Unset: there are "
+            "no delegation tokens.",
     ),
     Option(
         "delegation.token.max.lifetime.ms", LONG, 604_800_000, rule=at_least(1), effect=False,
-        doc="For how long a delegation token can be renewed, at most.",
+        doc="How long a delegation token can be renewed, at most.",
     ),
     Option(
         "delegation.token.expiry.time.ms", LONG, 86_400_000, rule=at_least(1), effect=False,
-        doc="For how long a delegation token is good between two renewals.",
+        doc="How long a delegation token is valid between two renewals.",
     ),
     Option(
         "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, rule=at_least(1),
         effect=False,
-        doc="How often delegation tokens that are no longer good are removed.",
+        doc="How often expired delegation tokens are removed.",
     ),
     Option(
         "password.encoder.secret", PASSWORD, None, effect=False,
-        doc="The secret with which passwords that are set dynamically are encrypted in the "
-            "coordination store. Without it no password can be set dynamically.",
+        doc="The secret that encrypts dynamically set passwords in the coordination store. "
+            "Without it no password can be set dynamically.",
     ),
     Option(
         "password.encoder.old.secret", PASSWORD, None, effect=False,
@@ -170,40 +170,41 @@ OPTIONS: Final = (
     # --------------------------------------------------------------------------- quotas and metrics
     Option(
         "quota.window.num", INT, 11, rule=at_least(1), effect=False,
-        doc="How many windows the measured rate of a client's quota is averaged over.",
+        doc="The number of windows over which the rate of a client's quota is averaged.",
     ),
     Option(
         "quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
-        doc="How long one such window is.",
+        doc="The length of one window.",
     ),
     Option(
         "replication.quota.window.num", INT, 11, rule=at_least(1),
-        doc="How many windows the rate of throttled replication is averaged over.",
+        doc="The number of windows over which the rate of throttled replication is averaged.",
     ),
     Option(
         "replication.quota.window.size.seconds", INT, 1, rule=at_least(1),
-        doc="How long one such window is.",
+        doc="The length of one window.",
     ),
     Option(
         "alter.log.dirs.replication.quota.window.num", INT, 11, rule=at_least(1),
-        doc="How many windows the rate of moves between log directories is averaged over.",
+        doc="The number of windows over which the rate of moves between log directories is "
+            "averaged.",
     ),
     Option(
         "alter.log.dirs.replication.quota.window.size.seconds", INT, 1, rule=at_least(1),
-        doc="How long one such window is.",
+        doc="The length of one window.",
     ),
     Option(
         "controller.quota.window.num", INT, 11, rule=at_least(1), effect=False,
-        doc="How many windows the rate of a client's changes to topics is averaged over.",
+        doc="The number of windows over which the rate of a client's changes to topics is "
+            "averaged.",
     ),
     Option(
         "controller.quota.window.size.seconds", INT, 1, rule=at_least(1), effect=False,
-        doc="How long one such window is.",
+        doc="The length of one window.",
     ),
     Option(
         "metric.reporters", LIST, (), scope=CLUSTER_WIDE, effect=False,
-        doc="In Apache Kafka, classes that are given each metric. Here metrics are read at "
-            "`/metrics`.",
+        doc="In Apache Kafka, classes that receive each metric. Here metrics are at `/metrics`.",
     ),
     Option(
         "metrics.num.samples", INT, 2, rule=at_least(1), effect=False,
@@ -211,6 +212,6 @@ OPTIONS: Final = (
     ),
     Option(
         "metrics.sample.window.ms", LONG, 30_000, rule=at_least(1), effect=False,
-        doc="Over what time Apache Kafka takes one such sample.",
+        doc="The length of one sample in Apache Kafka.",
     ),
 )

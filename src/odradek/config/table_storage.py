@@ -27,15 +27,15 @@ OPTIONS: Final = (
     Option(
         "log.dirs", STRING, None,
         doc="The directories with the logs of this broker's partitions, separated by commas; a "
-            "new partition goes where the fewest are. Unset: `log.dir`.",
+            "new partition goes to the directory with the fewest. Unset: `log.dir`.",
     ),
     Option(
         "log.dir", STRING, "/tmp/kafka-logs",
-        doc="The one directory for logs, where `log.dirs` is not set.",
+        doc="The log directory if `log.dirs` is not set.",
     ),
     Option(
         "log.segment.bytes", INT, 1_073_741_824, rule=at_least(14), scope=CLUSTER_WIDE,
-        doc="A log is rolled to a new segment before its active one would grow above this size.",
+        doc="A log is rolled to a new segment before the active one would exceed this size.",
     ),
     Option(
         "log.roll.ms", LONG, None, scope=CLUSTER_WIDE,
@@ -48,7 +48,7 @@ OPTIONS: Final = (
     ),
     Option(
         "log.roll.jitter.ms", LONG, None, scope=CLUSTER_WIDE,
-        doc="Up to this much is taken, at random, from the time to roll, so that not all "
+        doc="A random time up to this is subtracted from the time to roll, so that not all "
             "partitions roll at once. Unset: `log.roll.jitter.hours`.",
     ),
     Option(
@@ -57,8 +57,8 @@ OPTIONS: Final = (
     ),
     Option(
         "log.retention.ms", LONG, None, scope=CLUSTER_WIDE,
-        doc="How long records are kept, at least; -1 for ever. Whole segments go, once their "
-            "newest record is older. Unset: `log.retention.minutes`.",
+        doc="How long records are kept, at least; -1: for ever. A whole segment is deleted when "
+            "its newest record is older. Unset: `log.retention.minutes`.",
     ),
     Option(
         "log.retention.minutes", INT, None,
@@ -70,47 +70,47 @@ OPTIONS: Final = (
     ),
     Option(
         "log.retention.bytes", LONG, -1, scope=CLUSTER_WIDE,
-        doc="How large each partition may grow before its oldest segments go; -1 sets no limit.",
+        doc="The size of a partition above which its oldest segments are deleted; -1: no limit.",
     ),
     Option(
         "log.retention.check.interval.ms", LONG, 300_000, rule=at_least(1),
-        doc="How often it is looked for segments that may go.",
+        doc="How often the broker checks for segments to delete.",
     ),
     Option(
         "log.cleanup.policy", LIST, ("delete",), rule=one_of("compact", "delete"),
         scope=CLUSTER_WIDE,
-        doc="What becomes of old records: `delete` by age and size, `compact` to the last of "
-            "each key, or both.",
+        doc="How old records are removed: `delete` by age and size, `compact` keeps the last "
+            "record of each key, or both.",
     ),
     Option(
         "log.segment.delete.delay.ms", LONG, 60_000, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How long the files of a deleted segment stay, renamed, for readers that have them "
+        doc="How long the renamed files of a deleted segment stay for readers that have them "
             "open.",
     ),
     Option(
         "log.index.size.max.bytes", INT, 10_485_760, rule=at_least(4), scope=CLUSTER_WIDE,
-        doc="How large the index of a segment may grow; a full one rolls the segment.",
+        doc="The maximum size of a segment's index; a full index rolls the segment.",
     ),
     Option(
         "log.index.interval.bytes", INT, 4_096, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="After how many bytes of records the index gets an entry.",
+        doc="The index gets an entry after this many bytes of records.",
     ),
     Option(
         "log.flush.interval.messages", LONG, LONG_MAX, rule=at_least(1), scope=CLUSTER_WIDE,
-        doc="After how many records a log is forced to disk. By default the kernel decides: "
-            "replication, not the disk, keeps records safe.",
+        doc="A log is flushed after this many records. By default the kernel decides: "
+            "replication, not the disk, makes records durable.",
     ),
     Option(
         "log.flush.interval.ms", LONG, None, scope=CLUSTER_WIDE,
-        doc="After what time a log is forced to disk. Unset: `log.flush.scheduler.interval.ms`.",
+        doc="A log is flushed after this time. Unset: `log.flush.scheduler.interval.ms`.",
     ),
     Option(
         "log.flush.scheduler.interval.ms", LONG, LONG_MAX,
-        doc="How often it is looked for logs that are due to be forced to disk.",
+        doc="How often the broker checks for logs to flush.",
     ),
     Option(
         "log.flush.offset.checkpoint.interval.ms", INT, 60_000, rule=at_least(0),
-        doc="How often the recovery points are written: what lies below them is not read again "
+        doc="How often the recovery points are written; records below them are not checked again "
             "after a crash.",
     ),
     Option(
@@ -120,25 +120,25 @@ OPTIONS: Final = (
     ),
     Option(
         "log.preallocate", BOOLEAN, False, scope=CLUSTER_WIDE, effect=False,
-        doc="Whether the file of a new segment is given its full size at once.",
+        doc="Whether the file of a new segment is preallocated.",
     ),
     Option(
         "log.message.timestamp.type", STRING, "CreateTime", rule=one_of("CreateTime",
         "LogAppendTime"), scope=CLUSTER_WIDE,
-        doc="Whose clock stamps the records: the producer's (`CreateTime`) or the leader's "
-            "(`LogAppendTime`).",
+        doc="Whose clock sets the timestamps of records: the producer's (`CreateTime`) or the "
+            "leader's (`LogAppendTime`).",
     ),
     Option(
         "log.message.timestamp.before.max.ms", LONG, LONG_MAX, rule=at_least(0),
         scope=CLUSTER_WIDE,
-        doc="How far the timestamp of a record may lie before the leader's clock, with "
-            "`CreateTime`; a record beyond is refused.",
+        doc="With `CreateTime`, how far a record's timestamp may be before the leader's clock; "
+            "other records are refused.",
     ),
     Option(
         "log.message.timestamp.after.max.ms", LONG, LONG_MAX, rule=at_least(0),
         scope=CLUSTER_WIDE,
-        doc="How far the timestamp of a record may lie after the leader's clock, with "
-            "`CreateTime`; a record beyond is refused.",
+        doc="With `CreateTime`, how far a record's timestamp may be after the leader's clock; "
+            "other records are refused.",
     ),
     Option(
         "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, rule=at_least(0),
@@ -152,30 +152,30 @@ OPTIONS: Final = (
     ),
     Option(
         "log.message.downconversion.enable", BOOLEAN, True, scope=CLUSTER_WIDE, effect=False,
-        doc="Whether Apache Kafka converts records to formats of before 0.11 for old consumers. "
-            "These are not served here.",
+        doc="Whether Apache Kafka converts records to formats older than 0.11 for old consumers. "
+            "Odradek does not support such consumers.",
     ),
     Option(
         "compression.type", STRING, "producer", rule=one_of("uncompressed", "zstd", "lz4",
         "snappy", "gzip", "producer"), scope=CLUSTER_WIDE,
-        doc="How batches are compressed in the log: `producer` keeps what the producer chose, "
-            "anything else is applied by the leader.",
+        doc="How batches are compressed in the log: `producer` keeps the producer's codec; with "
+            "another value the leader recompresses.",
     ),
     Option(
         "compression.gzip.level", INT, -1, rule=between_or(1, 9, -1), scope=CLUSTER_WIDE,
-        doc="The level of gzip, where the leader compresses; -1 is gzip's own default.",
+        doc="The level of gzip if the leader compresses; -1: gzip's own default.",
     ),
     Option(
         "compression.lz4.level", INT, 9, rule=between(1, 17), scope=CLUSTER_WIDE,
-        doc="The level of lz4, where the leader compresses.",
+        doc="The level of lz4 if the leader compresses.",
     ),
     Option(
         "compression.zstd.level", INT, 3, rule=between(-131_072, 22), scope=CLUSTER_WIDE,
-        doc="The level of zstd, where the leader compresses.",
+        doc="The level of zstd if the leader compresses.",
     ),
     Option(
         "message.max.bytes", INT, 1_048_588, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="The largest batch that is taken, after compression.",
+        doc="The largest batch that is accepted, after compression.",
     ),
     Option(
         "num.recovery.threads.per.data.dir", INT, 1, rule=at_least(1), scope=CLUSTER_WIDE,
@@ -184,13 +184,14 @@ OPTIONS: Final = (
     ),
     Option(
         "log.dir.failure.timeout.ms", LONG, 30_000, rule=at_least(1), effect=False,
-        doc="In KRaft, how long a failed log directory may remain unknown to the controller.",
+        doc="In KRaft, how long a broker may fail to report a failed log directory to the "
+            "controller.",
     ),
     # ---------------------------------------------------------------------------------- log cleaner
     Option(
         "log.cleaner.enable", BOOLEAN, True,
-        doc="Whether logs with the policy `compact` are cleaned; without it they grow for ever, "
-            "`__consumer_offsets` among them.",
+        doc="Whether logs with the policy `compact` are cleaned. If false, they grow without "
+            "limit, also `__consumer_offsets`.",
     ),
     Option(
         "log.cleaner.threads", INT, 1, rule=at_least(0), scope=CLUSTER_WIDE,
@@ -198,54 +199,53 @@ OPTIONS: Final = (
     ),
     Option(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, scope=CLUSTER_WIDE,
-        doc="How many bytes all cleaners together have for the map of keys; each round takes as "
-            "many records as fit.",
+        doc="The memory of all cleaners together for the map of keys; each round cleans as many "
+            "records as fit.",
     ),
     Option(
         "log.cleaner.io.buffer.size", INT, 524_288, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="The buffers by which the cleaner reads and writes.",
+        doc="The size of the cleaner's read and write buffers.",
     ),
     Option(
         "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, scope=CLUSTER_WIDE,
-        doc="How full the map of keys may become, as a fraction.",
+        doc="The maximum load factor of the map of keys.",
     ),
     Option(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, scope=CLUSTER_WIDE,
-        doc="How much cleaners may read and write in a second, together.",
+        doc="How many bytes all cleaners together may read and write in a second.",
     ),
     Option(
         "log.cleaner.backoff.ms", LONG, 15_000, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How long a cleaner waits when there was nothing to clean.",
+        doc="How long a cleaner waits if there was nothing to clean.",
     ),
     Option(
         "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, rule=between(0, 1), scope=CLUSTER_WIDE,
-        doc="Which part of a log has to be uncleaned before it is worth a cleaning.",
+        doc="The fraction of a log that must be uncleaned before the log is cleaned.",
     ),
     Option(
         "log.cleaner.min.compaction.lag.ms", LONG, 0, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="For how long a record stays uncompacted, at least.",
+        doc="How long a record stays uncompacted, at least.",
     ),
     Option(
         "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, rule=at_least(1), scope=CLUSTER_WIDE,
-        doc="For how long a record may stay uncompacted, whatever the ratio.",
+        doc="How long a record may stay uncompacted, whatever the ratio.",
     ),
     Option(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How long the markers of deleted keys stay, for consumers that read from the "
-            "beginning.",
+        doc="How long tombstones stay, for consumers that read from the beginning.",
     ),
     # ----------------------------------------------------------------------- topics and replication
     Option(
         "num.partitions", INT, 1, rule=at_least(1),
-        doc="How many partitions a topic gets when nobody says how many.",
+        doc="How many partitions a topic gets if the request does not specify it.",
     ),
     Option(
         "default.replication.factor", INT, 1,
-        doc="How many replicas a partition gets when nobody says how many.",
+        doc="How many replicas a partition gets if the request does not specify it.",
     ),
     Option(
         "auto.create.topics.enable", BOOLEAN, True,
-        doc="Whether a topic that a producer or consumer asks for is created.",
+        doc="Whether a topic is created when a producer or consumer requests its metadata.",
     ),
     Option(
         "delete.topic.enable", BOOLEAN, True,
@@ -253,13 +253,13 @@ OPTIONS: Final = (
     ),
     Option(
         "min.insync.replicas", INT, 1, rule=at_least(1), scope=CLUSTER_WIDE,
-        doc="How many replicas have to be in sync for a write with acks=all to be taken. More "
-            "than there are replicas: such writes fail.",
+        doc="How many replicas must be in sync for a write with acks=all. With a larger value "
+            "than the number of replicas such writes fail.",
     ),
     Option(
         "unclean.leader.election.enable", BOOLEAN, False, scope=CLUSTER_WIDE,
-        doc="Whether a replica that is not in sync may lead when no other lives. Committed "
-            "records may be lost.",
+        doc="Whether a replica outside the ISR may lead if no in-sync replica is online. "
+            "Committed records may be lost.",
     ),
     Option(
         "create.topic.policy.class.name", CLASS, None, effect=False,
@@ -272,30 +272,31 @@ OPTIONS: Final = (
     ),
     Option(
         "replica.fetch.max.bytes", INT, 1_048_576, rule=at_least(0),
-        doc="How many bytes of one partition a follower asks for at a time; a larger first "
-            "batch comes whole.",
+        doc="How many bytes of one partition a follower requests at a time; a larger first batch "
+            "is returned whole.",
     ),
     Option(
         "replica.fetch.response.max.bytes", INT, 10_485_760, rule=at_least(0),
-        doc="How many bytes of all partitions a follower asks for at a time; a larger first "
-            "batch comes whole.",
+        doc="How many bytes of all partitions a follower requests at a time; a larger first batch "
+            "is returned whole.",
     ),
     Option(
         "replica.fetch.min.bytes", INT, 1,
-        doc="How many bytes have to be there before a follower is answered, unless "
-            "`replica.fetch.wait.max.ms` is over.",
+        doc="How many bytes must be available before a follower's fetch is answered, unless "
+            "`replica.fetch.wait.max.ms` has passed.",
     ),
     Option(
         "replica.fetch.wait.max.ms", INT, 500,
-        doc="How long a leader may keep a follower waiting. At most `replica.lag.time.max.ms`.",
+        doc="How long a leader may delay the response to a follower's fetch. At most "
+            "`replica.lag.time.max.ms`.",
     ),
     Option(
         "replica.fetch.backoff.ms", INT, 1_000, rule=at_least(0),
-        doc="How long a follower waits after a partition's fetch failed.",
+        doc="How long a follower waits after the fetch of a partition failed.",
     ),
     Option(
         "replica.socket.timeout.ms", INT, 30_000,
-        doc="How long a follower waits for the answer to a fetch. At least "
+        doc="How long a follower waits for the response to a fetch. At least "
             "`replica.fetch.wait.max.ms`.",
     ),
     Option(
@@ -318,29 +319,29 @@ OPTIONS: Final = (
     ),
     Option(
         "replica.selector.class", STRING, None,
-        doc="What chooses the replica a consumer reads from: "
-            "`org.apache.kafka.common.replica.RackAwareReplicaSelector` for the nearest by "
-            "rack. Unset: the leader.",
+        doc="The class that chooses the replica from which a consumer reads: "
+            "`org.apache.kafka.common.replica.RackAwareReplicaSelector` chooses one in the "
+            "consumer's rack. Unset: the leader.",
     ),
     Option(
         "fetch.max.bytes", INT, 57_671_680, rule=at_least(1_024),
-        doc="The largest answer to a fetch, whatever the client asks for; a larger first batch "
-            "comes whole.",
+        doc="The largest response to a fetch, whatever the client requests; a larger first batch "
+            "is returned whole.",
     ),
     Option(
         "max.incremental.fetch.session.cache.slots", INT, 1_000, rule=at_least(0),
-        doc="For how many fetchers this broker remembers what they have, so that only changes "
-            "travel.",
+        doc="The number of incremental fetch sessions that this broker keeps.",
     ),
     Option(
         "max.request.partition.size.limit", INT, 2_000, rule=at_least(1),
         effect=False,
-        doc="How many partitions one answer to DescribeTopicPartitions holds; the client asks on.",
+        doc="How many partitions one response to DescribeTopicPartitions contains; the client "
+            "requests the rest.",
     ),
     Option(
         "fetch.purgatory.purge.interval.requests", INT, 1_000, effect=False,
-        doc="In Apache Kafka, how often fetches that are done are removed from those that wait. "
-            "Here they are removed when done.",
+        doc="In Apache Kafka, how often completed fetches are removed from the purgatory. Here "
+            "they are removed when they complete.",
     ),
     Option(
         "producer.purgatory.purge.interval.requests", INT, 1_000, effect=False,

@@ -191,45 +191,45 @@ THROTTLED: Final = Rule("partition:broker,partition:broker,... or *", _throttled
 TOPIC_OPTIONS: Final = table((
     Option(
         "cleanup.policy", LIST, ("delete",), rule=one_of("compact", "delete"),
-        doc="What becomes of old records: `delete` by age and size, `compact` to the last of "
-            "each key, or both.",
+        doc="How old records are removed: `delete` by age and size, `compact` keeps the last "
+            "record of each key, or both.",
     ),
     Option(
         "compression.gzip.level", INT, -1, rule=between_or(1, 9, -1),
-        doc="The level of gzip, where the leader compresses; -1 is gzip's own default.",
+        doc="The level of gzip if the leader compresses; -1: gzip's own default.",
     ),
     Option(
         "compression.lz4.level", INT, 9, rule=between(1, 17),
-        doc="The level of lz4, where the leader compresses.",
+        doc="The level of lz4 if the leader compresses.",
     ),
     Option(
         "compression.type", STRING, "producer", rule=one_of("uncompressed", "zstd", "lz4",
         "snappy", "gzip", "producer"),
-        doc="How batches are compressed in the log: `producer` keeps what the producer chose, "
-            "anything else is applied by the leader.",
+        doc="How batches are compressed in the log: `producer` keeps the producer's codec; with "
+            "another value the leader recompresses.",
     ),
     Option(
         "compression.zstd.level", INT, 3, rule=between(-131_072, 22),
-        doc="The level of zstd, where the leader compresses.",
+        doc="The level of zstd if the leader compresses.",
     ),
     Option(
         "delete.retention.ms", LONG, 86_400_000, rule=at_least(0),
-        doc="How long the markers of deleted keys stay in a compacted topic, for consumers that "
-            "read from the beginning.",
+        doc="How long tombstones stay in a compacted topic, for consumers that read from the "
+            "beginning.",
     ),
     Option(
         "file.delete.delay.ms", LONG, 60_000, rule=at_least(0),
-        doc="How long the files of a deleted segment stay, renamed, for readers that have them "
+        doc="How long the renamed files of a deleted segment stay for readers that have them "
             "open.",
     ),
     Option(
         "flush.messages", LONG, LONG_MAX, rule=at_least(1),
-        doc="After how many records the log is forced to disk. By default the kernel decides: "
-            "replication, not the disk, keeps records safe.",
+        doc="The log is flushed after this many records. By default the kernel decides: "
+            "replication, not the disk, makes records durable.",
     ),
     Option(
         "flush.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="After what time the log is forced to disk.",
+        doc="The log is flushed after this time.",
     ),
     Option(
         "follower.replication.throttled.replicas", LIST, (), rule=THROTTLED,
@@ -238,7 +238,7 @@ TOPIC_OPTIONS: Final = table((
     ),
     Option(
         "index.interval.bytes", INT, 4_096, rule=at_least(0),
-        doc="After how many bytes of records the index gets an entry.",
+        doc="The index gets an entry after this many bytes of records.",
     ),
     Option(
         "leader.replication.throttled.replicas", LIST, (), rule=THROTTLED,
@@ -247,26 +247,26 @@ TOPIC_OPTIONS: Final = table((
     ),
     Option(
         "local.retention.bytes", LONG, -2, rule=at_least(-2), effect=False,
-        doc="With tiered storage, how large the local part of a partition may grow; -2: as "
-            "`retention.bytes`. There is none here.",
+        doc="With tiered storage, the maximum size of the local part of a partition; -2: as "
+            "`retention.bytes`. Odradek has no tiered storage.",
     ),
     Option(
         "local.retention.ms", LONG, -2, rule=at_least(-2), effect=False,
-        doc="With tiered storage, how long records stay local; -2: as `retention.ms`. There is "
-            "none here.",
+        doc="With tiered storage, how long records stay local; -2: as `retention.ms`. Odradek has "
+            "no tiered storage.",
     ),
     Option(
         "max.compaction.lag.ms", LONG, LONG_MAX, rule=at_least(1),
-        doc="For how long a record may stay uncompacted, whatever the ratio.",
+        doc="How long a record may stay uncompacted, whatever the ratio.",
     ),
     Option(
         "max.message.bytes", INT, 1_048_588, rule=at_least(0),
-        doc="The largest batch that is taken, after compression.",
+        doc="The largest batch that is accepted, after compression.",
     ),
     Option(
         "message.downconversion.enable", BOOLEAN, True, effect=False,
-        doc="Whether Apache Kafka converts records to formats of before 0.11 for old consumers. "
-            "These are not served here.",
+        doc="Whether Apache Kafka converts records to formats older than 0.11 for old consumers. "
+            "Odradek does not support such consumers.",
     ),
     Option(
         "message.format.version", STRING, "3.0-IV1", rule=VERSION, effect=False,
@@ -274,13 +274,13 @@ TOPIC_OPTIONS: Final = table((
     ),
     Option(
         "message.timestamp.after.max.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="How far the timestamp of a record may lie after the leader's clock, with "
-            "`CreateTime`; a record beyond is refused.",
+        doc="With `CreateTime`, how far a record's timestamp may be after the leader's clock; "
+            "other records are refused.",
     ),
     Option(
         "message.timestamp.before.max.ms", LONG, LONG_MAX, rule=at_least(0),
-        doc="How far the timestamp of a record may lie before the leader's clock, with "
-            "`CreateTime`; a record beyond is refused.",
+        doc="With `CreateTime`, how far a record's timestamp may be before the leader's clock; "
+            "other records are refused.",
     ),
     Option(
         "message.timestamp.difference.max.ms", LONG, LONG_MAX, rule=at_least(0),
@@ -290,59 +290,58 @@ TOPIC_OPTIONS: Final = table((
     Option(
         "message.timestamp.type", STRING, "CreateTime", rule=one_of("CreateTime",
         "LogAppendTime"),
-        doc="Whose clock stamps the records: the producer's (`CreateTime`) or the leader's "
-            "(`LogAppendTime`).",
+        doc="Whose clock sets the timestamps of records: the producer's (`CreateTime`) or the "
+            "leader's (`LogAppendTime`).",
     ),
     Option(
         "min.cleanable.dirty.ratio", DOUBLE, 0.5, rule=between(0, 1),
-        doc="Which part of the log has to be uncleaned before it is worth a cleaning.",
+        doc="The fraction of the log that must be uncleaned before the log is cleaned.",
     ),
     Option(
         "min.compaction.lag.ms", LONG, 0, rule=at_least(0),
-        doc="For how long a record stays uncompacted, at least.",
+        doc="How long a record stays uncompacted, at least.",
     ),
     Option(
         "min.insync.replicas", INT, 1, rule=at_least(1),
-        doc="How many replicas have to be in sync for a write with acks=all to be taken. More "
-            "than there are replicas: such writes fail.",
+        doc="How many replicas must be in sync for a write with acks=all. With a larger value "
+            "than the number of replicas such writes fail.",
     ),
     Option(
         "preallocate", BOOLEAN, False, effect=False,
-        doc="Whether the file of a new segment is given its full size at once.",
+        doc="Whether the file of a new segment is preallocated.",
     ),
     Option(
         "remote.log.copy.disable", BOOLEAN, False, effect=False,
-        doc="Tiered storage: there is none here.",
+        doc="Tiered storage, which Odradek does not have.",
     ),
     Option(
         "remote.log.delete.on.disable", BOOLEAN, False, effect=False,
-        doc="Tiered storage: there is none here.",
+        doc="Tiered storage, which Odradek does not have.",
     ),
     Option(
         "remote.storage.enable", BOOLEAN, False, effect=False,
-        doc="Tiered storage: there is none here.",
+        doc="Tiered storage, which Odradek does not have.",
     ),
     Option(
         "retention.bytes", LONG, -1,
-        doc="How large each partition may grow before its oldest segments go; -1 sets no limit.",
+        doc="The size of a partition above which its oldest segments are deleted; -1: no limit.",
     ),
     Option(
         "retention.ms", LONG, 604_800_000, rule=at_least(-1),
-        doc="How long records are kept, at least; -1 for ever. Whole segments go, once their "
-            "newest record is older.",
+        doc="How long records are kept, at least; -1: for ever. A whole segment is deleted when "
+            "its newest record is older.",
     ),
     Option(
         "segment.bytes", INT, 1_073_741_824, rule=at_least(14),
-        doc="The log is rolled to a new segment before its active one would grow above this "
-            "size.",
+        doc="The log is rolled to a new segment before the active one would exceed this size.",
     ),
     Option(
         "segment.index.bytes", INT, 10_485_760, rule=at_least(4),
-        doc="How large the index of a segment may grow; a full one rolls the segment.",
+        doc="The maximum size of a segment's index; a full index rolls the segment.",
     ),
     Option(
         "segment.jitter.ms", LONG, 0, rule=at_least(0),
-        doc="Up to this much is taken, at random, from the time to roll, so that not all "
+        doc="A random time up to this is subtracted from the time to roll, so that not all "
             "partitions roll at once.",
     ),
     Option(
@@ -351,8 +350,8 @@ TOPIC_OPTIONS: Final = table((
     ),
     Option(
         "unclean.leader.election.enable", BOOLEAN, False,
-        doc="Whether a replica that is not in sync may lead when no other lives. Committed "
-            "records may be lost.",
+        doc="Whether a replica outside the ISR may lead if no in-sync replica is online. "
+            "Committed records may be lost.",
     ),
 ))
 
