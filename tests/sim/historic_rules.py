@@ -68,9 +68,9 @@ def one_step_of_truncation(monkeypatch):
         end = later[0] if later else log.leo
         return EpochEndOffset(epoch=epoch, end_offset=end) if epoch >= 0 and end < offset else None
 
-    def truncation_offset(*, told, own, leo):
+    def truncation_offset(*, leader, own, leo):
         del own
-        return min(told.end_offset, leo)
+        return min(leader.end_offset, leo)
 
     _leader_compares_by(monkeypatch, divergence)
     monkeypatch.setattr(replica_fetcher, "truncation_offset", truncation_offset)

@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
-from odradek.obs.exposition import CONTENT_TYPE, slices
+from odradek.obs.exposition import CONTENT_TYPE, text_pieces
 from odradek.obs.metrics import BrokerMetrics
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Health:
 
 def metrics_route(metrics: BrokerMetrics) -> Route:
     """What a broker counted, for Prometheus."""
-    return lambda _query: Response(200, CONTENT_TYPE, slices(metrics))
+    return lambda _query: Response(200, CONTENT_TYPE, text_pieces(metrics))
 
 
 def health_route(health: Callable[[], Health]) -> Route:

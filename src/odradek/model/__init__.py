@@ -1,1 +1,1 @@
-"""Nouns: values with the invariants that hold wherever they are seen."""
+"""Value types shared by all packages, with the invariants that hold everywhere."""

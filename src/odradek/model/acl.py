@@ -1,13 +1,13 @@
-"""What may be allowed or denied, on what: the codes of Kafka's ACLs."""
+"""ACL codes: operations, resource types, and which operations each resource type has."""
 
 from enum import IntEnum
 from typing import Final
 
-CLUSTER_NAME: Final = "kafka-cluster"  # the one resource of type CLUSTER
+CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of type CLUSTER
 
 
 class AclOperation(IntEnum):
-    """An operation, as it stands on the wire."""
+    """Kafka's `AclOperation` codes."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """A kind of resource, as it stands on the wire."""
+    """Kafka's `ResourceType` codes."""
 
     UNKNOWN = 0
     ANY = 1
@@ -39,7 +39,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-# The operations that exist for a resource: what "authorized operations" may list.
+# The operations each resource type supports: what `*_authorized_operations` fields may contain.
 OPERATIONS: Final = {
     ResourceType.TOPIC: (
         AclOperation.READ,

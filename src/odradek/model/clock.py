@@ -1,17 +1,18 @@
-"""The two clocks a broker is handed. They are never mixed.
+"""The two clocks of a broker.
 
-Timestamps and retention are wall time, which may jump; time-outs, lags and intervals are
-monotonic time, which may not. A simulated broker gets simulated ones.
+Record timestamps and retention use wall time, which may jump in either direction. Timeouts,
+replica lag and intervals use monotonic time, which never goes back. The simulator supplies
+simulated clocks.
 """
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, twice."""
+    """Reads both clocks."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, as the host believes. May jump either way."""
+        """Milliseconds since the Unix epoch, by the host's clock. May jump either way."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment. Never goes back."""
+        """Milliseconds since an unspecified moment. Never goes back."""

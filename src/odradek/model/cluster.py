@@ -1,11 +1,11 @@
-"""Brokers and how they are reached."""
+"""Brokers and their endpoints."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPoint:
-    """One listener of a broker, as others are told to reach it."""
+    """One advertised listener of a broker (Kafka: `EndPoint`)."""
 
     listener: str  # its name, upper case as Kafka writes it
     security_protocol: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
@@ -14,31 +14,32 @@ class EndPoint:
 
     @property
     def connection_string(self) -> str:
-        """As it stands in `advertised.listeners` and in the broker's znode."""
+        """As written in `advertised.listeners` and in the broker's znode."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One registered broker."""
+    """One registered broker (Kafka: `kafka.cluster.Broker`)."""
 
     id: int
     end_points: tuple[EndPoint, ...]
     rack: str | None = None
-    # The transaction id that created its registration (ZooKeeper: czxid): one life of it.
+    # The transaction id that created this registration (ZooKeeper: czxid).
     broker_epoch: int = -1
-    # It has lost nothing since this transaction; -1: nobody knows, it is a broker of another kind.
+    # The broker has lost no log data since this transaction id; -1: not known, as for a broker of
+    # Apache Kafka.
     clean_since: int = -1
-    # The transaction with which it registered with a log directory that was empty; -1: it never
-    # did, or nobody knows.
+    # The transaction id of the last registration with an empty log directory; -1: there was none,
+    # or it is not known.
     empty_since: int = -1
-    # The transaction with which a controller noted this life of it, before deciding by it; -1: none
-    # has, or nobody knows.
+    # The transaction id with which a controller recorded this registration, before its first
+    # decision about it; -1: not recorded, or not known.
     noted_id: int = field(default=-1, compare=False)
 
     def end_point(self, listener: str) -> EndPoint | None:
-        """Where this broker is reached on a listener, or None if it has no such."""
+        """The endpoint of a listener, or None if the broker does not advertise that listener."""
         for end_point in self.end_points:
             if end_point.listener == listener:
                 return end_point

@@ -1,11 +1,11 @@
-"""What can go wrong, in three kinds that are never mixed.
+"""The three kinds of errors.
 
-1. *The peer is told*: an `ErrorCode`, a plain value inside a response. One request
-   touches many partitions, and each succeeds or fails on its own. Code that wants to say
-   more raises an `ApiError`, which becomes code and message where the response is made.
-2. *The peer cannot be told*: `MalformedRequestError`. The connection is closed, for nothing
+1. *Reported to the client*: an `ErrorCode`, a plain value inside a response. One request
+   covers many partitions, and each succeeds or fails on its own. Code that has a message to
+   add raises an `ApiError`, which becomes code and message where the response is built.
+2. *Cannot be reported*: `MalformedRequestError`. The connection is closed, because nothing
    after the damaged bytes can be trusted.
-3. *We are wrong*: `assert`. The broker stops; a liveness bug is better than lost data.
+3. *A broken invariant of our own*: `assert`. The broker stops; an outage is better than lost data.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as they stand on the wire."""
+    """Kafka's error codes, as sent on the wire (Kafka: `Errors`)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -146,7 +146,7 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127
 
 
-# A client may try these again, unchanged.
+# A client may repeat the request unchanged (Kafka: `RetriableException`).
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -185,11 +185,11 @@ RETRIABLE: Final = frozenset(
 
 
 class OdradekError(Exception):
-    """Base of everything that this package raises on purpose."""
+    """Base class of every exception that this package raises deliberately."""
 
 
 class ApiError(OdradekError):
-    """A request, or one item of it, is refused: the code and the message the client gets."""
+    """A request, or one item of it, is refused with this error code and message."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
@@ -198,12 +198,12 @@ class ApiError(OdradekError):
 
 
 class MalformedRequestError(OdradekError):
-    """The peer sent bytes that are no request. Says what, where and how much."""
+    """The received bytes are not a valid request. The message names the field and its value."""
 
 
 class StoreConflictError(OdradekError):
-    """A conditional write found another version than the one it was derived from."""
+    """A conditional write failed: the stored version is not the expected one."""
 
 
 class StartupError(OdradekError):
-    """The broker will not start; the message says what is wrong and what to do."""
+    """The broker cannot start; the message says what is wrong and what to do."""

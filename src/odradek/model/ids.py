@@ -1,4 +1,4 @@
-"""Ids that travel as text: the 22 letters Kafka prints for the 128 bits of a UUID."""
+"""UUIDs as text: the 22 characters that Kafka prints for 128 bits."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
@@ -6,7 +6,7 @@ from uuid import UUID
 
 
 def uuid_text(value: UUID) -> str:
-    """As in topic nodes, `meta.properties` and the tools: base64url without padding."""
+    """Base64url without padding, as in topic znodes, `meta.properties` and Kafka's tools."""
     return urlsafe_b64encode(value.bytes)[:22].decode()
 
 
@@ -14,12 +14,12 @@ def parse_uuid(text: str) -> UUID:
     """The inverse of `uuid_text`.
 
     Raises:
-        ValueError: these are not the 22 letters of a UUID.
+        ValueError: the text is not 22 characters of base64url.
     """
     try:
         raw = urlsafe_b64decode(text + "==")
     except (Base64Error, ValueError):
         raw = b""
     if len(text) != 22 or len(raw) != 16:
-        raise ValueError(f"{text!r} is no UUID: must be 22 letters of base64url")
+        raise ValueError(f"{text!r} is not a UUID: must be 22 characters of base64url")
     return UUID(bytes=raw)

@@ -1,4 +1,4 @@
-"""Names of topics: which are legal, which are Kafka's own."""
+"""Topic names: which are legal, and which are Kafka's internal topics."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why this cannot be a topic's name, in Kafka's words; None if it can."""
+    """Why a topic cannot have this name, in Kafka's wording; None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

@@ -1,8 +1,7 @@
-"""A partition as the cluster sees it: who holds it, who leads it, who is in sync.
+"""A partition's state in the cluster: assigned replicas, leader and ISR.
 
-Nouns only: values with the invariants that hold wherever they are seen. What may
-*happen* to a partition is in `odradek.controller` (the cluster's view) and in
-`odradek.replica` (one broker's view).
+Values only, with their invariants. How this state changes is in `odradek.controller` (the
+whole cluster) and in `odradek.replica` (one broker).
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple
 NO_LEADER: Final = -1
 # In LeaderAndIsr and UpdateMetadata, never stored: the partition is being deleted.
 LEADER_DURING_DELETE: Final = -2
-# A StopReplica with this epoch means "the topic goes": no epoch can be older than that.
+# A StopReplica with this epoch deletes the topic and overrides every leader epoch.
 EPOCH_DURING_DELETE: Final = -2
 
 # leader_recovery_state (KIP-704)
@@ -20,7 +19,7 @@ RECOVERING: Final = 1
 
 
 class TopicPartition(NamedTuple):
-    """The name of a partition. Printed the way Kafka names its directories: `orders-7`."""
+    """A partition's topic and index. `str()` gives the name of its log directory: `orders-7`."""
 
     topic: str
     partition: int
@@ -31,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Which brokers hold a partition, in order; and what a reassignment brings and takes."""
+    """The assigned replicas in order of preference, and what a reassignment adds and removes."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -44,23 +43,23 @@ class Assignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas once the reassignment is done."""
+        """The replicas after the reassignment."""
         return tuple(r for r in self.replicas if r not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas as they were before the reassignment."""
+        """The replicas before the reassignment."""
         return tuple(r for r in self.replicas if r not in self.adding)
 
     @property
     def is_being_reassigned(self) -> bool:
-        """Whether replicas come or go."""
+        """Whether a reassignment adds or removes replicas."""
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: tuple[int, ...]) -> "Assignment":
-        """On the way from the original replicas to these, whatever was under way before.
+        """A reassignment from the original replicas to `target`; it replaces one under way.
 
-        With the original ones as the target nothing is added or removed: that is a cancellation.
+        If `target` is the original replicas, nothing is added or removed: a cancellation.
         """
         origin = self.origin
         return Assignment(
@@ -72,23 +71,23 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsr:
-    """Who leads, since which epoch, and which replicas have everything committed."""
+    """Leader, leader epoch and ISR as stored by the controller (Kafka: `LeaderAndIsr`)."""
 
     leader: int  # a broker id, or NO_LEADER
     leader_epoch: int
     isr: tuple[int, ...]
-    # Of the stored state this was read from, for a conditional write. On the wire: the
-    # partition epoch (ZooKeeper: zkVersion).
+    # The version of the stored state this was read from, for a conditional write (ZooKeeper:
+    # zkVersion).
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
 
     def __post_init__(self) -> None:
-        # The ISR is never emptied: when its last member dies it stays named there, for
+        # The ISR is never empty: its last member stays in it when that broker fails, because
         # it is the only replica known to have every committed record.
         assert self.isr, self
         assert len(set(self.isr)) == len(self.isr), self
         assert self.leader < 0 or self.leader in self.isr, self
 
     def led_by(self, leader: int, isr: tuple[int, ...]) -> "LeaderAndIsr":
-        """The next reign: every change of leader or ISR begins a new leader epoch."""
+        """A new leader epoch: every change of leader or ISR by the controller begins one."""
         return replace(self, leader=leader, isr=isr, leader_epoch=self.leader_epoch + 1)

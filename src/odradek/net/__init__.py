@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, channels to other brokers."""
+"""Sockets: listeners, accepted connections, and channels to other brokers."""

@@ -1,26 +1,27 @@
-"""One peer: frames in, responses out in the order of the requests, and no more than it takes.
+"""One accepted connection: frames in, responses out in request order, with bounded memory.
 
-The frames of one read are handled one after the other in the callback that brought them, and
-their responses leave in one write. No task and no future is made for a request that can be
-answered at once: this is the one decision that makes a Python broker fast (docs/decisions.md).
+The frames of one read are handled one after the other in the callback that received them, and
+their responses are sent in one write. No task and no future is made for a request that can be
+answered at once: this decision makes a Python broker fast (docs/decisions.md).
 
-A request that has to wait takes a place in the line (`later`) and lets those behind it be read
-and handled; their responses wait in the line. Reading stops while
+A request that has to wait reserves a slot in the pipeline (`later`); the requests behind it are
+read and handled, and their responses wait in the pipeline. Reading stops while
 
-* the peer has `in_flight_max` requests in the line, or responses of `waiting_bytes_max`, or
-* the peer does not take what was written (the transport's high-water mark), or
-* it is muted (throttled, or not yet authenticated), or
-* it is held: a request waits for something before it may act, and must not be overtaken, or
-* its next request is to be handled when all before it are answered (`put_back`), or
-* it has had its slice of the loop's time, and others come first, or
-* all peers together have sent more than is wanted (`queued.max.request.bytes`): then none begins
-  another request, and those that are half sent are read to their end.
+* the connection has `in_flight_max` requests in the pipeline, or responses of
+  `waiting_bytes_max`, or
+* the client does not read its responses (the transport's high-water mark), or
+* the connection is muted (throttled, or not yet authenticated), or
+* it is held: a request waits before it takes effect, and later ones must not overtake it, or
+* its next request is to be handled after all earlier responses are sent (`put_back`), or
+* it has used its slice of the event loop's time, and other work comes first, or
+* all connections together have received more than `queued.max.request.bytes`: then no connection
+  begins another request, and requests already half received are read to their end.
 
-Frames already received stay in the buffer meanwhile: the peer feels TCP's back-pressure.
+Frames already received stay in the buffer meanwhile, so TCP's flow control slows the client down.
 
-A response may have parts that are read when the peer takes them (`Late`): records of a fetch stay
-in their file until then. So what waits in memory for one peer is a few megabytes, however much it
-asks for; and `Server` bounds what waits for all of them.
+A response may have parts that are read when the client takes them (`DeferredPart`): records of a
+fetch stay in their file until then. So one connection holds a few megabytes at most, whatever it
+requests; and `Server` bounds the memory of all connections.
 """
 
 import asyncio
@@ -34,55 +35,55 @@ from odradek.wire.frame import FrameBuffer
 Chunk = bytes | bytearray | memoryview
 
 
-class Late(Protocol):
-    """A part of a response that is read when it is sent, piece by piece."""
+class DeferredPart(Protocol):
+    """A part of a response that is read while it is sent, piece by piece."""
 
     def __len__(self) -> int:
-        """How many bytes it has, those that were read among them."""
+        """Its size in bytes, including what was read already."""
 
     def read(self, ready: Callable[[], None]) -> Chunk | None:
-        """The next piece; an empty one behind the last.
+        """The next piece; an empty one after the last.
 
-        None: it has to be waited for, and `ready` is called when it is worth asking again.
+        None: the piece is not ready, and `ready` is called when it is worth another call.
 
         Raises:
-            OdradekError: it is not there, or not as long as was said.
+            OdradekError: it cannot be read, or it is shorter than its announced length.
         """
 
     def close(self) -> None:
-        """Nothing more of it is read. Once."""
+        """Release it; nothing more is read. Called once."""
 
 
-Part = Chunk | Late
-# Chunks up to this size are joined into one write; a larger one costs less sent than copied.
+Part = Chunk | DeferredPart
+# Chunks up to this size are joined into one write; larger ones are cheaper to send than to copy.
 _JOIN_BYTES: Final = 64 * 1024
-# Answers up to this size are collected over all frames of one read.
+# Responses up to this size are collected over all frames of one read.
 _LARGE_BYTES: Final = 1024
-# What is written to the transport before others come first.
+# Bytes written to the transport before other work gets a turn.
 _SLICE_BYTES: Final = 1 << 20
-# For so long the frames of one read are handled before others come first.
+# How long the frames of one read are handled before other work gets a turn.
 _SLICE_MS: Final = 5
-# Memory below this is not counted: every connection has it.
+# Memory below this is not counted: every connection takes that much.
 _COUNTED_BYTES: Final = 64 * 1024
 
 
-class Place:
-    """A request's place in the line of responses."""
+class ResponseSlot:
+    """The slot of one request's response in the connection's pipeline."""
 
     __slots__ = ("chunks", "connection", "lost")
 
     def __init__(self, connection: "Connection", lost: Callable[[], None] | None = None) -> None:
         self.connection = connection
         self.chunks: Sequence[Part] | None = None
-        self.lost = lost  # called if the peer goes before it has been answered
+        self.lost = lost  # called if the connection is closed before the response is set
 
     def fill(self, chunks: Sequence[Part]) -> None:
-        """Give the response (an empty one for a request that gets none). Once, at any time."""
+        """Set the response (an empty one for a request without a response), and send it. Once."""
         self.put(chunks)
         self.connection.release()
 
     def put(self, chunks: Sequence[Part]) -> None:
-        """The same for one of several: who gives them lets them go together, by `release`."""
+        """Set the response; the caller calls `release` once after setting several."""
         assert self.chunks is None, "a request was answered twice"
         self.chunks = chunks
         if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
@@ -90,38 +91,65 @@ class Place:
 
 
 class FrameHandler(Protocol):
-    """What stands behind a connection."""
+    """What a connection reports its events to."""
 
     def connected(self, connection: "Connection") -> None:
-        """A peer came."""
+        """The connection is open."""
 
     def frame(self, connection: "Connection", frame: memoryview) -> None:
-        """One request. The view is good during this call only, or until the peer is let go.
+        """Handle one request. The view is valid during this call, or until `let_go` if held.
 
         Raises:
-            MalformedRequestError: the connection is closed, nothing after it can be trusted.
+            MalformedRequestError: the connection is closed; nothing after it can be trusted.
         """
 
     def refused(self, connection: "Connection", reason: str) -> None:
-        """The connection is being closed because of what the peer sent."""
+        """The connection is being closed because of an invalid request."""
 
     def broke_off(self, connection: "Connection", reason: str) -> None:
-        """The connection is being closed in the middle of a response, which cannot be read."""
+        """The connection is being closed by this side before a response is complete."""
 
     def disconnected(self, connection: "Connection") -> None:
-        """The peer went, or was sent away."""
+        """The connection is closed."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection. `session` belongs to the handler."""
 
     __slots__ = (
-        "_closing_after_write", "_frames", "_handler", "_handling", "_held", "_holds",
-        "_in_flight_max", "_is_crowded", "_line", "_memory_bytes", "_muted", "_now_ms",
-        "_outgoing", "_peer_is_slow", "_piled_bytes", "_put_back", "_reading", "_ready",
-        "_received", "_soon", "_stopped", "_told_bytes", "_transport", "_unsent_bytes",
-        "_waiting_bytes_max", "_waits_for_turn", "active_ms", "closing", "listener", "peer_host",
-        "peer_port", "session", "taken_ms",
+        "_closing_after_write",
+        "_frames",
+        "_handler",
+        "_handling",
+        "_held",
+        "_holds",
+        "_in_flight_max",
+        "_is_crowded",
+        "_memory_bytes",
+        "_muted",
+        "_now_ms",
+        "_outgoing",
+        "_peer_is_slow",
+        "_piled_bytes",
+        "_pipeline",
+        "_put_back",
+        "_reading",
+        "_ready",
+        "_received",
+        "_reported_bytes",
+        "_soon",
+        "_stopped",
+        "_transport",
+        "_unsent_bytes",
+        "_waiting_bytes_max",
+        "_waits_for_turn",
+        "active_ms",
+        "closing",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "session",
+        "taken_ms",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - its limits, and the world
@@ -137,136 +165,133 @@ class Connection(asyncio.BufferedProtocol):
         holds: Callable[[int], None] | None = None,
         waiting_bytes_max: int = 1 << 20,
     ) -> None:
-        """`soon` calls something when others have had their turn (`Turns.soon`).
+        """`soon` calls a function after other work has had its turn (`Turns.soon`).
 
-        `received` gets how many bytes more, or less, wait here to be handled; `holds` how many
-        bytes of memory more, or less, this connection takes.
+        `received` is called with changes of the number of bytes received and not handled, `holds`
+        with changes of the memory that this connection takes.
         """
         self.listener = listener
         self.session: Any = None
         self.peer_host = "unknown"
         self.peer_port = 0
-        self.active_ms = 0  # when it last sent something: when the present request came
-        self.taken_ms = 0  # when it last took something for which it had let us wait
+        self.active_ms = 0  # when it last received something: when the present request arrived
+        self.taken_ms = 0  # when the client last resumed reading responses
         self.closing = False
         self._handler = handler
         self._frames = FrameBuffer(frame_bytes_max=frame_bytes_max)
         self._in_flight_max = in_flight_max
         self._now_ms = now_ms
         self._transport: asyncio.Transport | None = None
-        self._line: deque[Place] = deque()
+        self._pipeline: deque[ResponseSlot] = deque()
         self._ready: list[Part] = []
-        self._outgoing: deque[Part] = deque()  # what the peer has not had time to take
-        self._piled_bytes = 0  # of large responses in the line
+        self._outgoing: deque[Part] = deque()  # not yet passed to the transport
+        self._piled_bytes = 0  # of large responses in the pipeline
         self._waiting_bytes_max = waiting_bytes_max
-        self._put_back = False  # the next request waits until the line is empty
+        self._put_back = False  # the next request waits until the pipeline is empty
         self._waits_for_turn = False
         self._soon = soon
         self._holds = holds
-        self._memory_bytes = 0  # as `holds` was given it
+        self._memory_bytes = 0  # as last reported to `holds`
         self._handling = False
         self._peer_is_slow = False
         self._muted = False
         self._held = 0
-        self._stopped = False  # slow, muted, held, out of turn or closing
+        self._stopped = False  # slow, muted, held, waiting for a turn, or closing
         self._reading = True
         self._closing_after_write = False
         self._received = received
-        self._told_bytes = 0
-        self._is_crowded = False  # there are too many peers with too much: begin no request
-        self._unsent_bytes = -1  # when it was last asked whether this is idle
+        self._reported_bytes = 0
+        self._is_crowded = False  # all connections have received too much: begin no request
+        self._unsent_bytes = -1  # at the last call of `is_idle`
 
     # --------------------------------------------------------------- for the handler
 
     def respond(self, chunks: Sequence[Part]) -> None:
-        """The answer to the request being handled now."""
-        if self._line:
-            place = Place(self)
-            self._line.append(place)
-            place.put(chunks)
+        """Send the response to the request being handled now."""
+        if self._pipeline:
+            slot = ResponseSlot(self)
+            self._pipeline.append(slot)
+            slot.put(chunks)
         else:
             self._ready += chunks
-            # Thirty bytes can ask for fifty megabytes, and a peer can ask a hundred times in one
-            # read: large answers go at once, so that the first shows whether it takes them.
+            # Thirty bytes can request fifty megabytes, a hundred times in one read: a large
+            # response is sent at once, so that the first shows whether the client reads it.
             if len(chunks) != 1 or len(chunks[0]) > _LARGE_BYTES:
                 self._flush()
 
-    def later(self, lost: Callable[[], None] | None = None) -> Place:
-        """A place in the line for the request being handled now, to be filled later.
+    def later(self, lost: Callable[[], None] | None = None) -> ResponseSlot:
+        """Reserve the slot of the response to the request being handled now.
 
-        `lost` is called if the peer goes before that: nobody wants the answer any more.
+        `lost` is called if the connection is closed before the response is set.
         """
-        place = Place(self, lost)
-        self._line.append(place)
-        return place
+        slot = ResponseSlot(self, lost)
+        self._pipeline.append(slot)
+        return slot
 
     def release(self) -> None:
-        """Let the responses at the head of the line go, as far as they are there."""
-        line = self._line
-        while line and line[0].chunks is not None:
-            self._ready += line.popleft().chunks or ()
-        if self._piled_bytes and (not line or self._piled_bytes > self._waiting_bytes_max):
-            self._piled_bytes = sum(_size(place.chunks) for place in line)
-        if self._put_back and not line:
+        """Send the responses at the head of the pipeline that are ready."""
+        pipeline = self._pipeline
+        while pipeline and pipeline[0].chunks is not None:
+            self._ready += pipeline.popleft().chunks or ()
+        if self._piled_bytes and (not pipeline or self._piled_bytes > self._waiting_bytes_max):
+            self._piled_bytes = sum(_size(slot.chunks) for slot in pipeline)
+        if self._put_back and not pipeline:
             self._put_back = False
             self._may_go_on()
         if not self._handling:
             self._flush()
-            if not self._reading:  # perhaps because of the line
+            if not self._reading:  # perhaps because the pipeline was full
                 self._handle_frames()
 
     def piled(self, chunks: Sequence[Part]) -> None:
-        """A large response is there, and may have to wait for one before it."""
+        """Count a large response, which may have to wait for an earlier one."""
         self._piled_bytes += _size(chunks)
 
     def put_back(self, frame: memoryview) -> None:
-        """Handle the present request, and all behind it, when those before it are answered.
+        """Handle the present request, and all later ones, after all earlier responses are sent.
 
-        For one whose answer may be large: it is made when it can be sent.
+        For a request whose response may be large: it is built when it can be sent.
         """
         self._frames.put_back(frame)
         self._put_back = self._stopped = True
 
     def keep_frame(self) -> None:
-        """Leave the memory of the present frame to its handler."""
+        """Leave the memory of the present frame to the handler."""
         self._frames.detach()
 
     def refuse(self, reason: str) -> None:
-        """Close it because of what the peer sent."""
+        """Close the connection because of an invalid request."""
         self._handler.refused(self, reason)
         self.close()
 
     def mute(self) -> None:
-        """Handle no further request until `unmute`."""
         self._muted = self._stopped = True
 
     def unmute(self) -> None:
-        """Go on with the requests."""
         self._muted = False
         self._go_on()
 
     def hold(self) -> None:
-        """Handle no request behind the present one until `let_go`, once for each `hold`.
+        """Handle no later request until `let_go`, which is called once for each `hold`.
 
-        Until then the frame of the present request stays where it is, and may be looked into:
-        nothing is read into its place.
+        Until then the frame of the present request may be read: its memory is not reused.
         """
         self._held += 1
         self._stopped = True
 
     def let_go(self) -> None:
-        """The request that held it has acted."""
+        """The request that held the connection has taken effect."""
         self._held -= 1
         self._go_on()
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their response, or for that of one before them."""
-        return len(self._line)
+        """The number of requests whose response is not sent yet."""
+        return len(self._pipeline)
 
     def is_idle(self, oldest_ms: int) -> bool:
-        """Whether it has sent nothing since then, waits for nothing and takes nothing."""
-        waits = self._line and not self.closing
+        """Whether it has received and sent nothing since then, and no request waits."""
+        waits = self._pipeline and not self.closing
         if waits or self.active_ms >= oldest_ms or self.taken_ms >= oldest_ms:
             return False
         transport = self._transport
@@ -276,13 +301,13 @@ class Connection(asyncio.BufferedProtocol):
         return not unsent_bytes or unsent_bytes == before
 
     def crowd(self, is_crowded: bool) -> None:
-        """Begin no further request, or go on."""
+        """Begin no further request while `is_crowded`."""
         self._is_crowded = is_crowded
         if not self._handling:
             self._handle_frames()
 
     def close(self) -> None:
-        """Close when what is written has gone; nothing more is read."""
+        """Close after everything written is sent; nothing more is read."""
         if not self.closing and self._transport is not None:
             self._flush()
             self.closing = self._stopped = True
@@ -290,7 +315,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
         if self._transport is not None:
             self.closing = self._stopped = True
             self._drop_outgoing()
@@ -298,22 +322,21 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def rest(self, oldest_ms: int) -> None:
-        """If it has sent nothing since then, keep no more memory than what is there needs."""
+        """Shrink its buffer if it has received nothing since then."""
         if self.active_ms < oldest_ms and self._reading:
             self._frames.release_memory()
             self._count()
 
     def close_when_answered(self) -> None:
-        """Read nothing more, answer what was asked, then close."""
+        """Read nothing more, send all outstanding responses, then close."""
         self._closing_after_write = True
         self.mute()
-        if not self._line:
+        if not self._pipeline:
             self.close()
 
     # ------------------------------------------------------------------- for asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport is there."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
@@ -322,42 +345,37 @@ class Connection(asyncio.BufferedProtocol):
         self._handler.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The transport is gone."""
         self.closing = self._stopped = True
         self._drop_outgoing()
-        abandoned = [place.lost for place in self._line if place.chunks is None]
-        self._line.clear()
+        abandoned = [slot.lost for slot in self._pipeline if slot.chunks is None]
+        self._pipeline.clear()
         for lost in abandoned:
             if lost is not None:
                 lost()
         self._handler.disconnected(self)
         self._transport = None
         if self._received is not None:
-            self._received(-self._told_bytes)
-            self._told_bytes = 0
+            self._received(-self._reported_bytes)
+            self._reported_bytes = 0
         self._count_memory(0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Where the socket may write."""
         return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The socket has written."""
         self._frames.wrote(nbytes)
         self.active_ms = self._now_ms()
         self._handle_frames()
 
     def eof_received(self) -> bool:
-        """The peer sends no more: nothing of what is under way concerns it any longer."""
+        """Close at once: responses to a client that has closed its side are not needed."""
         return False
 
     def pause_writing(self) -> None:
-        """The peer does not take what we write."""
         self._peer_is_slow = self._stopped = True
         self._count()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
         self._peer_is_slow = False
         self.taken_ms = self._now_ms()
         self._count()
@@ -383,12 +401,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self) -> None:
         self._handling = True
-        frames, line = self._frames, self._line
+        frames, pipeline = self._frames, self._pipeline
         handled = until_ms = 0
         try:
             while (
                 not self._stopped
-                and len(line) < self._in_flight_max
+                and len(pipeline) < self._in_flight_max
                 and self._piled_bytes <= self._waiting_bytes_max
             ):
                 frame = frames.next_frame()
@@ -413,25 +431,25 @@ class Connection(asyncio.BufferedProtocol):
         self._handled()
 
     def _handled(self) -> None:
-        """Read on, or not, after what was handled."""
-        frames, line = self._frames, self._line
+        """Resume or pause reading, after frames were handled."""
+        frames, pipeline = self._frames, self._pipeline
         wanted = (
             not self._stopped
-            and len(line) < self._in_flight_max
+            and len(pipeline) < self._in_flight_max
             and self._piled_bytes <= self._waiting_bytes_max
         )
         if self._received is not None:
-            self._tell_received(len(frames))
+            self._report_received(len(frames))
             wanted &= not self._is_crowded or len(frames) > 0
         if wanted is not self._reading:
             self._read_or_not(wanted)
         if frames.is_large or self._memory_bytes:
             self._count()
-        if self._closing_after_write and not line:
+        if self._closing_after_write and not pipeline:
             self.close()
 
     def _wait_for_turn(self) -> None:
-        """It has had its slice: go on when the others have had theirs."""
+        """The slice of time is used up: continue after other work has had its turn."""
         self._waits_for_turn = self._stopped = True
 
         def turn() -> None:
@@ -440,8 +458,8 @@ class Connection(asyncio.BufferedProtocol):
 
         self._soon(turn)
 
-    def _tell_received(self, held_bytes: int) -> None:
-        more, self._told_bytes = held_bytes - self._told_bytes, held_bytes
+    def _report_received(self, held_bytes: int) -> None:
+        more, self._reported_bytes = held_bytes - self._reported_bytes, held_bytes
         if more and self._received is not None:
             self._received(more)
 
@@ -473,13 +491,13 @@ class Connection(asyncio.BufferedProtocol):
             self._write_out()
 
     def _send_on(self) -> None:
-        """The peer takes more, or others have had their turn."""
+        """The client reads again, or other work has had its turn."""
         self._write_out()
         if not self._outgoing and not self._handling:
             self._handle_frames()
 
     def _write_out(self) -> None:
-        """Write what is outgoing, as long as the peer takes it and others need not wait."""
+        """Write what is outgoing, until the client reads too slowly or the slice is used up."""
         outgoing, transport = self._outgoing, self._transport
         written_bytes = 0
         while outgoing and transport is not None and not self._peer_is_slow:
@@ -517,7 +535,7 @@ class Connection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------- memory
 
     def _count(self) -> None:
-        """Say how much memory this takes, if it is worth a word."""
+        """Report the memory that this connection takes, if it is above `_COUNTED_BYTES`."""
         if self._holds is None:
             return
         memory_bytes = self._frames.memory_bytes + self._piled_bytes
@@ -533,7 +551,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def memory_bytes(self) -> int:
-        """The memory it takes, as far as it is worth counting."""
+        """The memory it takes; 0 below `_COUNTED_BYTES`."""
         return self._memory_bytes
 
 
@@ -545,7 +563,7 @@ def _size(parts: Iterable[Part] | None) -> int:
 
 
 def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | None:
-    """Take what is to be written next, small neighbours in one piece; None: wait for `ready`."""
+    """The next piece to write, small neighbours joined; None: `ready` is called later."""
     part = outgoing[0]
     if not isinstance(part, _CHUNKS):
         piece = part.read(ready)
@@ -556,7 +574,7 @@ def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | Non
         return piece
     outgoing.popleft()
     if len(part) > _JOIN_BYTES:
-        # What the socket does not take at once is cut off: of a view, without a copy.
+        # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
         return memoryview(part)
     small, size = [part], len(part)
     while outgoing:
@@ -570,9 +588,9 @@ def _next_piece(outgoing: deque[Part], ready: Callable[[], None]) -> Chunk | Non
 
 
 def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> None:
-    """Write chunks in order, small neighbours in one go.
+    """Write chunks in order, small neighbours joined.
 
-    Not `writelines`: in Python 3.12.0 to 3.12.8 it ignores the peer's slowness (CVE-2024-12254).
+    Not `writelines`: in Python 3.12.0 to 3.12.8 it ignores flow control (CVE-2024-12254).
     """
     small: list[Chunk] = []
     for chunk in chunks:
@@ -580,7 +598,7 @@ def write_joined(transport: asyncio.WriteTransport, chunks: Sequence[Chunk]) -> 
             if small:
                 transport.write(b"".join(small))
                 small = []
-            # What the socket does not take at once is cut off: of a view, without a copy.
+            # asyncio keeps the rest of what the socket does not take: of a view, without a copy.
             transport.write(memoryview(chunk))
         else:
             small.append(chunk)

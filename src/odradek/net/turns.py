@@ -1,14 +1,13 @@
-"""Long work in slices: one slice in a turn of the loop, whoever it is for.
+"""Long work is divided into slices, so that one request does not delay the others.
 
-What one peer asked for must not keep another waiting. Work that may take longer than a few
-milliseconds is written as a generator that yields where it may be interrupted; `Turns` goes on
-with it for `SLICE_MS`, lets the loop do everything else that is ready, and goes on with the next
-one that waits. So the others wait for one slice, however much work there is and for however
-many peers.
+Work that may take longer than a few milliseconds is written as a generator that yields where it
+may be interrupted; `Turns` runs it for `SLICE_MS`, lets the event loop do everything else that is
+ready, and then runs the next piece of work that waits. So all other requests wait for one slice at
+most, however much long work there is.
 
-The peer whose request it is is held meanwhile (`Connection.hold`): nothing that it sends is
-handled before `let_go`, so that its requests act in their order, and the frame of the request
-that holds it stays where it is.
+Meanwhile the connection is held (`Connection.hold`): none of its later requests is handled before
+`let_go`, so requests take effect in their order, and the frame of the request that holds the
+connection stays in the receive buffer.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ SLICE_MS: Final = 1
 
 
 class Turns:
-    """The long work of one broker."""
+    """The queue of long work of one broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         self._loop = loop
@@ -30,23 +29,23 @@ class Turns:
         self._is_scheduled = False
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Call it in a turn of the loop in which no other long work is done."""
+        """Call `work` in an iteration of the event loop in which no other long work is done."""
         self._waiting.append(work)
         self._schedule()
 
     async def next(self) -> None:
-        """Wait until it is this work's turn: after all else that is ready, and one at a time."""
+        """Wait for a slice: after everything else that is ready, one piece of work at a time."""
         turn = self._loop.create_future()
 
         def begin() -> None:
-            if not turn.done():  # else its task was cancelled
+            if not turn.done():  # the waiting task may have been cancelled
                 turn.set_result(None)
 
         self.soon(begin)
         await turn
 
     async def run(self, steps: Generator[None, None, T]) -> T:
-        """Run it to its end, in slices, and return what the generator returns."""
+        """Run the generator to its end, in slices, and return its return value."""
         until_ms = self._now_ms() + SLICE_MS
         while True:
             try:

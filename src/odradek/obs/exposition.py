@@ -1,11 +1,11 @@
-"""The numbers of `metrics.py` as Prometheus' text, in slices.
+"""The metrics of `metrics.py` in Prometheus' text format, produced in pieces.
 
-The format (escaping, histograms, the process' own numbers) is prometheus-client's business.
-With ten thousand partitions the text takes a broker half a second to write; so it is made
-in slices of about a millisecond, between which the caller lets the event loop do its work.
+prometheus-client does the format: escaping, histograms, the metrics of the process. With ten
+thousand partitions the text takes half a second to produce; so it is made in pieces of about a
+millisecond, and the caller lets the event loop run in between.
 
-A histogram is given where Kafka's exporter gives a summary: its `_count` has the same name, and
-quantiles can be computed over brokers, which they cannot from summaries.
+Where Kafka's exporter gives a summary this gives a histogram: its `_count` has the same name, and
+quantiles can be computed over several brokers, which summaries do not allow.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,8 +38,8 @@ _SLICE: Final = 200  # samples, at about 6 us each
 _T = TypeVar("_T")
 
 
-def slices(metrics: BrokerMetrics) -> Iterator[bytes]:
-    """The text, piece by piece; an empty piece is only an occasion to do something else."""
+def text_pieces(metrics: BrokerMetrics) -> Iterator[bytes]:
+    """The text, piece by piece. An empty piece only lets the caller run the event loop."""
     for families in (
         _requests(metrics),
         _loop(metrics),
@@ -53,7 +53,7 @@ def slices(metrics: BrokerMetrics) -> Iterator[bytes]:
 
 
 class _Only(Collector):
-    """As much of a registry as `generate_latest` asks for: one family."""
+    """The part of a registry that `generate_latest` uses, for one family."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family
@@ -69,7 +69,7 @@ def _text(family: Metric) -> bytes:
 def _sliced(
     empty: Callable[[], Metric], items: Iterable[_T], add: Callable[[Metric, _T], None]
 ) -> Iterator[bytes]:
-    """One family with a sample for each item: its head once, and its samples in slices."""
+    """One family with a sample for each item: `# HELP` and `# TYPE` once, samples in pieces."""
     waiting = iter(items)
     head = True
     while some := list(islice(waiting, _SLICE)):
@@ -95,7 +95,7 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
     )
     total = HistogramMetricFamily(
         "kafka_network_requestmetrics_totaltimems",
-        "Milliseconds from a request read to its answer.",
+        "Milliseconds from reading a request to its response.",
         labels=("request",),
     )
     for key, api in sorted(requests.apis.items()):
@@ -106,8 +106,8 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
     yield count
     yield total
     for name, value, text in (
-        ("malformed", requests.malformed, "Connections closed for what they sent."),
-        ("failed", requests.failed, "Requests that failed in a way nobody had foreseen."),
+        ("malformed", requests.malformed, "Connections closed because of an invalid request."),
+        ("failed", requests.failed, "Requests that failed with an unexpected exception."),
     ):
         yield CounterMetricFamily(f"odradek_requests_{name}", text, value=value)
 
@@ -116,13 +116,13 @@ def _loop(metrics: BrokerMetrics) -> Iterator[Metric]:
     busy = metrics.loop.busy_ms
     yield HistogramMetricFamily(
         "odradek_loop_busy_ms",
-        "Milliseconds for which the event loop was busy at a stretch: nothing is answered then.",
+        "Milliseconds for which the event loop was busy without a break: nothing is answered then.",
         buckets=_buckets(busy),
         sum_value=busy.sum_ms,
     )
     yield GaugeMetricFamily(
         "odradek_loop_busy_ms_max",
-        "The longest of these since the start.",
+        "The longest busy period since the start.",
         value=metrics.loop.longest_ms,
     )
 
@@ -171,7 +171,7 @@ def _gauges(metrics: BrokerMetrics) -> Iterator[Metric]:
         yield CounterMetricFamily(f"kafka_{name}", text, value=value)
 
 
-# Of each topic and, without a label, of all: as Kafka's exporter has it.
+# One series for each topic and, without a label, one for all topics, as in Kafka's exporter.
 _TOPIC_COUNTERS: Final = (
     ("messagesin", "messages_in", "Records that producers wrote."),
     ("bytesin", "bytes_in", "Bytes that producers wrote."),
@@ -192,7 +192,7 @@ def _topics(metrics: BrokerMetrics) -> Iterator[bytes]:
         total.add(topic)
         if number % _SLICE == 0:
             yield b""
-    # Counted for the whole answer, which may hold many topics.
+    # Counted once for a whole response, which may hold many topics.
     total.bytes_out, total.fetches = metrics.bytes_out, metrics.fetches
     for short, attribute, text in _TOPIC_COUNTERS:
         name = f"kafka_server_brokertopicmetrics_{short}"
@@ -213,35 +213,39 @@ _PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionNumbers], floa
     ("log_log_numlogsegments", "Segments of the log.", lambda n: n.segments),
     (
         "log_log_logstartoffset",
-        "The first offset that is still there.",
+        "The log start offset.",
         lambda n: n.log_start_offset,
     ),
     ("log_log_logendoffset", "The offset the next record will get.", lambda n: n.log_end_offset),
-    ("cluster_partition_replicascount", "Replicas, where it leads.", lambda n: n.replicas),
-    ("cluster_partition_insyncreplicascount", "Those in sync.", lambda n: n.in_sync),
+    ("cluster_partition_replicascount", "Replicas; 0 on a follower.", lambda n: n.replicas),
+    (
+        "cluster_partition_insyncreplicascount",
+        "In-sync replicas; 0 on a follower.",
+        lambda n: n.in_sync,
+    ),
     (
         "cluster_partition_underreplicated",
-        "1 where it leads and replicas are out of sync.",
+        "1 if this broker leads the partition and replicas are out of sync.",
         lambda n: n.is_under_replicated,
     ),
     (
         "cluster_partition_underminisr",
-        "1 where it leads and acks=all fails.",
+        "1 if this broker leads the partition and acks=all fails.",
         lambda n: n.is_under_min_isr,
     ),
 )
 _OWN_PARTITION_GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionNumbers], float]], ...]] = (
     (
         "highwatermark",
-        "Below it every record is on all replicas in sync; consumers read up to it.",
+        "Every record below it is on all in-sync replicas; consumers read up to it.",
         lambda n: n.high_watermark,
     ),
 )
 _FOLLOWER_GAUGES: Final[tuple[tuple[str, str, Callable[[FollowerNumbers], float]], ...]] = (
-    ("lag", "Records of the leader's log that it does not have.", lambda f: f.lag),
+    ("lag", "Records of the leader's log that the follower does not have.", lambda f: f.lag),
     (
         "caughtup_age_seconds",
-        "How long ago it had all of the leader's log.",
+        "Seconds since the follower had all of the leader's log.",
         lambda f: f.caught_up_s_ago,
     ),
 )
@@ -273,7 +277,7 @@ def _partitions(metrics: BrokerMetrics) -> Iterator[bytes]:
 
 
 def _followers(numbers: Sequence[PartitionNumbers]) -> Iterator[bytes]:
-    """What leaders here see of their followers."""
+    """The followers of the partitions that this broker leads."""
     for short, text, value in _FOLLOWER_GAUGES:
         name = f"odradek_partition_follower_{short}"
 

@@ -1,8 +1,8 @@
-"""A log that ten thousand equal events do not fill.
+"""Limits repeated log lines.
 
-Of lines with one text (what is put into it aside) so many are written in an interval; how many
-were left out is one line of its own at its end. So a peer that sends nonsense all day, or a broker
-that takes over 50,000 partitions, leaves what else the log has to say readable.
+At most `lines_max` lines with the same text (before values are formatted into it) are written in
+an interval; at its end one line reports how many were left out. So a client that keeps sending
+invalid requests, or a broker that becomes leader of 50,000 partitions, does not hide other lines.
 """
 
 import logging
@@ -18,7 +18,7 @@ _TEXT_CHARS: Final = 40
 
 
 class LogLimit(logging.Filter):
-    """A handler's filter. `flush` now and then writes what was left out."""
+    """A handler's filter. `flush` has to be called regularly to report the lines left out."""
 
     def __init__(
         self,
@@ -32,10 +32,9 @@ class LogLimit(logging.Filter):
         self._lines_max = lines_max
         self._interval_ms = interval_ms
         self._began_ms = now_ms()
-        self._counts: dict[tuple[str, str], list[int]] = {}  # lines, and the level
+        self._counts: dict[tuple[str, str], list[int]] = {}  # number of lines, and their level
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this line is written."""
         key = (record.name, _kind(record))
         count = self._counts.get(key)
         if count is None:
@@ -46,7 +45,7 @@ class LogLimit(logging.Filter):
         return count[0] <= self._lines_max
 
     def flush(self, *, ends: bool = False) -> None:
-        """If the interval is over (or everything is): say what was left out, and begin anew."""
+        """Report what was left out and begin a new interval, if this one is over or `ends`."""
         now_ms = self._now_ms()
         if not ends and now_ms - self._began_ms < self._interval_ms:
             return
@@ -57,7 +56,7 @@ class LogLimit(logging.Filter):
             if lines > self._lines_max:
                 logging.getLogger(name).log(
                     level,
-                    "%d more lines like this one in %.0f s were left out: %s",
+                    "%d more lines like this in %.0f s were left out: %s",
                     lines - self._lines_max,
                     seconds,
                     text,
@@ -65,7 +64,7 @@ class LogLimit(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> str:
-    """What equal events have in common: the text before values are put into it."""
+    """What repeated lines have in common: the text before values are formatted into it."""
     text = str(record.msg)
     if "%" in text and text != "%s":
         return text

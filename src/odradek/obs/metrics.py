@@ -1,25 +1,25 @@
 """What a broker counts and measures, under the names that Kafka's JMX exporter gives.
 
-Counting is on the way of the data, so it is a plain addition to an attribute, for each
-request and each batch, never for each record. Nothing is formatted here, and nothing knows
-Prometheus: `odradek.obs.exposition` reads these numbers when it is asked for them.
+Counting is on the produce and fetch path, so it is a plain addition to an attribute, once for
+each request and each batch, never for each record. This module knows nothing of Prometheus;
+`odradek.obs.exposition` reads the numbers when they are scraped.
 
-What others already know (how many partitions, who is controller) is not counted a second time:
-they hand in a function that reads it, `gauge`, `gauges` and `watch_partitions`.
+State that another object already has (number of partitions, controller id) is not counted a second
+time: `gauge`, `gauges` and `watch_partitions` register a function that reads it.
 
-One `BrokerMetrics` belongs to one broker; there may be many in a process.
+Each broker has one `BrokerMetrics`; a process may run several brokers.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-# Upper bounds, each included; what is above the last falls into one more bucket.
+# Upper bounds, inclusive; larger values go into one more bucket.
 BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
 class Histogram:
-    """How often a number of milliseconds fell where, and what they came to."""
+    """The distribution of durations in milliseconds, and their sum."""
 
     __slots__ = ("counts", "sum_ms")
 
@@ -28,13 +28,12 @@ class Histogram:
         self.sum_ms: float = 0
 
     def observe(self, took_ms: float) -> None:
-        """Count one."""
         self.counts[bisect_left(BUCKETS_MS, took_ms)] += 1
         self.sum_ms += took_ms
 
 
 class LoopMetrics:
-    """The turns of the event loop: how long each was busy, so that nothing else was answered."""
+    """How long each iteration of the event loop took; no other request is answered meanwhile."""
 
     __slots__ = ("busy_ms", "longest_ms")
 
@@ -43,7 +42,6 @@ class LoopMetrics:
         self.longest_ms = 0.0
 
     def turn(self, took_ms: float) -> None:
-        """A turn is over."""
         busy = self.busy_ms
         busy.counts[0 if took_ms <= 1 else bisect_left(BUCKETS_MS, took_ms)] += 1
         busy.sum_ms += took_ms
@@ -51,7 +49,7 @@ class LoopMetrics:
 
 
 class ApiMetrics:
-    """The requests of one API."""
+    """Counts requests of one API."""
 
     __slots__ = ("total_ms", "versions")
 
@@ -61,17 +59,17 @@ class ApiMetrics:
 
 
 class RequestMetrics:
-    """The requests of all APIs, by their keys."""
+    """Counts requests of all APIs, by API key."""
 
     __slots__ = ("apis", "failed", "malformed")
 
     def __init__(self) -> None:
         self.apis: dict[int, ApiMetrics] = {}
-        self.malformed = 0  # connections closed because what they sent was no request
-        self.failed = 0  # requests that no handler had foreseen to fail
+        self.malformed = 0  # connections closed because of an invalid request
+        self.failed = 0  # requests that failed with an unexpected exception
 
     def answered(self, api_key: int, api_version: int, took_ms: int) -> None:
-        """A request was answered, so long after it had been read."""
+        """Count a response sent `took_ms` after the request was read."""
         api = self.apis.get(api_key)
         if api is None:
             api = self.apis[api_key] = ApiMetrics()
@@ -83,7 +81,7 @@ class RequestMetrics:
 
 
 class TopicMetrics:
-    """What producers wrote to a topic and consumers read of it."""
+    """What producers wrote to a topic and consumers read from it."""
 
     __slots__ = (
         "bytes_in",
@@ -107,24 +105,23 @@ class TopicMetrics:
         self.failed_fetches = 0
 
     def produced(self, records: int, size_bytes: int) -> None:
-        """A batch was appended."""
         self.messages_in += records
         self.bytes_in += size_bytes
         self.produces += 1
 
     def fetched(self, size_bytes: int) -> None:
-        """A partition was read for a consumer."""
+        """Count one partition read for a consumer."""
         self.bytes_out += size_bytes
         self.fetches += 1
 
     def add(self, other: "TopicMetrics") -> None:
-        """Take over what another topic had counted."""
+        """Add the counts of another topic, for the sums over all topics."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class FollowerNumbers(NamedTuple):
-    """How far a follower is, as its leader sees it."""
+    """A follower's progress, as its leader sees it."""
 
     broker: int
     lag: int  # records between its log end offset and the leader's
@@ -132,7 +129,7 @@ class FollowerNumbers(NamedTuple):
 
 
 class PartitionNumbers(NamedTuple):
-    """What there is to know of one partition on this broker."""
+    """The metrics of one partition on this broker."""
 
     topic: str
     partition: int
@@ -140,7 +137,7 @@ class PartitionNumbers(NamedTuple):
     segments: int
     log_start_offset: int
     log_end_offset: int
-    # Known where it leads; 0 and False on a follower, as Kafka has it.
+    # Known to the leader only; 0 and False on a follower, as in Kafka.
     replicas: int = 0
     in_sync: int = 0
     is_under_replicated: bool = False
@@ -154,14 +151,14 @@ _T = TypeVar("_T")
 
 
 class BrokerMetrics:
-    """All that one broker counts, and all that it can be asked for."""
+    """All counters and gauges of one broker."""
 
     def __init__(self, api_names: Mapping[int, str] | None = None) -> None:
         self.api_names: Mapping[int, str] = api_names or {}
         self.requests = RequestMetrics()
-        self.loop = LoopMetrics()  # of the process, where it is measured
+        self.loop = LoopMetrics()  # of the whole process, where it is measured
         self.topics: dict[str, TopicMetrics] = {}
-        self.deleted_topics = TopicMetrics()  # a sum may not go back because a topic goes
+        self.deleted_topics = TopicMetrics()  # the sum over all topics must not go back
         self.bytes_out = 0
         self.fetches = 0
         self.replication_bytes_out = 0
@@ -176,20 +173,20 @@ class BrokerMetrics:
         self._numbers: Callable[[Any], PartitionNumbers]
 
     def topic(self, name: str) -> TopicMetrics:
-        """The counters of a topic, from its first use on."""
+        """The topic's counters; they are made at first use."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = TopicMetrics()
         return topic
 
     def topic_deleted(self, name: str) -> None:
-        """A topic is gone, and shown no longer; what it had counted stays in the sums."""
+        """Drop a deleted topic's counters; its counts stay in the sums over all topics."""
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.deleted_topics.add(topic)
 
     def fetched(self, size_bytes: int, *, follower: bool) -> None:
-        """A fetch was answered."""
+        """Count a fetch response to a follower or to a consumer."""
         if follower:
             self.replication_bytes_out += size_bytes
         else:
@@ -197,82 +194,80 @@ class BrokerMetrics:
             self.fetches += 1
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """From now on `name`, one of `GAUGES`, is what `read` returns."""
+        """Register `read` for `name`, one of `GAUGES`."""
         assert name in GAUGES, name
         self.read_gauge[name] = read
 
     def gauges(self, name: str, read: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
-        """From now on `name`, one of `LABELLED_GAUGES`, is what `read` returns, by labels."""
+        """Register `read`, which gives values by labels, for one of `LABELLED_GAUGES`."""
         assert name in LABELLED_GAUGES, name
         self.read_gauges[name] = read
 
     def watch_partitions(
         self, partitions: Callable[[], Iterable[_T]], numbers: Callable[[_T], PartitionNumbers]
     ) -> None:
-        """From now on these are the partitions, and `numbers` is asked of them one by one.
+        """Register where the partitions are, and how to read the numbers of one.
 
-        `partitions` is called at once, `numbers` in slices: there may be many thousands.
+        `partitions` is called once for each scrape, `numbers` for one partition after the other,
+        with pauses: there may be many thousands.
         """
         self._partitions, self._numbers = partitions, numbers
 
     def partitions(self) -> Iterator[PartitionNumbers]:
-        """The partitions there are when this begins, each read when it comes to it."""
+        """The partitions at the time of the call; each one is read when it is reached."""
         for partition in list(self._partitions()):
             yield self._numbers(partition)
 
 
 GAUGES: Final[Mapping[str, str]] = {
     "kafka_server_kafkaserver_brokerstate": (
-        "0 not running, 1 starting, 2 recovering, 3 running, 6 shutting down in a controlled way, "
-        "7 shutting down"
+        "0 not running, 1 starting, 2 recovering, 3 running, 6 controlled shutdown, 7 shutting down"
     ),
     "kafka_server_replicamanager_partitioncount": "Partitions with a replica on this broker.",
     "kafka_server_replicamanager_leadercount": "Partitions that this broker leads.",
     "kafka_server_replicamanager_offlinereplicacount": "Replicas in log directories that failed.",
     "kafka_server_replicamanager_underreplicatedpartitions": (
-        "Partitions led here with replicas out of sync."
+        "Partitions that this broker leads with replicas out of sync."
     ),
     "kafka_server_replicamanager_underminisrpartitioncount": (
-        "Partitions led here with fewer in sync than min.insync.replicas: acks=all fails."
+        "Partitions that this broker leads with fewer in-sync replicas than min.insync.replicas."
     ),
     "kafka_server_replicamanager_atminisrpartitioncount": (
-        "Partitions led here with just min.insync.replicas in sync."
+        "Partitions that this broker leads with exactly min.insync.replicas in-sync replicas."
     ),
     "kafka_server_replicamanager_reassigningpartitions": (
-        "Partitions led here whose replicas are being changed."
+        "Partitions that this broker leads and that are being reassigned."
     ),
-    "kafka_server_fetchsessioncache_numincrementalfetchsessions": (
-        "Fetchers of whom this broker remembers what they have."
-    ),
+    "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("Incremental fetch sessions."),
     "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached": (
-        "Partitions in these sessions."
+        "Partitions in all incremental fetch sessions."
     ),
     "kafka_log_logmanager_offlinelogdirectorycount": "Log directories that failed.",
     "odradek_connections_refused": (
-        "Connections refused since the start, for max.connections, max.connections.per.ip or files."
+        "Connections refused since the start: max.connections, max.connections.per.ip, open files."
     ),
     "odradek_connections_dropped": (
         "Connections closed since the start for odradek.connections.memory.max.bytes."
     ),
     "odradek_connections_memory_bytes": (
-        "Memory that requests and responses of all connections take, where it is above 64 KiB each."
+        "Memory that requests and responses take, of connections with more than 64 KiB each."
     ),
     "odradek_housekeeping_failures": (
-        "How often recurring work (retention, checkpoints ...) has failed; each is logged."
+        "Failures of periodic work (retention, checkpoints ...) since the start; each is logged."
     ),
     "kafka_log_logcleaner_max_buffer_utilization_percent": (
-        "How full the map of keys was in the last cleaning."
+        "How full the cleaner's offset map was in the last cleaning."
     ),
     "kafka_log_logcleaner_cleaner_recopy_percent": (
-        "How much of what the last cleaning read it wrote again."
+        "What the last cleaning wrote, in percent of what it read."
     ),
     "kafka_log_logcleaner_max_clean_time_secs": "The longest cleaning.",
     "kafka_log_logcleaner_max_compaction_delay_secs": (
-        "For how long a record is beyond max.compaction.lag.ms, at most."
+        "The longest time by which a record has exceeded max.compaction.lag.ms."
     ),
     "kafka_log_logcleanermanager_max_dirty_percent": "Of the dirtiest log, the dirty part.",
     "kafka_log_logcleanermanager_time_since_last_run_ms": (
-        "Since it was last looked what there is to clean."
+        "Milliseconds since the cleaner last looked for logs to clean."
     ),
     "kafka_controller_kafkacontroller_activecontrollercount": "1 on the controller, else 0.",
     "kafka_controller_kafkacontroller_activebrokercount": "Brokers that are registered.",
@@ -280,15 +275,13 @@ GAUGES: Final[Mapping[str, str]] = {
     "kafka_controller_kafkacontroller_globalpartitioncount": "Partitions of the cluster.",
     "kafka_controller_kafkacontroller_offlinepartitionscount": "Partitions without a leader.",
     "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": (
-        "Partitions not led by their preferred replica."
+        "Partitions whose leader is not the preferred replica."
     ),
     "kafka_controller_kafkacontroller_topicstodeletecount": "Topics whose deletion goes on.",
     "kafka_controller_kafkacontroller_topicsineligibletodeletecount": (
-        "Topics whose deletion waits, for a broker that is away or for a move."
+        "Topics whose deletion waits for a broker that does not run or for a reassignment."
     ),
-    "kafka_controller_controllereventmanager_eventqueuesize": (
-        "Events that wait for the controller."
-    ),
+    "kafka_controller_controllereventmanager_eventqueuesize": ("Events in the controller's queue."),
 }
 
 LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -297,7 +290,7 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("listener",),
     ),
     "kafka_server_delayedoperationpurgatory_purgatorysize": (
-        "Requests that wait for something to become true.",
+        "Requests in the purgatory.",
         ("delayedOperation",),
     ),
     "kafka_log_logmanager_logdirectoryoffline": (
@@ -305,15 +298,15 @@ LABELLED_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("logDirectory",),
     ),
     "kafka_log_logcleanermanager_uncleanable_partitions_count": (
-        "Logs that cannot be cleaned, for they are damaged.",
+        "Logs that the cleaner skips because they are damaged.",
         ("logDirectory",),
     ),
     "kafka_log_logcleanermanager_uncleanable_bytes": (
-        "What is not clean in these.",
+        "Bytes of these logs that are not cleaned.",
         ("logDirectory",),
     ),
     "kafka_server_replicafetchermanager_maxlag": (
-        "By how many records followers here are behind, at most.",
+        "The largest lag of a follower on this broker, in records.",
         ("clientId",),
     ),
 }

@@ -1,1 +1,1 @@
-"""One partition on one broker: pure."""
+"""Decisions of one broker about one of its partitions, as pure code."""

@@ -1,16 +1,15 @@
 """Incremental fetch sessions (KIP-227): a fetcher names its partitions once, then only changes.
 
-What Kafka's description leaves open, and what makes thousands of idle partitions free: a session
-keeps a *ready set*. An append or a moved high watermark puts the partition into the ready set of
-the sessions that hold it, and a fetch looks at that set alone; nothing ever walks over all
-partitions. The order of the set is the order in which partitions became ready, so that a
-response that is full leaves the rest at the front for the next one.
+So that thousands of idle partitions cost nothing, a session keeps a *ready set*. An append or a
+moved high watermark adds the partition to the ready set of each session that has it, and a fetch
+looks at that set alone; no request iterates over all partitions. The set is in the order in which
+partitions became ready: those that do not fit into a response come first in the next one.
 
-A partition is in the ready set when it was just named, when something may have changed since it
-was last answered, or when it did not fit.
+A partition is in the ready set when the last request named it, when something may have changed
+since it was last in a response, or when it did not fit.
 
-Epochs of a request (`session_epoch`): 0 asks for a new session, -1 closes the old one and asks
-for none, any other has to be the one expected next.
+The `session_epoch` of a request: 0 asks for a new session, -1 closes the session and asks for no
+new one, any other has to be the expected one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +21,20 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
-# A session used or made more recently than this is not thrown out for another (KIP-227).
+# A session used or made more recently than this is not evicted for another (KIP-227).
 EVICTION_MS_MIN: Final = 120_000
 
-# All sessions together, when one is admitted; afterwards it may double (and more if it is small).
+# All sessions together, when one is added; it may double afterwards (more if it is small).
 PARTITIONS_MAX: Final = 1 << 18
 _GROWTH_MIN: Final = 1_000
 
-# A partition as its fetcher names it: by topic id since version 13, by name before.
+# A partition as a fetch request names it: by topic id since version 13, by name before.
 TopicKey = bytes | str
 PartitionKey = tuple[TopicKey, int]
 
 
 class SessionPartition:
-    """What a fetcher wants of one partition, and what it was told last."""
+    """What a session's fetcher requested of one partition, and what was last sent (KIP-227)."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -44,9 +43,9 @@ class SessionPartition:
         "key",
         "last_fetched_epoch",
         "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "target",
-        "told_high_watermark",
-        "told_log_start_offset",
     )
 
     def __init__(self, key: PartitionKey) -> None:
@@ -56,14 +55,14 @@ class SessionPartition:
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
         self.follower_log_start_offset = -1
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
-        # The partition found under that name, kept by whoever reads it.
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        # The partition of that name, cached by the code that reads it.
         self.target: object | None = None
 
 
-class Wanted(NamedTuple):
-    """One partition of a fetch request."""
+class RequestedPartition(NamedTuple):
+    """One partition of a fetch request (Kafka: `FetchRequest.PartitionData`)."""
 
     key: PartitionKey
     fetch_offset: int
@@ -74,7 +73,7 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
-    """The partitions of one fetcher. Without an id it lives for one request only."""
+    """The partitions of one fetcher. A session with id `NO_SESSION` lasts for one request."""
 
     __slots__ = (
         "by_topic_id", "created_ms", "epoch", "id", "last_used_ms", "partitions",
@@ -89,15 +88,15 @@ class FetchSession:
         self.privileged = privileged
         self.created_ms = now_ms
         self.last_used_ms = now_ms
-        self.epoch = 1  # expected next
+        self.epoch = 1  # of the next request
         self.partitions: dict[PartitionKey, SessionPartition] = {}
-        self.partitions_max = 0  # with more of them it cannot be kept; set when it is admitted
+        self.partitions_max = 0  # a larger session is closed; set when it is added to the cache
         self.ready: dict[PartitionKey, SessionPartition] = {}
 
-    def want(self, wanted: Sequence[Wanted]) -> list[SessionPartition]:
-        """Take partitions in, or move them to another offset. Returns those that are new."""
+    def update(self, requested: Sequence[RequestedPartition]) -> list[SessionPartition]:
+        """Add partitions, or change their fetch offsets. Returns those that are new."""
         new = []
-        for item in wanted:
+        for item in requested:
             key = item.key
             partition = self.partitions.get(key)
             if partition is None:
@@ -109,23 +108,23 @@ class FetchSession:
             partition.last_fetched_epoch = item.last_fetched_epoch
             partition.follower_log_start_offset = item.follower_log_start_offset
             self.ready.pop(key, None)
-            self.ready[key] = partition  # at the end: whoever has just been served queues up
+            self.ready[key] = partition  # at the end, so that all partitions are served in turn
         return new
 
-    def forget(self, keys: Sequence[PartitionKey]) -> list[SessionPartition]:
-        """Let partitions go. Returns those that were there."""
-        gone = [self.partitions.pop(key) for key in keys if key in self.partitions]
-        for partition in gone:
+    def drop(self, keys: Sequence[PartitionKey]) -> list[SessionPartition]:
+        """Remove partitions. Returns those that the session had."""
+        dropped = [self.partitions.pop(key) for key in keys if key in self.partitions]
+        for partition in dropped:
             self.ready.pop(partition.key, None)
-        return gone
+        return dropped
 
     def answered(self, partition: SessionPartition) -> None:
-        """The partition's present state is in the response: nothing more to say for now."""
+        """The partition's present state is in the response: remove it from the ready set."""
         self.ready.pop(partition.key, None)
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most `slots`, and not too large all together."""
+    """All sessions of a broker: at most `slots`, with at most `PARTITIONS_MAX` partitions."""
 
     def __init__(self, *, slots: int) -> None:
         self.slots = slots
@@ -141,7 +140,7 @@ class FetchSessionCache:
     def resume(
         self, session_id: int, session_epoch: int, *, by_topic_id: bool, now_ms: int
     ) -> FetchSession | ErrorCode:
-        """The session that an incremental request goes on with."""
+        """The session of an incremental request, or the error code of the response."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -154,38 +153,38 @@ class FetchSessionCache:
         return session
 
     def admit(self, session: FetchSession, *, session_id: int, now_ms: int) -> FetchSession | None:
-        """Keep a session under a new id, if there is room or another may go.
+        """Cache a session under a new id, if there is room or another can be evicted.
 
-        Returns the session thrown out for it, if any; `session.id` stays `NO_SESSION` if
-        there was no room. `session_id` is a number drawn by the caller, above zero.
+        Returns the evicted session, if any; `session.id` stays `NO_SESSION` if there is no room.
+        `session_id` is a positive random number from the caller.
         """
-        thrown_out = None
+        evicted = None
         size = len(session.partitions)
         if sum(len(known.partitions) for known in self) + size > PARTITIONS_MAX:
             return None
         if len(self._sessions) >= self.slots:
-            thrown_out = self._evictable(session, now_ms)
-            if thrown_out is None:
+            evicted = self._evictable(session, now_ms)
+            if evicted is None:
                 return None
             self.evictions += 1
-            del self._sessions[thrown_out.id]
+            del self._sessions[evicted.id]
         while session_id in self._sessions:
             session_id = session_id % _EPOCH_MAX + 1
         session.id = session_id
         session.partitions_max = 2 * size + _GROWTH_MIN
         self._sessions[session_id] = session
-        return thrown_out
+        return evicted
 
     def close(self, session_id: int) -> FetchSession | None:
-        """Forget a session. Returns it, if it was there."""
+        """Remove a session. Returns it, if it was there."""
         return self._sessions.pop(session_id, None)
 
     def _evictable(self, new: FetchSession, now_ms: int) -> FetchSession | None:
         oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)
         if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS_MIN:
             return oldest
-        # A follower's session goes before a consumer's, then a larger one before a smaller
-        # one that has had its time.
+        # KIP-227: a consumer's session is evicted for a follower's (privileged) one, and a smaller
+        # session for a larger one of the same kind if it is old enough.
         for session in self._sessions.values():
             if new.privileged and not session.privileged:
                 return session

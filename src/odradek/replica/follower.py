@@ -1,10 +1,10 @@
-"""A follower's decisions: where to cut its log, and how far the leader's word carries.
+"""A follower's decisions: where to truncate its log, and its high watermark.
 
-A follower asks the leader for what comes after its log's end, and says which leader epoch its last
-batch is of. If the leader's log never had that end, the answer is not records but a diverging
-epoch: the newest epoch not above the one asked for, and where it ended at the leader. The follower
-cuts its log by that and asks again, until the two agree. It never cuts to its high watermark
-(KIP-101), and one answer may not be enough (KIP-279).
+A follower fetches from its log end offset and sends the leader epoch of its last batch. If the
+leader's log does not have that end, the response has no records but a diverging epoch: the newest
+epoch at the leader that is not above the follower's, and its end offset there. The follower
+truncates by that and fetches again, until the logs agree. It never truncates to its high watermark
+(KIP-101), and one truncation may not be enough (KIP-279).
 """
 
 from typing import Final, NamedTuple
@@ -13,46 +13,47 @@ NO_EPOCH: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """An epoch, and the first offset that is not of it any more."""
+    """A leader epoch and its end offset (exclusive)."""
 
     epoch: int
     end_offset: int
 
 
-def truncation_offset(*, told: EpochEnd, own: EpochEnd, leo: int) -> int:
-    """Where to cut after a diverging answer; nothing is cut at `leo`.
+def truncation_offset(*, leader: EpochEnd, own: EpochEnd, leo: int) -> int:
+    """The offset to truncate to after a diverging epoch; `leo` means no truncation.
 
-    `told` is the leader's answer; `own` is where that same epoch, or the newest below it, ended
-    in this log (`Log.end_offset_for_epoch`).
+    `leader` is the diverging epoch of the leader's response; `own` is that epoch, or the newest one
+    below it, in this log (`Log.end_offset_for_epoch`).
 
-    If this log lacks the leader's epoch, what it has beyond the epoch before is not the
-    leader's either; whether the rest agrees, the next answer will tell.
+    If this log lacks the leader's epoch, everything after the epoch before it is truncated;
+    whether the rest agrees, the response to the next fetch shows.
     """
-    if NO_EPOCH in (told.epoch, own.epoch):
-        return min(told.end_offset, leo)
-    if own.epoch != told.epoch:
+    if NO_EPOCH in (leader.epoch, own.epoch):
+        return min(leader.end_offset, leo)
+    if own.epoch != leader.epoch:
         return min(own.end_offset, leo)
-    return min(own.end_offset, told.end_offset, leo)
+    return min(own.end_offset, leader.end_offset, leo)
 
 
-def high_watermark(*, told: int, leo: int) -> int:
-    """What is committed as far as this replica knows: never more than it has."""
-    return min(told, leo)
+def high_watermark(*, leader_high_watermark: int, leo: int) -> int:
+    """The follower's high watermark: the leader's, but at most the own log end offset."""
+    return min(leader_high_watermark, leo)
 
 
 class OutOfRange(NamedTuple):
-    """Where to go on when the leader's log does not have the offset asked for."""
+    """How a follower continues when the leader's log does not have its fetch offset."""
 
-    truncate_to: int | None  # cut here; None: nothing to cut
-    restart_at: int | None  # drop everything and begin here; None: go on
+    truncate_to: int | None  # truncate to this offset; None: no truncation
+    restart_at: int | None  # truncate fully and start at this offset; None: continue
 
 
 def out_of_range(*, leo: int, leader_start: int, leader_end: int) -> OutOfRange:
-    """The leader answered OFFSET_OUT_OF_RANGE; it was then asked where its log begins and ends.
+    """Decide after OFFSET_OUT_OF_RANGE, from the leader's log start and log end offsets.
 
-    Its log ends before ours only after an unclean election: what we have beyond is gone for
-    everybody. It begins where ours ends, or after that, when its retention outran us: nobody can
-    tell any more whether what we have before was ever its.
+    The leader's log ends before the follower's only after an unclean election: what the follower
+    has beyond is lost. The leader's log starts at the follower's end, or after it, if retention
+    deleted what the follower lacks: then it cannot be known whether the follower's records were
+    ever in the leader's log.
     """
     if leader_start >= min(leo, leader_end):
         return OutOfRange(truncate_to=None, restart_at=leader_start)

@@ -1,14 +1,15 @@
-"""The ISR of one led partition: what is stored, and the one change that is on its way.
+"""The ISR of one partition at its leader: the stored ISR, and the change that is in flight.
 
-    COMMITTED   what the controller has stored
-    EXPANDING   asked for one more member; until the answer it counts already: the high watermark
-                waits for it, for the controller may have stored it (maximal ISR, KIP-497)
-    SHRINKING   asked for fewer; until the answer those leaving count still, for the same reason
+    COMMITTED   the ISR is as the controller has stored it
+    EXPANDING   one more replica is requested; it counts before the response: the high watermark
+                waits for it, because the controller may have stored it (maximal ISR, KIP-497)
+    SHRINKING   fewer replicas are requested; those leaving count until the response, for the same
+                reason
 
-So the high watermark always waits for every replica that may be in the stored ISR. Shrinking is
-always safe; joining needs the end of the high watermark and the start of the leader's epoch
-(KIP-320). At most one change is in flight, and answers carry the partition epoch, so that a late
-one is recognised.
+So the high watermark waits for every replica that may be in the stored ISR. Shrinking is always
+safe; to join, a replica has to reach the high watermark and the start of the leader's epoch
+(KIP-320). At most one change is in flight, and responses carry the partition epoch, which shows
+a response that arrives late.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from enum import Enum
 
 
 class IsrState(Enum):
-    """Whether a change is on its way."""
+    """Whether an ISR change is in flight (Kafka: `PartitionState`)."""
 
     COMMITTED = "committed"
     EXPANDING = "expanding"
@@ -25,7 +26,7 @@ class IsrState(Enum):
 
 @dataclass(slots=True)
 class Isr:
-    """The in-sync replicas, the leader among them, in the order in which they joined."""
+    """The in-sync replicas, including the leader, in the order in which they joined."""
 
     committed: tuple[int, ...]
     partition_epoch: int  # of the stored state
@@ -39,11 +40,11 @@ class Isr:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether an answer is awaited."""
+        """Whether the controller's response to a change is outstanding."""
         return self.state is not IsrState.COMMITTED
 
     def expand(self, replica: int) -> tuple[int, ...]:
-        """One more has caught up. Returns what to ask the controller for."""
+        """Begin to add a replica that has caught up. Returns the ISR to request."""
         assert not self.is_in_flight, self
         assert replica not in self.committed, (replica, self)
         self.state = IsrState.EXPANDING
@@ -51,7 +52,7 @@ class Isr:
         return self.proposed
 
     def shrink(self, leaving: frozenset[int]) -> tuple[int, ...]:
-        """Some have fallen behind. Returns what to ask the controller for."""
+        """Begin to remove replicas that have fallen behind. Returns the ISR to request."""
         assert not self.is_in_flight, self
         assert leaving < set(self.committed), (leaving, self)
         self.state = IsrState.SHRINKING
@@ -59,25 +60,25 @@ class Isr:
         return self.proposed
 
     def stored(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
-        """The controller says what is stored. Whether that is news.
+        """Take over the ISR that the controller has stored. Returns whether anything changed.
 
-        What is older than what we know, an answer that was overtaken, changes nothing.
+        An ISR with an older partition epoch is from a late response and changes nothing.
         """
         if partition_epoch < self.partition_epoch:
             return False
-        news = partition_epoch > self.partition_epoch or self.is_in_flight
+        changed = partition_epoch > self.partition_epoch or self.is_in_flight
         self.committed = isr
         self.partition_epoch = partition_epoch
         self.state = IsrState.COMMITTED
         self.proposed = ()
-        return news
+        return changed
 
     def refused(self) -> None:
-        """The controller did not take the change, and nothing else was stored."""
+        """The controller refused the change, and the stored ISR is unchanged."""
         self.state = IsrState.COMMITTED
         self.proposed = ()
 
 
 def may_join(*, replica_leo: int, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Whether a follower that has fetched up to `replica_leo` may be in sync (KIP-320)."""
+    """Whether a follower with this log end offset may join the ISR (KIP-320)."""
     return replica_leo >= high_watermark and replica_leo >= epoch_start_offset

@@ -1,15 +1,15 @@
 """The leader's view of one partition: follower progress, the ISR and the high watermark.
 
     LEO   log end offset: the offset the next record will get
-    HW    high watermark: every record below it is on every replica in sync (committed)
-    ISR   the followers that had caught up with the leader within `replica.lag.time.max.ms`
+    HW    high watermark: every record below it is on every in-sync replica (committed)
+    ISR   the replicas that had caught up with the leader within `replica.lag.time.max.ms`
 
 The high watermark does not move while the ISR is smaller than `min.insync.replicas`, whatever
-the producers' acks: what is not on enough replicas is not shown to anybody (Kafka 3.9).
+the producers' acks: consumers do not see records that are not on enough replicas (Kafka 3.9).
 
-This is on the way of the data: it is called once for each partition of a produce or fetch
-request. So it returns plain numbers, makes no objects, and reads no clock: `now_ms` comes
-from the caller, who read it once for the whole request.
+This is on the produce and fetch path: it is called once for each partition of a request. So it
+returns plain numbers, makes no objects, and reads no clock: `now_ms` comes from the caller, who
+reads it once for the whole request.
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from odradek.replica.isr import Isr, may_join
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of one follower, from its fetch requests alone."""
+    """A follower's state as the leader knows it from fetch requests (Kafka: `ReplicaState`)."""
 
     leo: int
-    caught_up_ms: int  # the last time at which it had everything the leader had
-    fetched_ms: int = 0  # when it last fetched,
-    leader_leo_then: int = 0  # and where the leader's log ended at that moment
-    broker_epoch: int = -1  # the life in which it fetches
-    log_start_offset: int = -1  # as it said last
+    caught_up_ms: int  # the last time at which it had the whole log of the leader
+    fetched_ms: int = 0  # when its last fetch arrived,
+    leader_leo_then: int = 0  # and the leader's log end offset at that moment
+    broker_epoch: int = -1  # of its last fetch
+    log_start_offset: int = -1  # as in its last fetch
 
 
 class LeaderReplica:
-    """One partition while this broker leads it, in one leader epoch."""
+    """One partition that this broker leads, in one leader epoch."""
 
     __slots__ = (
         "_isr_min",
@@ -46,7 +46,7 @@ class LeaderReplica:
         "live",
     )
 
-    def __init__(  # noqa: PLR0913 - what a reign begins with
+    def __init__(  # noqa: PLR0913 - the state at the start of a leader epoch
         self,
         *,
         leo: int,
@@ -58,51 +58,50 @@ class LeaderReplica:
         epoch_start_offset: int = 0,
         live: frozenset[int] | None = None,
     ) -> None:
-        """`isr` names the leader too, `followers` do not; `isr_min` counts it.
+        """`isr` includes the leader, `followers` does not; `isr_min` counts it.
 
-        `live` are the brokers that are registered; None: every follower's is.
+        `live` are the registered brokers; None: all followers are registered.
         """
         assert 0 <= high_watermark <= leo
-        self.leo = (
-            leo  # up to where this replica counts: behind its log's end while that is flushed
-        )
+        # Below the log's own end while the records after it are not flushed yet.
+        self.leo = leo
         self.high_watermark = high_watermark
         self.followers = followers
         self.isr = isr
         self.live = frozenset(followers) if live is None else live
-        self.epoch_start_offset = epoch_start_offset  # where this reign began to write
+        self.epoch_start_offset = epoch_start_offset  # the log end offset when it became leader
         self._isr_min = isr_min
         self._lag_ms_max = lag_ms_max
-        self._refused = frozenset[int]()  # whom the controller did not let join when last asked
+        self._refused = frozenset[int]()  # replicas that the controller last refused to add
         self._count_isr()
 
-    # ----------------------------------------------------------------- the way of the data
+    # ----------------------------------------------------------------- produce and fetch
 
     def appended(self, leo: int, *, now_ms: int) -> int:
-        """The local log grew, and counts up to `leo`. Returns the high watermark."""
+        """The local log has grown to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
         if not self.followers:
             self.leo = self.high_watermark = leo
             return leo
         for follower, progress in self.followers.items():
             if progress.leo >= self.leo and follower in self._maximal:
-                # It had everything until now. An idle follower is not heard of while nothing
-                # happens (fetch sessions), so this is when its lag begins to count.
+                # It had the whole log until now. An idle follower sends no fetch while nothing
+                # is appended (fetch sessions), so its lag begins to count now.
                 progress.caught_up_ms = now_ms
         self.leo = leo
         return self._advance(now_ms)
 
     def fetched(self, follower: int, *, offset: int, now_ms: int, broker_epoch: int = -1) -> int:
-        """A follower asked for `offset`: it has everything before. Returns the HW."""
+        """A follower fetched from `offset`: it has everything below. Returns the HW."""
         progress = self.followers[follower]
         if -1 < broker_epoch < progress.broker_epoch:
-            return self.high_watermark  # of a life that is over, and late (KAFKA-15221)
+            return self.high_watermark  # a late fetch of an earlier registration (KAFKA-15221)
         progress.broker_epoch = broker_epoch
         if offset >= self.leo:
             progress.caught_up_ms = now_ms
         elif offset >= progress.leader_leo_then:
-            # Under steady appends no fetch ever finds the end. One that reaches the end
-            # of the fetch before it was caught up at that moment.
+            # While records are appended all the time no fetch reaches the log end. One that
+            # reaches the log end of the fetch before it shows that it had caught up then.
             progress.caught_up_ms = progress.fetched_ms
         progress.leo = offset
         progress.fetched_ms = now_ms
@@ -110,23 +109,23 @@ class LeaderReplica:
         return self._advance(now_ms)
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Below it no replica that is there has anything; -1 while one has not said.
+        """The lowest log start offset of the registered replicas (DeleteRecords, KIP-107).
 
-        `log_start_offset` is the leader's own.
+        -1 while a registered follower has not sent its own. `log_start_offset` is the leader's.
         """
         starts = [p.log_start_offset for f, p in self.followers.items() if f in self.live]
         return min([log_start_offset, *starts])
 
     @property
     def leo_in_sync(self) -> int:
-        """Up to where every in-sync replica has the log."""
+        """The lowest log end offset of the in-sync replicas."""
         followers = [p.leo for f, p in self.followers.items() if f in self._maximal]
         return min([self.leo, *followers])
 
     # ------------------------------------------------------------------------- the ISR
 
     def expansion(self, follower: int) -> tuple[int, ...] | None:
-        """The ISR to ask for now that this follower has fetched; None if there is no reason."""
+        """The ISR to request after a fetch of this follower; None if it does not change."""
         isr = self.isr
         if isr.is_in_flight or follower in isr.committed or follower not in self.live:
             return None
@@ -141,12 +140,12 @@ class LeaderReplica:
         return proposed
 
     def missed_expansion(self) -> tuple[int, ...] | None:
-        """The same for any follower that has everything; None if there is none.
+        """The ISR to request with any follower that has the whole log; None if there is none.
 
-        An idle partition brings no further fetch to try again by. One that only reaches the high
-        watermark has to fetch: it may be silent since it left the ISR.
+        A partition without appends brings no further fetch after which to try again. A follower
+        that has only reached the high watermark has to fetch: it may have stopped since.
         """
-        # One that is refused each time must not keep the others out.
+        # A replica that is refused each time must not keep the others out.
         for follower in sorted(self.followers, key=lambda f: (f in self._refused, f)):
             if self.followers[follower].leo >= self.leo:
                 proposed = self.expansion(follower)
@@ -155,7 +154,7 @@ class LeaderReplica:
         return None
 
     def shrinkage(self, now_ms: int) -> tuple[int, ...] | None:
-        """The ISR to ask for because some have fallen behind; None if none has."""
+        """The ISR to request without the followers that have fallen behind; None if none has."""
         if self.isr.is_in_flight:
             return None
         leaving = self.fallen_behind(now_ms)
@@ -166,7 +165,7 @@ class LeaderReplica:
         return proposed
 
     def fallen_behind(self, now_ms: int) -> frozenset[int]:
-        """The in-sync followers that may not be called so any longer."""
+        """The in-sync followers that exceed `replica.lag.time.max.ms` (Kafka: out of sync)."""
         committed = self.isr.committed
         return frozenset(
             follower
@@ -177,30 +176,30 @@ class LeaderReplica:
         )
 
     def isr_stored(self, isr: tuple[int, ...], partition_epoch: int, *, now_ms: int) -> int:
-        """The controller stored an ISR. Returns the HW: a smaller ISR may raise it."""
+        """Take over the stored ISR. Returns the HW: a smaller ISR may raise it."""
         self.isr.stored(isr, partition_epoch)
         self._count_isr()
         return self._advance(now_ms)
 
     def isr_refused(self) -> None:
-        """The controller did not take the change that was asked for."""
+        """The controller refused the requested ISR."""
         self._refused = frozenset(self.isr.proposed).difference(self.isr.committed)
         self.isr.refused()
         self._count_isr()
 
     def brokers_changed(self, live: frozenset[int], *, now_ms: int) -> int:
-        """Other brokers are registered now. Returns the HW: the dead hold up nobody."""
+        """The registered brokers changed. Returns the HW: it waits for no unregistered broker."""
         self.live = live
         return self._advance(now_ms)
 
     def isr_min_changed(self, isr_min: int, *, now_ms: int) -> int:
-        """`min.insync.replicas` is another one. Returns the HW: a smaller one may raise it."""
+        """`min.insync.replicas` changed. Returns the HW: a smaller minimum may raise it."""
         self._isr_min = isr_min
         self._count_isr()
         return self._advance(now_ms)
 
     def _count_isr(self) -> None:
-        # Too few for acks=all? No topic needs more in sync than it has replicas.
+        # A topic needs no more in-sync replicas than it has replicas.
         enough = min(self._isr_min, len(self.followers) + 1)
         self.is_under_min_isr = len(self.isr.committed) < enough
         self._maximal = self.isr.maximal
@@ -211,12 +210,12 @@ class LeaderReplica:
         committed = self.leo
         for follower, progress in self.followers.items():
             if progress.leo < committed and (
-                # One that has caught up holds the HW even before it is in the ISR:
-                # otherwise the HW would run away from it and it could never join.
+                # A follower that has caught up holds back the HW even before it joins the ISR:
+                # otherwise the HW would stay ahead of it and it could never join.
                 follower in self._maximal
                 or (follower in self.live and now_ms - progress.caught_up_ms <= self._lag_ms_max)
             ):
                 committed = progress.leo
-        # A follower may restart without its tail; that un-commits nothing.
+        # A follower may restart with a shorter log; what is committed stays committed.
         self.high_watermark = max(self.high_watermark, committed)
         return self.high_watermark

@@ -1,8 +1,8 @@
-"""From which replica a consumer had best read (KIP-392).
+"""Which replica a consumer should read from (KIP-392).
 
-The leader, unless the consumer says in which rack it is, no leader is there, and another replica
-is: then that one of them that reaches furthest, and of those that reach as far who caught up last.
-Only who is in sync and has what is asked for comes into question.
+The leader, unless the consumer sends its rack, the leader is in another one, and there is an
+in-sync follower in the consumer's rack that has the fetch offset: then the follower with the
+highest log end offset, and among equals the one that caught up last.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 class Candidate(NamedTuple):
-    """A follower that has what is asked for."""
+    """An in-sync follower that has the fetch offset."""
 
     broker: int
     rack: str | None
@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
 def nearest(
     candidates: Iterable[Candidate], *, leader_rack: str | None, client_rack: str
 ) -> int | None:
-    """The follower to read from; None for the leader."""
+    """The follower to read from; None means the leader."""
     if not client_rack or leader_rack == client_rack:
         return None
     near = [candidate for candidate in candidates if candidate.rack == client_rack]

@@ -1,11 +1,11 @@
-"""Replication quotas: how fast throttled replicas may be copied while partitions move.
+"""Replication quotas: the rate at which throttled replicas are copied (KIP-73).
 
-A quota has a rate in bytes a second, averaged over some windows (`replication.quota.window.num` of
-`replication.quota.window.size.seconds`). Bytes are counted when they have gone; while the
-average lies above the rate, throttled replicas that are not in sync wait. Those in sync never do:
-to throttle them would only take them out of it.
+A quota has a rate in bytes a second, averaged over several windows
+(`replication.quota.window.num` of `replication.quota.window.size.seconds`). Bytes are counted after
+they are sent or fetched; while the average is above the rate, throttled replicas that are not in
+sync wait. In-sync replicas never wait: throttling would only remove them from the ISR.
 
-Which replicas are throttled stands in their topic's options: `partition:broker` or `*`.
+The throttled replicas are listed in their topic's configuration: `partition:broker` or `*`.
 """
 
 from collections import deque
@@ -16,20 +16,20 @@ UNLIMITED: Final = (1 << 63) - 1
 
 
 class ReplicationQuota:
-    """What was copied lately, against a rate."""
+    """Bytes copied in the last windows, compared with a rate."""
 
     __slots__ = ("_samples", "_total", "rate", "window_ms", "windows")
 
     def __init__(self, *, windows: int, window_ms: int, rate: int = UNLIMITED) -> None:
-        """`rate` is in bytes a second; it may be set at any time."""
+        """`rate` is in bytes a second; it may be changed at any time."""
         self.rate = rate
         self.windows = windows
         self.window_ms = window_ms
-        self._samples: deque[tuple[int, int]] = deque()  # when the window began, bytes in it
+        self._samples: deque[tuple[int, int]] = deque()  # start of a window, bytes in it
         self._total = 0
 
     def record(self, count_bytes: int, now_ms: int) -> None:
-        """So much was copied."""
+        """Count bytes that were copied."""
         samples = self._samples
         if samples and now_ms - samples[-1][0] < self.window_ms:
             began_ms, known = samples[-1]
@@ -39,7 +39,7 @@ class ReplicationQuota:
         self._total += count_bytes
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether throttled replicas have to wait."""
+        """Whether the average is above the rate, so that throttled replicas wait."""
         if self.rate >= UNLIMITED:
             return False
         samples = self._samples
@@ -52,22 +52,22 @@ class ReplicationQuota:
 
 
 class Throttles(NamedTuple):
-    """Which of a topic's partitions are throttled on this broker; None: all."""
+    """A topic's throttled partitions on this broker; None: all."""
 
     led: frozenset[int] | None = frozenset()
     followed: frozenset[int] | None = frozenset()
 
     def throttles_leader(self, index: int) -> bool:
-        """Whether what this broker sends of a partition counts."""
+        """Whether the leader quota counts what this broker sends of a partition."""
         return self.led is None or index in self.led
 
     def throttles_follower(self, index: int) -> bool:
-        """Whether what this broker fetches of a partition counts."""
+        """Whether the follower quota counts what this broker fetches of a partition."""
         return self.followed is None or index in self.followed
 
 
 def throttled_here(words: Collection[str], broker_id: int) -> frozenset[int] | None:
-    """The partitions that `partition:broker,...` or `*` names for this broker; None: all."""
+    """The partitions that `partition:broker,...` or `*` lists for this broker; None: all."""
     if "*" in words:
         return None
     pairs = (word.split(":") for word in words)

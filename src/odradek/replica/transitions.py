@@ -1,10 +1,10 @@
-"""Which orders a replica obeys: epochs fence.
+"""Which controller requests a replica accepts: epochs fence late ones.
 
-controller epoch   an order of an older controller is refused whole
-broker epoch       an order meant for an earlier life of this broker is refused whole
-leader epoch       of each partition: only a newer reign changes a role. The same reign with a
+controller epoch   a request of a former controller is refused as a whole
+broker epoch       a request for an earlier registration of this broker is refused as a whole
+leader epoch       of each partition: only a newer one changes the leader. The same one with a
                    newer partition epoch carries another ISR or assignment
-topic id           an order for another topic of the same name is refused
+topic id           a request for another topic of the same name is refused
 """
 
 from odradek.model.errors import ErrorCode
@@ -14,11 +14,12 @@ from odradek.model.partition import EPOCH_DURING_DELETE
 def refuse_request(
     *, controller_epoch: int, newest_controller_epoch: int, broker_epoch: int, own_broker_epoch: int
 ) -> ErrorCode:
-    """Why a controller's request is refused as a whole; NONE if it is not.
+    """The error code of a controller's request as a whole; NONE if it is accepted.
 
-    A broker epoch of -1 comes from a controller that does not know of them. One newer than
-    ours is of a registration whose answer we have not seen yet: it is for us. A broker that has
-    never been registered (its own is -1) obeys nobody: what comes is for the life before.
+    A broker epoch of -1 comes from a controller without broker epochs. One newer than the own is
+    of a registration whose response has not arrived yet: the request is accepted. A broker that
+    was never registered (own broker epoch -1) refuses everything: it is for an earlier
+    registration.
     """
     if controller_epoch < newest_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -34,17 +35,17 @@ def refuse_role(
     known_leader_epoch: int,
     known_partition_epoch: int,
 ) -> ErrorCode:
-    """Why the order for one partition is refused; NONE if it is obeyed."""
+    """The error code for one partition of a LeaderAndIsr request; NONE if it is accepted."""
     if (leader_epoch, partition_epoch) <= (known_leader_epoch, known_partition_epoch):
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
 
 
 def refuse_stop(*, leader_epoch: int, known_leader_epoch: int) -> ErrorCode:
-    """Why an order to stop a replica is refused; NONE if it is obeyed.
+    """The error code for one partition of a StopReplica request; NONE if it is accepted.
 
-    -1 comes from a controller older than leader epochs in StopReplica; the deletion of a topic
-    overrules every epoch.
+    -1 comes from a controller without leader epochs in StopReplica; the deletion of a topic
+    overrides every epoch.
     """
     if leader_epoch in (EPOCH_DURING_DELETE, -1) or leader_epoch >= known_leader_epoch:
         return ErrorCode.NONE

@@ -336,7 +336,7 @@ def test_a_corrupt_partition_state_is_named_with_its_problem(data, problem):
             b'{"partitions":{"0":[1]},"adding_replicas":{"0":[2]}}',
             r"partition 0: adding \(2,\) and removing None, must be among \(1,\)",
         ),
-        (b'{"partitions":{},"topic_id":"short"}', "topic_id: 'short' is no UUID"),
+        (b'{"partitions":{},"topic_id":"short"}', "topic_id: 'short' is not a UUID"),
         (b'{"partitions":{},"topic_id":5}', "topic_id is 5, must be a string"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A channel: responses by callback in order; its end is told to everybody who waits."""
+"""A channel: responses by callback in order; its end is reported to every waiting request."""
 
 from tests.unit.net.test_connection import FakeTransport
 
@@ -44,7 +44,7 @@ def response(number, body):
     return len(frame).to_bytes(4, "big") + frame
 
 
-def test_responses_find_their_requests_in_order():
+def test_responses_are_matched_to_their_requests_in_order():
     ends = Ends()
     first, second = ends.ask(), ends.ask()
     ends.receive(response(first, b"one") + response(second, b"two"))
@@ -53,7 +53,7 @@ def test_responses_find_their_requests_in_order():
     assert ends.answers == [b"one", b"two"]
 
 
-def test_the_oldest_request_is_known_until_it_is_answered():
+def test_the_send_time_of_the_oldest_request_in_flight():
     ends = Ends()
     assert ends.channel.oldest_request_ms is None
     ends.now_ms = 7
@@ -65,7 +65,7 @@ def test_the_oldest_request_is_known_until_it_is_answered():
     assert ends.channel.oldest_request_ms is None
 
 
-def test_the_end_is_told_to_everybody_who_waits():
+def test_the_end_is_reported_to_every_request_in_flight():
     ends = Ends()
     ends.ask()
     ends.ask()
@@ -74,19 +74,19 @@ def test_the_end_is_told_to_everybody_who_waits():
     assert ends.answers == [None, None]
     assert ends.ended == 1
     ends.ask()
-    assert ends.answers == [None, None, None], "and to whoever asks afterwards"
+    assert ends.answers == [None, None, None], "and to a request sent afterwards"
 
 
 def test_a_response_to_another_request_ends_the_channel():
     ends = Ends()
     number = ends.ask()
-    ends.receive(response(number + 1, b"not yours"))
+    ends.receive(response(number + 1, b"another"))
 
     assert ends.answers == [None]
     assert ends.transport.closed
 
 
-def test_a_response_that_nobody_asked_for_ends_the_channel():
+def test_a_response_without_a_request_ends_the_channel():
     ends = Ends()
     ends.receive(response(1, b""))
 

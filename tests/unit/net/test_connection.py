@@ -1,4 +1,4 @@
-"""Responses leave in the order of the requests, and a peer that sends too much feels it."""
+"""Responses are sent in request order, and reading stops while a client sends too much."""
 
 import asyncio
 
@@ -99,14 +99,14 @@ class Peer:
         return b"".join(self.transport.written).decode()
 
 
-def test_the_answers_of_one_read_leave_in_one_write():
+def test_the_responses_of_one_read_are_sent_in_one_write():
     peer = Peer()
     peer.send("a", "b", "c")
 
     assert peer.transport.written == [b"abc"]
 
 
-def test_a_request_that_waits_holds_back_only_the_answers_behind_it():
+def test_a_waiting_request_delays_only_the_responses_behind_it():
     peer = Peer()
     peer.send("a", "later1", "b", "later2", "c")
     assert peer.received == "a"
@@ -141,7 +141,7 @@ def test_reading_stops_while_too_much_is_in_flight_and_goes_on_after():
     assert peer.received == "12c"
 
 
-def test_a_peer_that_does_not_read_its_answers_is_not_read_either():
+def test_reading_stops_while_the_client_does_not_read_its_responses():
     peer = Peer()
     peer.connection.pause_writing()
     peer.send("a")
@@ -153,7 +153,7 @@ def test_a_peer_that_does_not_read_its_answers_is_not_read_either():
     assert peer.transport.reading
 
 
-def test_a_muted_peer_waits_with_what_it_has_sent():
+def test_frames_of_a_muted_connection_are_handled_after_unmute():
     peer = Peer()
     peer.connection.mute()
     peer.send("a")
@@ -163,7 +163,7 @@ def test_a_muted_peer_waits_with_what_it_has_sent():
     assert peer.received == "a"
 
 
-def test_a_held_peer_waits_until_everybody_who_holds_it_has_let_go():
+def test_a_connection_held_twice_goes_on_after_two_let_go():
     peer = Peer()
     peer.connection.hold()
     peer.connection.hold()
@@ -179,7 +179,7 @@ def test_a_held_peer_waits_until_everybody_who_holds_it_has_let_go():
     assert peer.received == "a"
 
 
-def test_what_came_before_a_malformed_frame_is_answered_and_nothing_after_it_is_read():
+def test_requests_before_a_malformed_frame_are_answered_and_nothing_after_it_is_read():
     peer = Peer()
     peer.send("a", "bad", "b")
 
@@ -189,7 +189,7 @@ def test_what_came_before_a_malformed_frame_is_answered_and_nothing_after_it_is_
 
 
 @pytest.mark.parametrize("length", [-1, (1 << 20) + 1, 2**31 - 1])
-def test_a_frame_of_impossible_length_ends_the_connection_before_its_body_comes(length):
+def test_an_invalid_frame_length_closes_the_connection_before_the_body_arrives(length):
     peer = Peer()
     peer.send_bytes(length.to_bytes(4, "big", signed=True))
 
@@ -197,7 +197,7 @@ def test_a_frame_of_impossible_length_ends_the_connection_before_its_body_comes(
     assert str(length) in peer.handler.refusals[0]
 
 
-def test_a_frame_may_come_byte_by_byte():
+def test_a_frame_may_arrive_byte_by_byte():
     peer = Peer()
     for byte in frame("hello"):
         peer.send_bytes(bytes([byte]))
@@ -214,10 +214,10 @@ def test_frames_larger_than_the_buffer_arrive_whole_and_small_ones_after_them():
     for number in range(100):
         peer.send(f"n{number}")
     assert peer.handler.frames[-1] == "n99"
-    assert len(peer.connection.get_buffer(-1)) <= 16 * 1024, "the large buffer is given back"
+    assert len(peer.connection.get_buffer(-1)) <= 16 * 1024, "the large buffer is released"
 
 
-def test_a_promised_length_costs_no_memory():
+def test_the_length_of_a_frame_alone_allocates_no_memory():
     peer = Peer(frame_bytes_max=100 << 20)
     peer.send_bytes((100 << 20).to_bytes(4, "big") + b"ten bytes.")
 
@@ -228,7 +228,7 @@ def test_a_promised_length_costs_no_memory():
 
 
 class Crowd:
-    """Peers of one server that wants at most so many bytes of requests it has not handled."""
+    """Connections that share a limit on bytes received and not handled."""
 
     def __init__(self, *, peers, queued_bytes_max):
         self.handler = Handler()
@@ -246,7 +246,7 @@ class Crowd:
         return peer
 
 
-def test_while_too_much_waits_half_sent_requests_are_read_and_no_others():
+def test_above_the_limit_only_requests_already_half_received_are_read():
     crowd = Crowd(peers=3, queued_bytes_max=100)
     first, second, third = crowd.peers
     first.send_bytes(frame("a" * 120)[:90])
@@ -263,7 +263,7 @@ def test_while_too_much_waits_half_sent_requests_are_read_and_no_others():
     assert third.received == "c"
 
 
-def test_what_a_peer_had_sent_counts_no_longer_when_it_is_gone():
+def test_bytes_of_a_closed_connection_are_not_counted():
     crowd = Crowd(peers=2, queued_bytes_max=100)
     first, second = crowd.peers
     first.send_bytes(frame("a" * 200)[:110])
@@ -273,7 +273,7 @@ def test_what_a_peer_had_sent_counts_no_longer_when_it_is_gone():
     assert second.transport.reading
 
 
-def test_requests_that_a_muted_peer_has_sent_count_until_they_are_handled():
+def test_requests_of_a_muted_connection_count_until_they_are_handled():
     crowd = Crowd(peers=2, queued_bytes_max=100)
     first, second = crowd.peers
     first.connection.mute()
@@ -285,11 +285,11 @@ def test_requests_that_a_muted_peer_has_sent_count_until_they_are_handled():
     assert second.transport.reading
 
 
-# ------------------------------------------------------------------- a peer that asks too much
+# ------------------------------------------------------------------- a client that requests too much
 
 
 class Slow(FakeTransport):
-    """A transport to a peer that takes nothing before it is asked to: `take`."""
+    """A transport whose client reads nothing before `take`."""
 
     def __init__(self, connection):
         super().__init__()
@@ -310,7 +310,7 @@ class Slow(FakeTransport):
 
 
 class Pieces:
-    """A part of a response that is read in pieces; the `awaited` ones are not there at once."""
+    """A part of a response that is read in pieces; the `awaited` ones are not ready at once."""
 
     def __init__(self, *pieces, awaited=(), missing=()):
         self.pieces, self.awaited, self.missing = list(pieces), set(awaited), missing
@@ -340,7 +340,7 @@ class Pieces:
 
 
 class Slowly(Peer):
-    """A peer that takes when it is asked to, and is answered with parts that are read late."""
+    """A client that reads on demand; its responses have deferred parts."""
 
     def __init__(self, *late, **options):
         super().__init__(**options)
@@ -365,7 +365,7 @@ class Slowly(Peer):
         self.connection.connection_made(self.transport)
 
 
-def test_what_is_late_is_read_as_the_peer_takes_it_and_its_next_request_waits():
+def test_a_deferred_part_is_read_as_the_client_takes_it_and_the_next_request_waits():
     first, second = Pieces(b"a" * 70_000, b"b" * 70_000, b"c"), Pieces(b"d")
     peer = Slowly(first, second)
     peer.send("1", "2")
@@ -383,7 +383,7 @@ def test_what_is_late_is_read_as_the_peer_takes_it_and_its_next_request_waits():
     assert peer.transport.reading
 
 
-def test_what_is_late_and_not_there_yet_is_waited_for():
+def test_a_deferred_piece_that_is_not_ready_is_waited_for():
     part = Pieces(b"a", b"b", awaited=[1])
     peer = Slowly(part)
     peer.send("1")
@@ -395,7 +395,7 @@ def test_what_is_late_and_not_there_yet_is_waited_for():
     assert peer.received == "<ab>"
 
 
-def test_a_response_that_cannot_be_read_to_its_end_ends_the_connection():
+def test_a_response_that_cannot_be_read_to_its_end_closes_the_connection():
     part, behind = Pieces(b"a", b"b", missing=[1]), Pieces()
     peer = Slowly(part, behind)
     peer.send("1", "2")
@@ -405,7 +405,7 @@ def test_a_response_that_cannot_be_read_to_its_end_ends_the_connection():
     assert part.closed == 1
 
 
-def test_what_was_not_sent_to_a_peer_that_went_is_closed():
+def test_deferred_parts_of_a_closed_connection_are_closed():
     part = Pieces(b"a" * 70_000, b"b")
     peer = Slowly(part)
     peer.send("1")
@@ -414,7 +414,7 @@ def test_what_was_not_sent_to_a_peer_that_went_is_closed():
     assert part.closed == 1
 
 
-def test_a_peer_that_takes_everything_lets_others_have_their_turn():
+def test_a_client_that_reads_fast_does_not_block_the_others():
     pieces = [bytes(60_000)] * 100
     part = Pieces(*pieces)
     peer = Slowly(part)
@@ -431,7 +431,7 @@ def test_a_peer_that_takes_everything_lets_others_have_their_turn():
     assert len(peer.received) == 6_000_002
 
 
-def test_a_peer_that_is_gone_is_served_no_more():
+def test_no_request_of_a_closed_connection_is_handled():
     peer = Slowly(Pieces(b"a"), Pieces(b"b"), Pieces(b"c"))
     write = peer.transport.write
 
@@ -443,10 +443,10 @@ def test_a_peer_that_is_gone_is_served_no_more():
     peer.send("1", "2", "3")
 
     assert peer.handler.frames == ["1"]
-    assert next(peer.late).closed == 0, "it was not asked for"
+    assert next(peer.late).closed == 0, "it was not read"
 
 
-def test_a_long_backlog_is_handled_in_slices():
+def test_many_received_frames_are_handled_in_slices():
     peer = Peer()
     clock = iter(range(0, 1000, 3))
     peer.connection._now_ms = lambda: next(clock)
@@ -461,7 +461,7 @@ def test_a_long_backlog_is_handled_in_slices():
     assert peer.transport.reading
 
 
-def test_large_responses_behind_one_that_is_awaited_stop_the_requests():
+def test_large_responses_behind_a_waiting_one_stop_reading():
     peer = Peer(in_flight_max=100)
     large = "x" * 400_000
     peer.send("later1", large, large, large, "behind")
@@ -474,7 +474,7 @@ def test_large_responses_behind_one_that_is_awaited_stop_the_requests():
 
 
 class PutsBack(Handler):
-    """Handles `first` frames only when all before them are answered."""
+    """Handles `first` frames only after all earlier responses are sent."""
 
     def frame(self, connection, frame):
         if bytes(frame).startswith(b"first") and connection.in_flight:
@@ -483,7 +483,7 @@ class PutsBack(Handler):
             super().frame(connection, frame)
 
 
-def test_a_request_that_is_put_back_is_handled_when_those_before_it_are_answered():
+def test_a_request_that_is_put_back_is_handled_after_the_earlier_responses():
     peer = Peer()
     peer.connection._handler = peer.handler = PutsBack()
     peer.send("later1", "later2", "first", "behind")
@@ -496,7 +496,7 @@ def test_a_request_that_is_put_back_is_handled_when_those_before_it_are_answered
     assert peer.transport.reading
 
 
-def test_the_frame_of_a_request_that_holds_stays_where_it_is():
+def test_the_frame_of_a_request_that_holds_its_connection_is_not_overwritten():
     kept = []
 
     class Holds(Handler):
@@ -510,7 +510,7 @@ def test_the_frame_of_a_request_that_holds_stays_where_it_is():
     peer = Peer()
     peer.connection._handler = peer.handler = Holds()
     peer.send("held", "behind")
-    assert not peer.transport.reading, "nothing is read into its place"
+    assert not peer.transport.reading, "its memory is not reused"
     assert bytes(kept[0]) == b"held"
 
     peer.connection.let_go()
@@ -521,7 +521,7 @@ def test_the_frame_of_a_request_that_holds_stays_where_it_is():
 
 
 class Shared:
-    """Peers of one server whose connections may take so much memory."""
+    """Connections that share a limit on memory."""
 
     def __init__(self, memory_bytes_max):
         self.handler, self.soon, self.ms = Handler(), [], 0
@@ -541,7 +541,7 @@ class Shared:
         return peer
 
 
-def test_above_the_limit_of_all_those_connections_go_that_have_stood_still_longest():
+def test_above_the_memory_limit_the_longest_idle_connections_are_closed():
     all_of_them = Shared(4 << 20)
     idle = all_of_them.half_sent(10)
     first, second, third = (all_of_them.half_sent(1_000_000) for _ in range(3))
@@ -559,7 +559,7 @@ def test_above_the_limit_of_all_those_connections_go_that_have_stood_still_longe
     assert "odradek.connections.memory.max.bytes=4194304" in all_of_them.handler.refusals[0]
 
 
-def test_memory_that_is_not_needed_any_more_is_given_back_and_counted_so():
+def test_released_memory_is_no_longer_counted():
     all_of_them = Shared(100 << 20)
     peer = all_of_them.half_sent(3_000_000)
     assert all_of_them.server.memory_bytes >= 3_000_000

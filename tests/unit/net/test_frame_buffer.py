@@ -1,4 +1,4 @@
-"""Frames of all sizes come out as they went in, whatever memory they were in meanwhile."""
+"""Frames of all sizes are read back unchanged, whatever buffer held them."""
 
 import random
 
@@ -14,7 +14,7 @@ def framed(data):
 
 
 def frames_of(buffer, stream, pieces):
-    """Feed a stream in pieces of random sizes; every frame that came out, copied."""
+    """Feed a stream in pieces of random sizes; copies of all frames read."""
     found = []
     position = 0
     while position < len(stream):
@@ -41,7 +41,7 @@ def test_large_and_small_frames_in_pieces(seed):
     assert buffer.memory_bytes == 16_384
 
 
-def test_memory_is_counted_as_it_is_filled_and_not_as_it_is_promised():
+def test_memory_is_counted_by_received_bytes_and_not_by_the_frame_length():
     buffer = FrameBuffer(frame_bytes_max=100 * MIB)
     frames_of(buffer, framed(bytes(90 * MIB))[: 2 * MIB], iter(lambda: MIB, None))
 
@@ -49,7 +49,7 @@ def test_memory_is_counted_as_it_is_filled_and_not_as_it_is_promised():
     assert buffer.memory_bytes <= 4 * MIB
 
 
-def test_a_frame_that_was_put_back_comes_again():
+def test_a_frame_that_was_put_back_is_returned_again():
     buffer = FrameBuffer(frame_bytes_max=100)
     sent = framed(b"first") + framed(b"x")
     buffer.writable()[: len(sent)] = sent
@@ -62,7 +62,7 @@ def test_a_frame_that_was_put_back_comes_again():
     assert bytes(buffer.next_frame()) == b"x"
 
 
-def test_a_frame_whose_memory_was_given_away_is_not_written_over():
+def test_a_frame_whose_memory_was_given_away_is_not_overwritten():
     buffer = FrameBuffer(frame_bytes_max=3 * MIB)
     (large, behind) = framed(b"a" * 2 * MIB), framed(b"behind")
     unread = large + behind[:6]

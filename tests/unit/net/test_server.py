@@ -1,4 +1,4 @@
-"""The real listener: what an accepted socket is like."""
+"""The real listener: options of accepted sockets, and connection limits."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from odradek.net.server import ConnectionLimits, RealNetwork, Server, why_not_li
 
 
 class _Accepted(asyncio.BufferedProtocol):
-    """Keeps the socket that it was given."""
+    """Keeps the accepted socket."""
 
     def __init__(self, came: asyncio.Future[socket.socket]) -> None:
         self._came = came
@@ -24,7 +24,7 @@ class _Accepted(asyncio.BufferedProtocol):
         pass
 
 
-def test_what_is_written_leaves_at_once_and_not_when_the_peer_has_acknowledged_what_went_before():
+def test_accepted_sockets_have_no_nagle_delay():
     async def accepted_without_delay() -> int:
         came: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
         listening = await RealNetwork().listen(lambda: _Accepted(came), "127.0.0.1", 0)
@@ -39,7 +39,7 @@ def test_what_is_written_leaves_at_once_and_not_when_the_peer_has_acknowledged_w
     assert asyncio.run(accepted_without_delay())
 
 
-def test_an_address_that_cannot_be_had_is_told_with_its_reason():
+def test_why_not_listen_names_the_reason():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -49,11 +49,11 @@ def test_an_address_that_cannot_be_had_is_told_with_its_reason():
     assert why_not_listen("203.0.113.1", 0) == "Cannot assign requested address"
 
 
-# ------------------------------------------------------------------------------ who may come
+# ------------------------------------------------------------------------------ connection limits
 
 
 class Refusing:
-    """A handler that knows whom it was told of."""
+    """A handler that records the connections it was called with."""
 
     def __init__(self):
         self.came, self.said = [], []
@@ -103,7 +103,7 @@ def joined(server, listener="CLIENTS"):
     ("limits", "reason"),
     [
         ({"connections_max": 2}, "max.connections=2"),
-        ({"files_max": 2}, "no files"),
+        ({"files_max": 2}, "no file descriptors"),
         ({"per_ip_max": 2}, "max.connections.per.ip"),
     ],
 )
@@ -121,7 +121,7 @@ def test_above_a_limit_connections_are_refused_with_one_line(limits, reason):
 
 
 @pytest.mark.parametrize("limits", [{"connections_max": 3}, {"files_max": 3}])
-def test_a_broker_is_let_in_and_the_client_that_was_silent_longest_goes(limits):
+def test_at_the_limit_a_broker_replaces_the_longest_idle_client(limits):
     server = served(Refusing(), protected_listener="BROKERS", **limits)
     broker, first, second = joined(server, "BROKERS"), joined(server), joined(server)
     first.connection.buffer_updated(0)

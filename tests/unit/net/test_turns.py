@@ -1,4 +1,4 @@
-"""Long work is interrupted for what else there is, and all of it shares one slice a turn."""
+"""Long work runs in slices, one slice in each iteration of the event loop."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ class Clock:
 
 
 def steps(clock, name, count, done, step_ms=SLICE_MS + 1):
-    """Work whose every step uses up its slice."""
+    """Work in which every step uses up a slice."""
     for number in range(count):
         clock.ms += step_ms
         done.append(f"{name}{number}")
@@ -24,7 +24,7 @@ def steps(clock, name, count, done, step_ms=SLICE_MS + 1):
     return name
 
 
-def test_long_works_take_turns_slice_by_slice():
+def test_two_pieces_of_long_work_alternate_by_slice():
     async def story():
         clock, done = Clock(), []
         turns = Turns(asyncio.get_running_loop(), clock.now_ms)
@@ -37,7 +37,7 @@ def test_long_works_take_turns_slice_by_slice():
     asyncio.run(story())
 
 
-def test_of_all_long_work_one_slice_is_done_in_a_turn_of_the_loop():
+def test_each_iteration_of_the_loop_runs_one_slice_of_all_long_work():
     async def story():
         loop, clock, done, between = asyncio.get_running_loop(), Clock(), [], []
         turns = Turns(loop, clock.now_ms)
@@ -46,16 +46,16 @@ def test_of_all_long_work_one_slice_is_done_in_a_turn_of_the_loop():
         )
         while not works.done():
             before = len(done)
-            await asyncio.sleep(0)  # whoever is ready is served once in a turn
+            await asyncio.sleep(0)  # every ready task runs once in an iteration
             between.append(len(done) - before)
-        assert between[0] == 3  # the first slice of each, in the turn in which it came
+        assert between[0] == 3  # the first slice of each, in the iteration in which it started
         assert max(between[1:]) == 1
         assert sum(between) == 12
 
     asyncio.run(story())
 
 
-def test_short_work_is_done_without_a_turn():
+def test_short_work_runs_without_waiting():
     async def story():
         clock, done = Clock(), []
         turns = Turns(asyncio.get_running_loop(), clock.now_ms)
@@ -80,7 +80,7 @@ def test_work_that_is_cancelled_while_it_waits_does_not_stop_the_others():
     asyncio.run(story())
 
 
-def test_what_the_work_raises_reaches_whoever_waits_for_it():
+def test_an_exception_of_the_work_reaches_its_caller():
     def failing():
         yield
         raise ValueError("bad")

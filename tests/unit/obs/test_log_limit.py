@@ -1,4 +1,4 @@
-"""Equal lines are written up to a number; what was left out is said."""
+"""Repeated lines are written up to a limit; the number left out is logged."""
 
 import io
 import logging
@@ -31,7 +31,7 @@ def log():
     made.logger.removeHandler(made.handler)
 
 
-def test_lines_that_differ_in_what_is_put_into_them_are_equal(log):
+def test_lines_that_differ_only_in_their_values_count_together(log):
     for port in range(10):
         log.logger.warning("closed %s:%d", "10.0.0.7", port)
         log.logger.info("%s", f"partition {port} of topic t")
@@ -45,7 +45,7 @@ def test_lines_that_differ_in_what_is_put_into_them_are_equal(log):
     ]  # fmt: skip
 
 
-def test_what_was_left_out_is_counted_when_the_interval_is_over(log):
+def test_the_number_left_out_is_logged_when_the_interval_is_over(log):
     for port in range(10):
         log.logger.warning("closed %d", port)
     log.limit.flush()
@@ -55,13 +55,13 @@ def test_what_was_left_out_is_counted_when_the_interval_is_over(log):
     log.limit.flush()
     log.logger.warning("closed %d", 10)
     assert log.lines[3:] == [
-        "7 more lines like this one in 1 s were left out: closed %d", "closed 10",
+        "7 more lines like this in 1 s were left out: closed %d", "closed 10",
     ]  # fmt: skip
 
 
-def test_at_the_end_nothing_stays_unsaid(log):
+def test_the_number_left_out_is_logged_at_the_end(log):
     for port in range(4):
         log.logger.warning("closed %d", port)
     log.limit.flush(ends=True)
 
-    assert log.lines[-1] == "1 more lines like this one in 0 s were left out: closed %d"
+    assert log.lines[-1] == "1 more lines like this in 0 s were left out: closed %d"

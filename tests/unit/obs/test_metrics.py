@@ -3,13 +3,13 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.obs.exposition import slices
+from odradek.obs.exposition import text_pieces
 from odradek.obs.metrics import GAUGES, BrokerMetrics, FollowerNumbers, Histogram, PartitionNumbers
 
 
 def scraped(metrics):
-    """Every sample, by name and labels; fails where the text is none that Prometheus reads."""
-    text = b"".join(slices(metrics)).decode()
+    """Every sample, by name and labels; fails if Prometheus could not parse the text."""
+    text = b"".join(text_pieces(metrics)).decode()
     heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads)), "a family is given twice"
     families = list(text_string_to_metric_families(text))
@@ -37,7 +37,7 @@ def test_requests_are_counted_by_api_and_version():
     assert samples[("odradek_requests_malformed_total",)] == 1
 
 
-def test_request_times_fall_into_buckets():
+def test_request_times_are_counted_in_buckets():
     metrics = BrokerMetrics({0: "Produce"})
     for took_ms in (0, 1, 2, 3, 40_000):
         metrics.requests.answered(0, 9, took_ms)
@@ -65,13 +65,13 @@ def test_a_histogram_counts_as_the_requests_are_counted():
     assert (total.counts, total.sum_ms) == (histogram.counts, histogram.sum_ms)
 
 
-def test_topics_are_counted_one_by_one_and_together():
+def test_topics_are_counted_separately_and_in_sum():
     metrics = BrokerMetrics()
     metrics.topic("a").produced(3, 300)
     metrics.topic('b"\\').produced(1, 50)
     metrics.topic("a").failed_produces += 1
     metrics.topic("a").fetched(40)
-    metrics.fetched(60, follower=False)  # the whole answer
+    metrics.fetched(60, follower=False)  # the whole response
     metrics.fetched(70, follower=True)
 
     samples = scraped(metrics)
@@ -86,11 +86,11 @@ def test_topics_are_counted_one_by_one_and_together():
     assert samples[(f"{name}replicationbytesout_total",)] == 70
 
 
-def test_a_sum_does_not_go_back_when_a_topic_goes():
+def test_the_sum_over_topics_does_not_decrease_when_a_topic_is_deleted():
     metrics = BrokerMetrics()
     metrics.topic("a").produced(3, 300)
     metrics.topic_deleted("a")
-    metrics.topic_deleted("never heard of")
+    metrics.topic_deleted("unknown")
 
     samples = scraped(metrics)
 
@@ -99,7 +99,7 @@ def test_a_sum_does_not_go_back_when_a_topic_goes():
     assert (name, ("topic", "a")) not in samples
 
 
-def test_gauges_are_read_when_they_are_asked_for():
+def test_gauges_are_read_at_each_scrape():
     metrics = BrokerMetrics()
     led = [1]
     metrics.gauge("kafka_server_replicamanager_leadercount", lambda: len(led))
@@ -113,7 +113,9 @@ def test_gauges_are_read_when_they_are_asked_for():
     assert samples[("kafka_server_replicamanager_leadercount",)] == 2
     name = "kafka_server_socket_server_metrics_connection_count"
     assert samples[name, ("listener", "PLAINTEXT")] == 7
-    assert ("kafka_server_replicamanager_partitioncount",) not in samples  # nobody reads it
+    assert (
+        "kafka_server_replicamanager_partitioncount",
+    ) not in samples  # no function is registered
 
 
 def test_a_gauge_has_to_be_one_of_the_table():
@@ -122,7 +124,7 @@ def test_a_gauge_has_to_be_one_of_the_table():
     assert all(name.startswith(("kafka_", "odradek_")) for name in GAUGES)
 
 
-def test_many_partitions_are_written_in_slices_each_family_once():
+def test_many_partitions_are_written_in_pieces_each_family_once():
     metrics = BrokerMetrics()
     asked = []
 
@@ -134,10 +136,10 @@ def test_many_partitions_are_written_in_slices_each_family_once():
         )
 
     metrics.watch_partitions(lambda: range(1_000), numbers)
-    writing = slices(metrics)
+    writing = text_pieces(metrics)
     while not asked:
         next(writing)
-    assert len(asked) < 1_000  # a slice, and the caller has its turn
+    assert len(asked) < 1_000  # one piece, then the caller may run the event loop
     list(writing)
 
     samples = scraped(metrics)
@@ -154,23 +156,23 @@ def test_many_partitions_are_written_in_slices_each_family_once():
     assert sum(name == "kafka_log_log_size" for name, *_ in samples) == 1_000
 
 
-def test_partitions_may_come_and_go_while_they_are_written():
+def test_partitions_may_be_added_and_removed_during_a_scrape():
     metrics = BrokerMetrics()
     there = dict.fromkeys(range(1_000))
     metrics.watch_partitions(lambda: there, lambda n: PartitionNumbers("t", n, 0, 1, 0, 0))
-    for written, _ in enumerate(slices(metrics)):
+    for written, _ in enumerate(text_pieces(metrics)):
         there[1_000 + written] = None
     assert len(there) > 1_000
 
 
-def test_the_process_shows_what_it_uses():
+def test_the_metrics_of_the_process_are_included():
     samples = scraped(BrokerMetrics())
 
     assert samples[("process_resident_memory_bytes",)] > 0
     assert ("process_cpu_seconds_total",) in samples
 
 
-def test_the_turns_of_the_loop_are_a_histogram_and_the_longest_is_known():
+def test_iterations_of_the_event_loop_are_a_histogram_with_a_maximum():
     metrics = BrokerMetrics()
     for took_ms in (0.2, 1, 1.5, 70):
         metrics.loop.turn(took_ms)

@@ -1,4 +1,4 @@
-"""Fetch sessions: what is named once is remembered, what changed is ready, epochs fence."""
+"""Fetch sessions: partitions are kept, changed ones are ready, epochs are checked."""
 
 from odradek.model.errors import ErrorCode
 from odradek.replica.fetch_session import (
@@ -6,7 +6,7 @@ from odradek.replica.fetch_session import (
     PARTITIONS_MAX,
     FetchSession,
     FetchSessionCache,
-    Wanted,
+    RequestedPartition,
 )
 
 HOUR_MS = 3_600_000
@@ -14,37 +14,37 @@ HOUR_MS = 3_600_000
 
 def session(*names, now_ms=0, privileged=False):
     new = FetchSession(session_id=0, by_topic_id=False, privileged=privileged, now_ms=now_ms)
-    new.want([wanted(name) for name in names])
+    new.update([requested(name) for name in names])
     return new
 
 
-def wanted(name, offset=0):
-    return Wanted((name, 0), offset, 1000, -1, -1, -1)
+def requested(name, offset=0):
+    return RequestedPartition((name, 0), offset, 1000, -1, -1, -1)
 
 
-def test_what_was_just_named_is_ready_and_what_was_answered_is_not():
+def test_a_requested_partition_is_ready_until_it_is_answered():
     fetcher = session("a", "b")
     fetcher.answered(fetcher.partitions["a", 0])
 
     assert list(fetcher.ready) == [("b", 0)]
 
 
-def test_whoever_is_named_again_queues_up_behind_the_others():
+def test_a_partition_that_is_requested_again_moves_to_the_end():
     fetcher = session("a", "b", "c")
-    fetcher.want([wanted("a", offset=5)])
+    fetcher.update([requested("a", offset=5)])
 
     assert [name for name, _ in fetcher.ready] == ["b", "c", "a"]
     assert fetcher.partitions["a", 0].fetch_offset == 5
 
 
-def test_a_forgotten_partition_is_not_ready_any_more():
+def test_a_dropped_partition_is_not_ready():
     fetcher = session("a", "b")
 
-    assert [gone.key for gone in fetcher.forget([("a", 0), ("never", 1)])] == [("a", 0)]
+    assert [dropped.key for dropped in fetcher.drop([("a", 0), ("never", 1)])] == [("a", 0)]
     assert list(fetcher.ready) == [("b", 0)]
 
 
-def test_the_epochs_of_a_session_have_to_follow_each_other():
+def test_session_epochs_must_be_consecutive():
     cache = FetchSessionCache(slots=2)
     fetcher = session("a")
     cache.admit(fetcher, session_id=7, now_ms=0)
@@ -60,7 +60,7 @@ def test_the_epochs_of_a_session_have_to_follow_each_other():
     assert resume(7, 2) is fetcher
 
 
-def test_the_epoch_after_the_last_is_the_first():
+def test_the_epoch_after_the_largest_is_1():
     cache = FetchSessionCache(slots=1)
     fetcher = session("a")
     cache.admit(fetcher, session_id=7, now_ms=0)
@@ -70,7 +70,7 @@ def test_the_epoch_after_the_last_is_the_first():
     assert fetcher.epoch == 1
 
 
-def test_a_full_cache_gives_no_session_while_all_are_young():
+def test_a_full_cache_adds_no_session_while_all_are_recent():
     cache = FetchSessionCache(slots=1)
     cache.admit(session("a"), session_id=7, now_ms=0)
     late = session("b", now_ms=1000)
@@ -79,7 +79,7 @@ def test_a_full_cache_gives_no_session_while_all_are_young():
     assert late.id == 0
 
 
-def test_the_longest_unused_session_goes_first():
+def test_the_least_recently_used_session_is_evicted_first():
     cache = FetchSessionCache(slots=1)
     old = session("a")
     cache.admit(old, session_id=7, now_ms=0)
@@ -90,7 +90,7 @@ def test_the_longest_unused_session_goes_first():
     assert cache.evictions == 1
 
 
-def test_a_follower_takes_the_place_of_a_consumer():
+def test_a_follower_evicts_the_session_of_a_consumer():
     cache = FetchSessionCache(slots=1)
     consumer = session("a")
     cache.admit(consumer, session_id=7, now_ms=0)
@@ -98,7 +98,7 @@ def test_a_follower_takes_the_place_of_a_consumer():
     assert cache.admit(session("b", privileged=True), session_id=8, now_ms=1) is consumer
 
 
-def test_an_id_that_is_taken_is_not_given_twice():
+def test_a_session_id_in_use_is_not_given_twice():
     cache = FetchSessionCache(slots=2)
     first, second = session("a"), session("b")
     cache.admit(first, session_id=7, now_ms=0)
@@ -107,7 +107,7 @@ def test_an_id_that_is_taken_is_not_given_twice():
     assert {first.id, second.id} == {7, 8}
 
 
-def test_sessions_have_room_for_so_many_partitions_all_together_and_each_for_its_growth():
+def test_limits_on_partitions_of_all_sessions_and_of_one():
     cache = FetchSessionCache(slots=10)
     half = session(*range(PARTITIONS_MAX // 2))
     small, another, too_large = session("a"), session("a"), session(*range(PARTITIONS_MAX // 2))

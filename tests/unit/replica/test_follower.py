@@ -1,4 +1,4 @@
-"""Where a follower cuts its log: the cases of KIP-101 and KIP-279, and logs drawn at random."""
+"""Where a follower truncates: the cases of KIP-101 and KIP-279, and random logs."""
 
 import pytest
 from hypothesis import given
@@ -15,23 +15,23 @@ from odradek.replica.follower import (
 
 
 @pytest.mark.parametrize(
-    ("told", "own", "leo", "cut"),
+    ("leader", "own", "leo", "cut"),
     [
         pytest.param((3, 10), (3, 14), 14, 10, id="the leader's epoch ended earlier"),
-        pytest.param((3, 20), (3, 14), 14, 14, id="ours ended earlier: nothing to cut"),
-        pytest.param((3, 20), (3, 14), 18, 14, id="what came after that epoch here goes"),
-        pytest.param((3, 20), (2, 12), 18, 12, id="we lack the leader's epoch"),
-        pytest.param((-1, 7), (-1, -1), 18, 7, id="the leader knows no epochs"),
-        pytest.param((3, 7), (-1, -1), 18, 7, id="we know none"),
+        pytest.param((3, 20), (3, 14), 14, 14, id="the follower's ended earlier: no truncation"),
+        pytest.param((3, 20), (3, 14), 18, 14, id="later epochs of the follower are truncated"),
+        pytest.param((3, 20), (2, 12), 18, 12, id="the follower lacks the leader's epoch"),
+        pytest.param((-1, 7), (-1, -1), 18, 7, id="the leader has no epochs"),
+        pytest.param((3, 7), (-1, -1), 18, 7, id="the follower has no epochs"),
     ],
 )
-def test_truncation(told, own, leo, cut):
-    assert truncation_offset(told=EpochEnd(*told), own=EpochEnd(*own), leo=leo) == cut
+def test_truncation(leader, own, leo, cut):
+    assert truncation_offset(leader=EpochEnd(*leader), own=EpochEnd(*own), leo=leo) == cut
 
 
-def test_a_follower_never_knows_more_committed_than_it_has():
-    assert high_watermark(told=10, leo=7) == 7
-    assert high_watermark(told=5, leo=7) == 5
+def test_a_followers_high_watermark_is_at_most_its_log_end_offset():
+    assert high_watermark(leader_high_watermark=10, leo=7) == 7
+    assert high_watermark(leader_high_watermark=5, leo=7) == 5
 
 
 def test_out_of_range():
@@ -42,7 +42,7 @@ def test_out_of_range():
     assert out_of_range(leo=10, leader_start=3, leader_end=20) == OutOfRange(None, None)
 
 
-# Logs as lists of the epochs of their records, growing as logs do.
+# A log is a list of the leader epochs of its records.
 RUNS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=4)
 
 
@@ -63,9 +63,9 @@ def epochs_of(log):
 
 
 @given(RUNS, RUNS, RUNS)
-def test_asking_again_and_again_makes_the_follower_a_prefix_of_the_leader(common, ours, theirs):
+def test_repeated_truncation_makes_the_follower_a_prefix_of_the_leader(common, ours, theirs):
     prefix = grown([], common)
-    # Two reigns never share an epoch: the follower's own have odd numbers, the leader's even.
+    # No two leaders share an epoch: the follower's own are odd, the leader's even.
     follower = prefix + [2 * e + 1001 for e in grown([], ours)]
     leader = prefix + [2 * e + 1000 for e in grown([], theirs)]
     told = epochs_of(leader)
@@ -78,11 +78,13 @@ def test_asking_again_and_again_makes_the_follower_a_prefix_of_the_leader(common
             break
         answer = EpochEnd(epoch, end if epoch >= 0 else 0)
         local = EpochEnd(*own.end_offset_for(answer.epoch, len(follower)))
-        cut = truncation_offset(told=answer, own=local, leo=len(follower))
-        assert cut < len(follower), "every answer cuts something, or it would never end"
+        cut = truncation_offset(leader=answer, own=local, leo=len(follower))
+        assert cut < len(follower), "every step truncates, so the loop ends"
         assert cut >= 0
         del follower[cut:]
 
     assert leader[: len(follower)] == follower
-    assert follower[: len(prefix)] == prefix[: len(follower)], "nothing shared was cut for nothing"
+    assert follower[: len(prefix)] == prefix[: len(follower)], (
+        "no shared record was truncated without need"
+    )
     assert len(follower) >= len(prefix) or not follower

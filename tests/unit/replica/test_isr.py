@@ -1,4 +1,4 @@
-"""The ISR: one change at a time, and the high watermark waits for whoever may be in it."""
+"""The ISR: one change at a time, and the high watermark waits for every possible member."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def isr(*members, epoch=5):
     return Isr(members, epoch)
 
 
-def test_whoever_is_about_to_join_counts_already():
+def test_a_replica_that_is_being_added_counts_at_once():
     stored = isr(1, 2)
     assert stored.expand(3) == (1, 2, 3)
 
@@ -17,14 +17,14 @@ def test_whoever_is_about_to_join_counts_already():
     assert stored.committed == (1, 2)
 
 
-def test_whoever_is_about_to_leave_counts_still():
+def test_a_replica_that_is_being_removed_still_counts():
     stored = isr(1, 2, 3)
     assert stored.shrink(frozenset({3})) == (1, 2)
 
     assert stored.maximal == {1, 2, 3}
 
 
-def test_the_members_stand_in_the_order_in_which_they_joined():
+def test_members_are_in_the_order_in_which_they_joined():
     stored = isr(3, 1)
     assert stored.expand(2) == (3, 1, 2)
     stored.stored((3, 1, 2), 6)
@@ -32,7 +32,7 @@ def test_the_members_stand_in_the_order_in_which_they_joined():
     assert stored.shrink(frozenset({3})) == (1, 2)
 
 
-def test_an_answer_ends_the_change():
+def test_a_response_ends_the_change():
     stored = isr(1, 2)
     stored.expand(3)
 
@@ -40,7 +40,7 @@ def test_an_answer_ends_the_change():
     assert stored == isr(1, 2, 3, epoch=6)
 
 
-def test_an_answer_that_was_overtaken_changes_nothing():
+def test_a_response_with_an_older_partition_epoch_changes_nothing():
     stored = isr(1, 2)
     stored.expand(3)
     stored.stored((1,), 8)
@@ -49,7 +49,7 @@ def test_an_answer_that_was_overtaken_changes_nothing():
     assert stored.committed == (1,)
 
 
-def test_after_a_refusal_the_stored_isr_stands():
+def test_a_refusal_keeps_the_stored_isr():
     stored = isr(1, 2)
     stored.expand(3)
     stored.refused()
@@ -58,7 +58,7 @@ def test_after_a_refusal_the_stored_isr_stands():
     assert stored.state is IsrState.COMMITTED
 
 
-def test_only_one_change_is_on_its_way():
+def test_only_one_change_is_in_flight():
     stored = isr(1, 2)
     stored.expand(3)
 

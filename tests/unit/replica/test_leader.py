@@ -1,4 +1,4 @@
-"""Rules of the ISR and the high watermark which were once learnt the hard way."""
+"""Rules of the ISR and the high watermark, several of them from bugs that Kafka has fixed."""
 
 from odradek.replica.isr import Isr
 from odradek.replica.leader import Follower, LeaderReplica
@@ -26,23 +26,23 @@ def test_the_high_watermark_waits_for_the_slowest_in_sync():
     assert replica.fetched(3, offset=7, now_ms=2) == 7
 
 
-def test_a_follower_without_its_tail_does_not_take_the_high_watermark_back():
+def test_a_follower_with_a_shorter_log_does_not_lower_the_high_watermark():
     replica = leader(leo=10)
 
     assert replica.fetched(2, offset=6, now_ms=1) == 10
 
 
-def test_steady_appends_do_not_expel_a_follower_that_keeps_pace():
+def test_under_steady_appends_a_follower_that_keeps_up_stays_in_the_isr():
     replica = leader()
     for second in range(1, 120):
         replica.appended(replica.leo + 100, now_ms=second * 1000)
-        for follower in (2, 3):  # each fetch asks for what was the end one second ago
+        for follower in (2, 3):  # each fetch is from the log end of one second ago
             replica.fetched(follower, offset=(second - 1) * 100, now_ms=second * 1000)
 
     assert replica.fallen_behind(now_ms=120_000) == frozenset()
 
 
-def test_a_silent_follower_falls_behind():
+def test_a_follower_that_does_not_fetch_falls_behind():
     replica = leader()
     replica.appended(1, now_ms=1)
 
@@ -50,7 +50,7 @@ def test_a_silent_follower_falls_behind():
     assert replica.fallen_behind(now_ms=LAG_MS + 2) == {2, 3}
 
 
-def test_a_follower_about_to_join_holds_the_high_watermark():
+def test_a_follower_that_has_caught_up_holds_back_the_high_watermark():
     replica = leader(leo=10, isr=(2,))
     replica.fetched(3, offset=10, now_ms=1)
     replica.appended(20, now_ms=2)
@@ -59,7 +59,7 @@ def test_a_follower_about_to_join_holds_the_high_watermark():
     assert replica.fetched(3, offset=20, now_ms=4) == 20
 
 
-def test_a_fetch_of_a_life_that_is_over_acknowledges_nothing():
+def test_a_fetch_of_an_earlier_registration_acknowledges_nothing():
     replica = leader()
     replica.appended(10, now_ms=1)
     replica.fetched(3, offset=10, now_ms=2)
@@ -77,7 +77,7 @@ def test_too_few_in_sync_freeze_the_high_watermark():
     assert replica.isr_min_changed(1, now_ms=LAG_MS + 2) == 5
 
 
-def test_a_topic_does_not_need_more_in_sync_than_it_has_replicas():
+def test_no_more_in_sync_replicas_are_needed_than_there_are_replicas():
     alone = LeaderReplica(
         leo=0,
         high_watermark=0,
@@ -91,7 +91,7 @@ def test_a_topic_does_not_need_more_in_sync_than_it_has_replicas():
     assert alone.appended(3, now_ms=1) == 3
 
 
-def test_an_idle_follower_is_not_behind_because_nothing_happened():
+def test_a_follower_of_an_idle_partition_stays_in_the_isr():
     replica = leader(leo=10)
     replica.appended(11, now_ms=10 * LAG_MS)
 
@@ -99,19 +99,19 @@ def test_an_idle_follower_is_not_behind_because_nothing_happened():
     assert replica.fallen_behind(now_ms=11 * LAG_MS + 1) == {2, 3}
 
 
-def test_a_follower_that_has_caught_up_is_asked_for_once():
+def test_one_isr_change_is_requested_for_a_follower_that_has_caught_up():
     replica = leader(leo=10, isr=(2,))
     replica.fetched(3, offset=9, now_ms=1)
     assert replica.expansion(3) is None
 
     replica.fetched(3, offset=10, now_ms=2)
     assert replica.expansion(3) == (1, 2, 3)
-    assert replica.expansion(3) is None, "it is on its way"
+    assert replica.expansion(3) is None, "it is in flight"
     replica.isr_refused()
     assert replica.missed_expansion() == (1, 2, 3)
 
 
-def test_a_follower_that_reached_the_end_while_another_joined_is_not_forgotten():
+def test_a_follower_that_caught_up_while_another_joined_joins_next():
     replica = leader(leo=10, isr=())
     replica.fetched(3, offset=10, now_ms=1)
     assert replica.expansion(3) == (1, 3)
@@ -122,16 +122,16 @@ def test_a_follower_that_reached_the_end_while_another_joined_is_not_forgotten()
     assert replica.missed_expansion() == (1, 3, 2)
 
 
-def test_a_follower_that_is_silent_since_it_left_is_not_asked_for_again():
+def test_a_follower_that_has_not_fetched_since_it_left_is_not_added():
     replica = leader(isr_min=2)
     replica.appended(5, now_ms=1)
     replica.isr_stored(replica.shrinkage(LAG_MS + 2), 1, now_ms=LAG_MS + 3)
-    assert replica.high_watermark == 0, "too few are in sync, so they have reached it still"
+    assert replica.high_watermark == 0, "too few are in sync, so the high watermark stays"
 
     assert replica.missed_expansion() is None
 
 
-def test_a_follower_that_is_refused_keeps_no_other_out():
+def test_a_follower_that_is_refused_does_not_keep_others_out():
     replica = leader(leo=10, isr=())
     assert replica.missed_expansion() == (1, 2)
     replica.isr_refused()
@@ -139,7 +139,7 @@ def test_a_follower_that_is_refused_keeps_no_other_out():
     assert replica.missed_expansion() == (1, 3)
 
 
-def test_the_high_watermark_waits_for_a_member_that_is_on_its_way_in_or_out():
+def test_the_high_watermark_waits_for_a_member_that_is_being_added_or_removed():
     replica = leader(leo=10, isr=(2,))
     replica.fetched(3, offset=10, now_ms=1)
     replica.expansion(3)
@@ -150,18 +150,18 @@ def test_the_high_watermark_waits_for_a_member_that_is_on_its_way_in_or_out():
     assert replica.isr_stored((1, 2), 1, now_ms=late_ms) == 20
 
 
-def test_those_who_have_fallen_behind_are_to_leave_and_count_until_it_is_stored():
+def test_followers_that_have_fallen_behind_count_until_the_isr_is_stored():
     replica = leader()
     replica.appended(5, now_ms=1)
     replica.fetched(2, offset=5, now_ms=LAG_MS + 2)
     assert replica.shrinkage(LAG_MS + 2) == (1, 2)
-    assert replica.shrinkage(LAG_MS + 2) is None, "it is on its way"
+    assert replica.shrinkage(LAG_MS + 2) is None, "it is in flight"
     assert replica.high_watermark == 0
 
     assert replica.isr_stored((1, 2), 1, now_ms=LAG_MS + 3) == 5
 
 
-def test_the_dead_hold_up_nobody():
+def test_the_high_watermark_does_not_wait_for_an_unregistered_broker():
     replica = leader(leo=10, isr=(2,))
     replica.fetched(3, offset=10, now_ms=1)
     replica.appended(12, now_ms=2)

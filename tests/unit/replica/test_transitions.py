@@ -1,4 +1,4 @@
-"""Which orders a replica obeys."""
+"""Which controller requests a replica accepts."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from odradek.replica.transitions import refuse_request, refuse_role, refuse_stop
 @pytest.mark.parametrize(
     ("controller_epoch", "broker_epoch", "own_broker_epoch", "error"),
     [
-        pytest.param(5, 7, 7, ErrorCode.NONE, id="for us"),
+        pytest.param(5, 7, 7, ErrorCode.NONE, id="for this broker"),
         pytest.param(6, 7, 7, ErrorCode.NONE, id="from a newer controller"),
-        pytest.param(4, 7, 7, ErrorCode.STALE_CONTROLLER_EPOCH, id="from one that is deposed"),
-        pytest.param(5, 6, 7, ErrorCode.STALE_BROKER_EPOCH, id="for the life before"),
-        pytest.param(5, 8, 7, ErrorCode.NONE, id="for a registration whose answer is on its way"),
-        pytest.param(5, -1, 7, ErrorCode.NONE, id="from a controller older than broker epochs"),
+        pytest.param(4, 7, 7, ErrorCode.STALE_CONTROLLER_EPOCH, id="from a former controller"),
+        pytest.param(5, 6, 7, ErrorCode.STALE_BROKER_EPOCH, id="for an earlier registration"),
+        pytest.param(5, 8, 7, ErrorCode.NONE, id="for a registration whose response is in flight"),
+        pytest.param(5, -1, 7, ErrorCode.NONE, id="from a controller without broker epochs"),
         pytest.param(5, 7, -1, ErrorCode.STALE_BROKER_EPOCH, id="before the first registration"),
-        pytest.param(5, -1, -1, ErrorCode.STALE_BROKER_EPOCH, id="likewise, without an epoch"),
+        pytest.param(5, -1, -1, ErrorCode.STALE_BROKER_EPOCH, id="the same, without an epoch"),
     ],
 )
 def test_a_request_of_a_controller(controller_epoch, broker_epoch, own_broker_epoch, error):
@@ -38,7 +38,7 @@ def test_a_request_of_a_controller(controller_epoch, broker_epoch, own_broker_ep
         (2, 99, ErrorCode.STALE_CONTROLLER_EPOCH),
     ],
 )
-def test_a_role_is_taken_only_in_a_newer_reign_or_state(leader_epoch, partition_epoch, error):
+def test_a_role_needs_a_newer_leader_epoch_or_partition_epoch(leader_epoch, partition_epoch, error):
     refusal = refuse_role(
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
@@ -57,5 +57,5 @@ def test_a_role_is_taken_only_in_a_newer_reign_or_state(leader_epoch, partition_
         (-2, ErrorCode.NONE),
     ],
 )
-def test_a_stop_is_obeyed_unless_it_is_of_an_earlier_reign(leader_epoch, error):
+def test_a_stop_replica_of_an_earlier_leader_epoch_is_refused(leader_epoch, error):
     assert refuse_stop(leader_epoch=leader_epoch, known_leader_epoch=3) is error

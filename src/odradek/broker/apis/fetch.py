@@ -33,7 +33,7 @@ from odradek.log.disk import StorageError
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
-from odradek.net.connection import Connection, Place
+from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.replica.fetch_session import (
@@ -43,7 +43,7 @@ from odradek.replica.fetch_session import (
     FetchSessionCache,
     PartitionKey,
     SessionPartition,
-    Wanted,
+    RequestedPartition,
 )
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
@@ -97,7 +97,7 @@ class FetchApi:
     def handle(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> Coroutine[Any, Any, None] | None:
-        """Answer now, or take a place in the line and wait. What is left to do if it is large."""
+        """Answer now, or wait in the purgatory. What is left to do if it is large."""
         if connection.in_flight:
             connection.put_back(frame)  # its answer would wait in memory for theirs
             return None
@@ -125,7 +125,7 @@ class FetchApi:
         header: RequestHeader,
         position: int,
         frame: memoryview,
-        place: Place,
+        slot: ResponseSlot,
     ) -> None:
         """Begin a request of many partitions, in turns with everything else.
 
@@ -138,15 +138,15 @@ class FetchApi:
         if follower_id >= 0 and not connection.session.authorize(
             AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         ):
-            place.fill(_refused_follower(header, request))
+            slot.fill(_refused_follower(header, request))
             return
         await turns.next()
         fetcher = self._fetcher(request, header.api_version, follower_id)
         if isinstance(fetcher, ErrorCode):
-            place.fill(_refused(header, fetcher))
+            slot.fill(_refused(header, fetcher))
             return
         call = FetchCall(self, connection, header, request, fetcher)
-        call.take(place)
+        call.take(slot)
         await turns.next()
         if not call.done:
             call.run()
@@ -199,7 +199,7 @@ class FetchApi:
         if request.forgotten_topics_data:
             by_id = fetcher.by_topic_id
             fetcher.leave(
-                fetcher.forget(
+                fetcher.drop(
                     [
                         (topic.topic_id if by_id else topic.topic, index)
                         for topic in request.forgotten_topics_data
@@ -209,7 +209,7 @@ class FetchApi:
             )
         named = _wanted(request, by_topic_id=fetcher.by_topic_id)
         if named:
-            fetcher.want(named)
+            fetcher.update(named)
         if follower_id >= 0:
             state = request.replica_state
             epoch = state.replica_epoch if state is not None else -1
@@ -218,7 +218,7 @@ class FetchApi:
     def _acknowledged(
         self,
         fetcher: Fetcher,
-        named: Sequence[Wanted],
+        named: Sequence[RequestedPartition],
         follower_id: int,
         follower_epoch: int,
         now_ms: int,
@@ -319,7 +319,7 @@ class FetchCall(Waiting):
     """One fetch request, answered now or later."""
 
     __slots__ = (
-        "_allowed", "_api", "_place", "_warmed", "connection", "fetcher", "header", "request",
+        "_allowed", "_api", "_slot", "_warmed", "connection", "fetcher", "header", "request",
         "started_ms",
     )  # fmt: skip
 
@@ -338,7 +338,7 @@ class FetchCall(Waiting):
         self.fetcher = fetcher
         self.started_ms = connection.active_ms
         self._api = api
-        self._place: Place | None = None
+        self._slot: ResponseSlot | None = None
         self._allowed: dict[str, bool] = {}
         self._warmed = False
         self.patient = api.nearest is None
@@ -349,16 +349,16 @@ class FetchCall(Waiting):
         if reading.cold is not None or not self._is_enough(reading):
             reading.close()
             self._wait(reading)
-        elif self._place is not None:
+        elif self._slot is not None:
             self._finish(reading)
         else:
             self.connection.respond(self._answer(reading))
             self._over()
 
-    def take(self, place: Place) -> None:
-        """Answer in a place that was taken before the request was decoded."""
-        self._place = place
-        place.lost = self._abandoned
+    def take(self, slot: ResponseSlot) -> None:
+        """Use the response slot that was reserved before the request was decoded."""
+        self._slot = slot
+        slot.lost = self._abandoned
 
     def look_again(self) -> None:
         """Something is ready."""
@@ -438,8 +438,8 @@ class FetchCall(Waiting):
             self.fetcher.wake_soon(self)
 
     def _wait(self, reading: Reading) -> None:
-        if self._place is None:
-            self._place = self.connection.later(self._abandoned)
+        if self._slot is None:
+            self._slot = self.connection.later(self._abandoned)
         self._sleep(reading)
         self._api.purgatory.wait(self, max(self.request.max_wait_ms, 0))
         if reading.cold is not None:
@@ -463,9 +463,9 @@ class FetchCall(Waiting):
 
     def _finish(self, reading: Reading | None) -> None:
         self._api.purgatory.finish(self)
-        assert self._place is not None
-        place, self._place = self._place, None
-        place.fill(self._answer(reading) if reading is not None else [])
+        assert self._slot is not None
+        slot, self._slot = self._slot, None
+        slot.fill(self._answer(reading) if reading is not None else [])
         self._over()
 
     def _answer(self, reading: Reading) -> list[bytes | bytearray | memoryview]:
@@ -527,9 +527,9 @@ def follower_of(request: FetchRequest) -> int:
     return state.replica_id if state is not None else request.replica_id
 
 
-def _wanted(request: FetchRequest, *, by_topic_id: bool) -> list[Wanted]:
+def _wanted(request: FetchRequest, *, by_topic_id: bool) -> list[RequestedPartition]:
     return [
-        Wanted(
+        RequestedPartition(
             (topic.topic_id if by_topic_id else topic.topic, asked.partition),
             asked.fetch_offset,
             asked.partition_max_bytes,

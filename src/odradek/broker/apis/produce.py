@@ -46,7 +46,7 @@ from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.clock import Clock
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
-from odradek.net.connection import Connection, Place
+from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.batch import TRANSACTIONAL_BIT, BatchHeader
@@ -150,7 +150,7 @@ class ProduceApi:
         if request.acks == 0:
             self._conclude_unanswered(call)
         elif call.pending:
-            call.place = connection.later(call.abandoned)
+            call.response_slot = connection.later(call.abandoned)
             self._wait(call, request)
         else:
             connection.respond(self.answer(call))
@@ -740,7 +740,7 @@ class ProduceCall(Waiting):
     """One produce request: what became of each partition, and how many are not committed."""
 
     __slots__ = (
-        "_api", "_waiting_for", "connection", "failed", "header", "pending", "place",
+        "_api", "_waiting_for", "connection", "failed", "header", "pending", "response_slot",
         "size_bytes", "started_ms", "topics", "unchecked", "unverified",
     )  # fmt: skip
 
@@ -756,7 +756,7 @@ class ProduceCall(Waiting):
         self.size_bytes = 0
         self.failed = False
         self.pending = 0
-        self.place: Place | None = None
+        self.response_slot: ResponseSlot | None = None
         self.unchecked: list[_Unchecked] = []
         self.unverified: list[_Unverified] = []
         # Of each partition that is waited for: where its answer stands.
@@ -817,14 +817,14 @@ class ProduceCall(Waiting):
             answer = self.topics[topic][1][index]
             self.topics[topic][1][index] = _failure(answer.partition, error)
         self.pending -= 1
-        if self.pending or self.place is None:
+        if self.pending or self.response_slot is None:
             return False
         self._api.purgatory.finish(self)
-        self._put_answer(self.place)
+        self._put_answer(self.response_slot)
         return True
 
-    def _put_answer(self, place: Place) -> None:
-        place.put(self._api.answer(self))
+    def _put_answer(self, response_slot: ResponseSlot) -> None:
+        response_slot.put(self._api.answer(self))
 
 
 class LargeProduceCall(ProduceCall):
@@ -833,13 +833,13 @@ class LargeProduceCall(ProduceCall):
     `pending` counts the task itself, so that it is not settled before all of it is appended.
     """
 
-    __slots__ = ("_answer_place", "settled")
+    __slots__ = ("_reserved_slot", "settled")
 
     def __init__(self, api: ProduceApi, connection: Connection, header: RequestHeader) -> None:
         super().__init__(api, connection, header, connection.active_ms)
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pending = 1
-        self.place = self._answer_place = connection.later(self.abandoned)
+        self.response_slot = self._reserved_slot = connection.later(self.abandoned)
 
     def is_not_settled(self) -> bool:
         """All of it is appended: whether something more has to be waited for."""
@@ -848,13 +848,13 @@ class LargeProduceCall(ProduceCall):
 
     def is_unanswered(self) -> None:
         """Its client expects no answer (acks=0)."""
-        self.place = None
+        self.response_slot = None
         self.answer_with(b"")
 
     def answer_with(self, response: bytes) -> None:
         """The response goes in its place, unless the client has disconnected."""
-        if self._answer_place.chunks is None:
-            self._answer_place.fill([response] if response else [])
+        if self._reserved_slot.chunks is None:
+            self._reserved_slot.fill([response] if response else [])
 
     def abandoned(self) -> None:
         """See `ProduceCall`."""
@@ -862,8 +862,8 @@ class LargeProduceCall(ProduceCall):
         if not self.settled.done():
             self.settled.set_result(None)
 
-    def _put_answer(self, place: Place) -> None:
-        del place  # the answer is made in slices
+    def _put_answer(self, response_slot: ResponseSlot) -> None:
+        del response_slot  # the answer is made in slices
         if not self.settled.done():
             self.settled.set_result(None)
 

@@ -235,8 +235,8 @@ class Reading:
         ready = self._fetcher.ready
         for wanted, answer in self.answers:
             if answer.error_code == ErrorCode.NONE:
-                wanted.told_high_watermark = answer.high_watermark
-                wanted.told_log_start_offset = answer.log_start_offset
+                wanted.sent_high_watermark = answer.high_watermark
+                wanted.sent_log_start_offset = answer.log_start_offset
                 if answer.records:
                     ready.pop(wanted.key, None)
                     ready[wanted.key] = wanted
@@ -376,9 +376,9 @@ class Reading:
 
     def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
         """Whether the fetcher has to be told although there are no records (KIP-227)."""
-        moved = wanted.told_high_watermark != answer.high_watermark
-        cut = wanted.told_log_start_offset != answer.log_start_offset
-        if self._fetcher.follower_id >= 0 and wanted.told_high_watermark >= 0:
+        moved = wanted.sent_high_watermark != answer.high_watermark
+        cut = wanted.sent_log_start_offset != answer.log_start_offset
+        if self._fetcher.follower_id >= 0 and wanted.sent_high_watermark >= 0:
             self.news |= moved
             self.urgent |= cut
         return moved or cut

@@ -300,7 +300,7 @@ class Partition:
                 log.truncate_fully_and_start_at(error.first_offset)
                 log.append_as_follower(batches, now_ms=wall_ms)
         old = log.high_watermark
-        log.set_high_watermark(committed_here(told=high_watermark, leo=log.leo))
+        log.set_high_watermark(committed_here(leader_high_watermark=high_watermark, leo=log.leo))
         if self._watches is not None and log.high_watermark != old:
             for watch, wanted in self._watches.items():  # consumers that read here
                 watch.partition_ready(wanted, len(batches) or 1)

@@ -402,7 +402,7 @@ class ReplicaFetcher:
         held = partition.log
         assert held is not None
         own = EpochEnd(*held.end_offset_for_epoch(told.epoch))
-        cut = truncation_offset(told=told, own=own, leo=held.leo)
+        cut = truncation_offset(leader=told, own=own, leo=held.leo)
         if held.log_start_offset < leader_start >= cut:
             # Nobody can tell any more whether what is left was ever the leader's: it is deleted.
             log.info("%s begins anew at %d", partition.topic_partition, leader_start)

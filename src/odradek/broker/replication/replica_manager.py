@@ -38,8 +38,8 @@ from odradek.model.partition import (
     TopicPartition,
 )
 from odradek.record.validate import ValidationRules
-from odradek.replica.incarnations import Incarnations
 from odradek.replica.throttle import Throttles
+from odradek.replica.topic_ids import TopicIds
 from odradek.replica.transitions import refuse_role, refuse_stop
 from odradek.wire.messages.update_metadata import UpdateMetadataTopicState
 from odradek.wire.schema import ZERO_UUID
@@ -111,7 +111,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_names: dict[bytes, str] = {}
         self._held = Counter[bytes]()  # partitions of each topic id
-        self._incarnations = Incarnations()
+        self._topic_ids = TopicIds()
         self._order = asyncio.Lock()
         # Set by whoever assembles the broker: ISR changes, and who fetches from whom.
         self.ask_for_isr: Callable[[Partition, tuple[int, ...]], None] = lambda _partition, _isr: (
@@ -344,7 +344,7 @@ class ReplicaManager:
     def _is_past(self, order: RoleOrder) -> bool:
         """Whether it names a topic that another of its name has followed: it is late."""
         topic_id = order.topic_id
-        return topic_id != ZERO_UUID and self._incarnations.is_past(
+        return topic_id != ZERO_UUID and self._topic_ids.is_replaced(
             order.topic_partition.topic, topic_id
         )
 

@@ -27,7 +27,7 @@ from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Authorizer, Session
 from odradek.broker.serving.tasks import Tasks
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
-from odradek.net.connection import Connection, Place
+from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
 from odradek.obs.metrics import RequestMetrics
 from odradek.wire.api_keys import APIS, ApiKey, request_class, response_class
@@ -229,9 +229,9 @@ class RequestLoop:
         except Exception as error:  # one request must not end the broker
             self._failed(connection, connection.later(), request, error)
             return
-        place = connection.later()
+        slot = connection.later()
         task = self._tasks.start(
-            self._finish(connection, place, request, answer, started_ms),
+            self._finish(connection, slot, request, answer, started_ms),
             APIS[header.api_key].name,
         )
         if inspect.iscoroutine(answer):
@@ -241,7 +241,7 @@ class RequestLoop:
     async def _finish(
         self,
         connection: Connection,
-        place: Place,
+        slot: ResponseSlot,
         request: Request,
         answer: Awaitable[Message | Encoded],
         started_ms: int,
@@ -249,9 +249,9 @@ class RequestLoop:
         try:
             chunk = self._encoded(connection, request, await answer, started_ms)
         except Exception as error:  # one request must not end the broker
-            self._failed(connection, place, request, error)
+            self._failed(connection, slot, request, error)
             return
-        place.fill([chunk])
+        slot.fill([chunk])
 
     # ---------------------------------------------------------------- large requests
 
@@ -280,7 +280,7 @@ class RequestLoop:
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> None:
         """Handle it in slices; what its connection sends behind it waits until it has acted."""
-        place, started_ms = connection.later(), connection.active_ms
+        slot, started_ms = connection.later(), connection.active_ms
         connection.hold()
         if len(frame) > KEPT_BYTES:
             connection.keep_frame()
@@ -288,14 +288,14 @@ class RequestLoop:
         else:
             own = memoryview(bytes(frame))
         self._tasks.start(
-            self._large(connection, place, header, position, own, started_ms),
+            self._large(connection, slot, header, position, own, started_ms),
             APIS[header.api_key].name,
         )
 
     async def _large(
         self,
         connection: Connection,
-        place: Place,
+        slot: ResponseSlot,
         header: RequestHeader,
         position: int,
         own: memoryview,
@@ -331,12 +331,12 @@ class RequestLoop:
             connection.refuse(str(error))
             return
         except Exception as error:  # one request must not end the broker
-            self._failed(connection, place, request, error)
+            self._failed(connection, slot, request, error)
             return
         finally:
             if held:
                 connection.let_go()
-        place.fill([_frame_of(header, encoded)])
+        slot.fill([_frame_of(header, encoded)])
 
     async def _in_parts(
         self, connection: Connection, route: Route, request: Request, parts: Parts
@@ -413,9 +413,9 @@ class RequestLoop:
         self._call_later(throttle_ms / 1000, unmute)
 
     def _failed(
-        self, connection: Connection, place: Place, request: Request, error: Exception
+        self, connection: Connection, slot: ResponseSlot, request: Request, error: Exception
     ) -> None:
-        """Answer an error that no handler foresaw, where the API has a place for it."""
+        """Answer an error that no handler foresaw, where the API has an error field."""
         header = request.header
         code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if not isinstance(error, ApiError):
@@ -424,14 +424,14 @@ class RequestLoop:
         if not _can_say_error(message, header.api_version):
             # The answer has no room for an error of the whole request: as Kafka does where it
             # cannot answer, hang up; the client asks again.
-            place.fill([])
+            slot.fill([])
             connection.close()
             return
         message.error_code = code
         if hasattr(message, "error_message"):
             message.error_message = error.message if isinstance(error, ApiError) else None
         body = encoder(type(message), header.api_version)(message)
-        place.fill(
+        slot.fill(
             [
                 _framed(
                     encode_response_header(
