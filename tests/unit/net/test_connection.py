@@ -285,7 +285,7 @@ def test_requests_of_a_muted_connection_count_until_they_are_handled():
     assert second.transport.reading
 
 
-# ------------------------------------------------------------------- a client that requests too much
+# -------------------------------------------------------------- a client that requests too much
 
 
 class Slow(FakeTransport):
