@@ -42,8 +42,8 @@ from odradek.replica.fetch_session import (
     NO_SESSION,
     FetchSessionCache,
     PartitionKey,
-    SessionPartition,
     RequestedPartition,
+    SessionPartition,
 )
 from odradek.replica.throttle import ReplicationQuota
 from odradek.wire.api_keys import ApiKey
