@@ -235,7 +235,6 @@ class Member:
         self.is_stable = False  # in this generation
 
     async def live(self) -> None:
-        """Until cancelled."""
         while True:
             try:
                 async with await self._coordinator() as connection:

@@ -78,7 +78,6 @@ def run_session(kernel: str, given: dict[str, Any]) -> dict[str, dict[str, float
 
 
 def table(results: dict[str, dict[str, dict[str, float]]]) -> Table:
-    """Seconds and ratios."""
     out = Table("case", "kernel", "connector s", "tuned s", "ours s", "ratio", "to tuned", "aims")
     for kernel, measured in results.items():
         for case, seconds in measured.items():

@@ -63,7 +63,6 @@ class Case:
 def java_produce(
     target: Target, topic: str, sizes: Sizes, *, partitions: int, options: tuple[str, ...] = ()
 ) -> Figures:
-    """Kafka's own ProducerPerformance."""
     _create(target, topic, partitions)
     records = sizes.java_batched_records if options else sizes.java_records
     return _measured(

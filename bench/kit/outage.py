@@ -115,7 +115,6 @@ class Producer:
         self.first = asyncio.Event()
 
     async def run(self) -> None:
-        """Write, until cancelled."""
         while True:
             began_s = time.monotonic()
             address = self._leaders.of(self.partition)

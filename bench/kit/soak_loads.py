@@ -76,7 +76,6 @@ class Work:
         self._thread = threading.Thread(target=self._guarded)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def _guarded(self) -> None:
@@ -340,7 +339,6 @@ class Readers:
         self.members = [_Reader(bootstrap, topic, self.read, number) for number in range(members)]
 
     def start(self) -> None:
-        """Begin."""
         for member in self.members:
             member.start()
 
@@ -431,7 +429,6 @@ class Copiers:
         self.members = [_Copier(bootstrap, source, copy, number) for number in range(members)]
 
     def start(self) -> None:
-        """Begin."""
         for member in self.members:
             member.start()
 

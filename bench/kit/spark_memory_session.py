@@ -56,7 +56,6 @@ def write(spark: SparkSession, given: dict[str, Any], *, once: bool) -> int:
 
 
 def main(given: dict[str, Any]) -> None:
-    """Play one case."""
     prepare()
     given["options"] = {"kafka.bootstrap.servers": given["servers"]}
     spark = (

@@ -34,8 +34,7 @@ class Target(Protocol):
     def end(self) -> None:
         """Halt, and end what else belongs to it."""
 
-    def pids(self) -> list[int]:
-        """Its broker processes."""
+    def pids(self) -> list[int]: ...
 
     def version(self) -> str:
         """What it says it is."""

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.local import processes
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.options import Wishes
+from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
 FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
@@ -45,7 +45,7 @@ def pids(cluster):
 
 
 def test_up_starts_every_broker_and_down_stops_them(cluster):
-    cluster.up(Wishes(brokers=3))
+    cluster.up(UpOptions(brokers=3))
     report = cluster.status()
 
     assert [broker["state"] for broker in report["brokers"]] == ["running"] * 3
@@ -63,21 +63,21 @@ def test_up_starts_every_broker_and_down_stops_them(cluster):
 
 
 def test_a_cluster_that_comes_up_again_keeps_its_ports(cluster):
-    cluster.up(Wishes(brokers=2))
+    cluster.up(UpOptions(brokers=2))
     bootstrap = cluster.status()["bootstrap"]
     cluster.down()
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
 
     assert cluster.status()["bootstrap"] == bootstrap
     assert states(cluster) == ["running", "running"]
 
 
 def test_a_second_up_in_one_directory_is_refused(cluster):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     before = pids(cluster)
 
     with pytest.raises(LocalError, match=f"broker 0 is pid {before[0]}.*odradek down"):
-        cluster.up(Wishes())
+        cluster.up(UpOptions())
     assert pids(cluster) == before
 
 
@@ -87,7 +87,7 @@ def test_two_ups_at_once_make_one_cluster(cluster, tmp_path):
 
     def up(supervisor):
         try:
-            supervisor.up(Wishes())
+            supervisor.up(UpOptions())
             outcomes.append("up")
         except LocalError as error:
             outcomes.append(str(error))
@@ -104,7 +104,7 @@ def test_two_ups_at_once_make_one_cluster(cluster, tmp_path):
 
 
 def test_a_killed_broker_is_started_again_where_it_was(cluster):
-    cluster.up(Wishes(brokers=2))
+    cluster.up(UpOptions(brokers=2))
     before = cluster.status()["brokers"]
     cluster.kill(0)
 
@@ -120,7 +120,7 @@ def test_a_killed_broker_is_started_again_where_it_was(cluster):
 
 
 def test_a_paused_broker_goes_on_when_resumed(cluster):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     cluster.pause(0)
     assert states(cluster) == ["paused"]
 
@@ -129,7 +129,7 @@ def test_a_paused_broker_goes_on_when_resumed(cluster):
 
 
 def test_a_paused_broker_can_be_stopped(cluster):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     cluster.pause(0)
     cluster.stop(0)
 
@@ -137,7 +137,7 @@ def test_a_paused_broker_can_be_stopped(cluster):
 
 
 def test_restart_gives_a_new_process(cluster):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     before = pids(cluster)
     cluster.restart(0)
 
@@ -146,8 +146,8 @@ def test_restart_gives_a_new_process(cluster):
 
 
 def test_a_broker_that_dies_at_start_is_quoted_and_the_others_are_stopped(cluster):
-    with pytest.raises(LocalError, match=r"(?s)broker \d died while.*says hello.*no space left"):
-        cluster.up(Wishes(brokers=2, properties={"fake.dies": "no space left"}))
+    with pytest.raises(LocalError, match=r"(?s)broker \d ended while.*says hello.*no space left"):
+        cluster.up(UpOptions(brokers=2, properties={"fake.dies": "no space left"}))
 
     assert pids(cluster) == [None, None]
 
@@ -155,13 +155,13 @@ def test_a_broker_that_dies_at_start_is_quoted_and_the_others_are_stopped(cluste
 def test_a_broker_that_never_serves_is_given_up(cluster):
     cluster._start_timeout_s = 0.3
     with pytest.raises(LocalError, match=r"broker 0 did not serve within 0 s: see .*broker-0.log"):
-        cluster.up(Wishes(properties={"fake.mute": "true"}))
+        cluster.up(UpOptions(properties={"fake.mute": "true"}))
 
     assert pids(cluster) == [None]
 
 
 def test_a_broker_that_will_not_stop_is_killed_by_down_and_named(cluster):
-    cluster.up(Wishes(properties={"fake.stubborn": "true"}))
+    cluster.up(UpOptions(properties={"fake.stubborn": "true"}))
     cluster._stop_timeout_s = 0.1
     with pytest.raises(LocalError, match=r"did not stop.*odradek kill 0"):
         cluster.stop(0)
@@ -172,7 +172,7 @@ def test_a_broker_that_will_not_stop_is_killed_by_down_and_named(cluster):
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_signalled(cluster, tmp_path):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     cluster.kill(0)
     with subprocess.Popen(["sleep", "60"]) as stranger:
         file = tmp_path / "D" / "cluster.json"
@@ -192,7 +192,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_signalled(cluster, tmp_p
 
 
 def test_watch_tells_of_a_crash_with_the_log_and_ends_when_all_are_gone(cluster):
-    cluster.up(Wishes())
+    cluster.up(UpOptions())
     os.kill(pids(cluster)[0], signal.SIGKILL)
 
     with pytest.raises(LocalError, match="no broker is left"):
@@ -203,7 +203,7 @@ def test_watch_tells_of_a_crash_with_the_log_and_ends_when_all_are_gone(cluster)
 
 
 def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
-    cluster.up(Wishes(brokers=2))
+    cluster.up(UpOptions(brokers=2))
     watcher = threading.Thread(target=cluster.watch)
     watcher.start()
     cluster.kill(1)  # wanted: no crash, nothing to tell
@@ -215,15 +215,17 @@ def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
 
 
 def test_what_is_not_there_is_named(cluster, tmp_path):
-    with pytest.raises(LocalError, match=r"there is no cluster in .*/D: odradek up makes one"):
+    with pytest.raises(
+        LocalError, match=r"there is no cluster in .*/D: create one with odradek up"
+    ):
         cluster.status()
     assert not (tmp_path / "D").exists()
 
-    cluster.up(Wishes(brokers=2))
+    cluster.up(UpOptions(brokers=2))
     with pytest.raises(LocalError, match=r"there is no broker 7 in .*/D: 0, 1"):
         cluster.kill(7)
     with pytest.raises(LocalError, match="broker 1 runs already"):
         cluster.start(1)
     cluster.down()
     with pytest.raises(LocalError, match="--brokers 3: the cluster in this directory has 2"):
-        cluster.up(Wishes(brokers=3))
+        cluster.up(UpOptions(brokers=3))

@@ -112,7 +112,7 @@ def test_detached_it_stays_and_every_verb_finds_it(path):
 
 def test_options_reach_the_broker_and_wrong_ones_are_quoted(path):
     wrong = odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=3", expect=1)
-    assert "broker 0 died while it was starting" in wrong.stderr
+    assert "broker 0 ended while it was starting" in wrong.stderr
     assert "log.segment.bytes" in wrong.stderr
 
     odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=4096", "log.dirs=a,b")
@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_said(path):
     second = path.with_name("second")
     refused = odradek("up", "--detach", "--dir", second, "--port", port, expect=1)
 
-    assert "broker 0 died while it was starting" in refused.stderr
+    assert "broker 0 ended while it was starting" in refused.stderr
     assert port in refused.stderr
     assert status(second)["brokers"][0]["state"] == "stopped"
 

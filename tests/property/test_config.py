@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from odradek.config.broker import BROKER_OPTIONS, BrokerConfig
 from odradek.config.describe import describe_broker, describe_topic
-from odradek.config.dynamic import Alteration, alter_broker, alter_topic
+from odradek.config.dynamic import OptionAlteration, alter_broker, alter_topic
 from odradek.config.option import ConfigConflictError, InvalidConfigError, Type
 from odradek.config.topic import TOPIC_OPTIONS
 from odradek.model.errors import ApiError
@@ -47,7 +47,7 @@ ALTERATIONS = st.tuples(
     st.integers(-1, 4),
     st.one_of(st.sampled_from(sorted({*TOPIC_OPTIONS, *BROKER_OPTIONS})), st.text()),
     st.one_of(st.none(), TEXTS),
-).map(lambda fields: Alteration(*fields))
+).map(lambda fields: OptionAlteration(*fields))
 
 
 @given(st.lists(ALTERATIONS, max_size=4))

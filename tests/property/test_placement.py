@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from odradek.placement.assign import place
 from odradek.placement.assign_rack_aware import alternate_racks
 from odradek.placement.expand import expand
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 
-STARTS = st.builds(Start, st.integers(0, 100), st.integers(0, 100))
+STARTS = st.builds(RoundStart, st.integers(0, 100), st.integers(0, 100))
 BROKERS = st.sets(st.integers(0, 1000), min_size=1, max_size=12)
 EVEN_RACKS = st.tuples(st.integers(1, 4), st.integers(1, 4)).map(
     lambda size: {rack * 10 + i: f"r{rack}" for rack in range(size[0]) for i in range(size[1])}

@@ -1,14 +1,14 @@
-"""Broker configuration: what `server.properties` and the changes made since amount to.
+"""Broker configuration: the values of all options from `server.properties` and dynamic changes.
 
-Every option is declared once, in the tables `BROKER_OPTIONS` is made of; from them come the
-parser, DescribeConfigs, the check of AlterConfigs and the page of the documentation.
+Every option is declared once, in the tables that make up `BROKER_OPTIONS`; the parser,
+DescribeConfigs, the check of AlterConfigs and the page of the documentation use them.
 
 An option has the first of these values that is set:
 
     dynamic for this broker > dynamic for all > server.properties > default
 
-A name that is not known is kept and reported, never fatal: it may be a plug-in's, or another
-version's. `listener.name.<listener>.<option>` is the option for that listener alone.
+An unknown name is kept and reported, never fatal: it may be a plug-in's, or another version's.
+`listener.name.<listener>.<option>` is the option for that listener only.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _DEFAULTS: Final = {name: option.default for name, option in BROKER_OPTIONS.item
 
 
 class BrokerOptions:
-    """The options that code asks for. Each is the option of that name, dots for underscores."""
+    """The options that code reads. Each is the option of that name with dots for underscores."""
 
     broker_id: int
     broker_id_generation_enable: bool
@@ -156,21 +156,21 @@ class BrokerOptions:
 ATTRIBUTES: Final = tuple((name, name.replace("_", ".")) for name in BrokerOptions.__annotations__)
 
 
-# `node.id` says what `broker.id` says; of ACLs the broker says at its start what becomes of them.
-_SAID_ELSEWHERE: Final = frozenset({"node.id", "authorizer.class.name", "super.users"})
+# `node.id` means `broker.id`; what becomes of ACLs is logged at the broker's start.
+_REPORTED_ELSEWHERE: Final = frozenset({"node.id", "authorizer.class.name", "super.users"})
 
 
 class BrokerConfig(BrokerOptions):
-    """One picture of a broker's configuration. A change makes a new one: `with_dynamic`."""
+    """A broker's configuration; immutable. A change makes a new one: `with_dynamic`."""
 
-    # What was set, as text, by where it was set.
+    # The settings as text, by their source.
     static: Mapping[str, str]
     dynamic: Mapping[str, str]
     dynamic_default: Mapping[str, str]
-    # The value of every option, and of every option for one listener.
+    # The value of every option, including those set for one listener.
     values: Mapping[str, Value]
 
-    # What follows from more than one option.
+    # Derived from more than one option.
     listeners: tuple[EndPoint, ...]
     advertised_listeners: tuple[EndPoint, ...]
     inter_broker_listener: str
@@ -190,13 +190,13 @@ class BrokerConfig(BrokerOptions):
         dynamic_default: Mapping[str, str] | None = None,
         generated_broker_id: int | None = None,
     ) -> None:
-        """Read and check it all. `host_name` is what to call a listener on every interface.
+        """Parse and check all options. `host_name` is advertised for a listener on every interface.
 
-        `generated_broker_id` is the one that a broker was given that was started without.
+        `generated_broker_id` is the id of a broker whose `broker.id` is not set.
 
         Raises:
-            InvalidConfigError: an option does not take its value.
-            ConfigConflictError: options do not go together.
+            InvalidConfigError: an option does not allow its value.
+            ConfigConflictError: options contradict each other.
         """
         static = _with_node_id(static)
         dynamic, dynamic_default = dynamic or {}, dynamic_default or {}
@@ -231,55 +231,55 @@ class BrokerConfig(BrokerOptions):
     def with_dynamic(
         self, *, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]
     ) -> "BrokerConfig":
-        """The configuration with what the coordination store says now.
+        """The configuration with these dynamic settings.
 
         Raises:
-            InvalidConfigError: an option does not take its value.
-            ConfigConflictError: options do not go together.
+            InvalidConfigError: an option does not allow its value.
+            ConfigConflictError: options contradict each other.
         """
         return self._with(dynamic=dynamic, dynamic_default=dynamic_default)
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "BrokerConfig":
-        """The configuration with other values in the place of those in `server.properties`.
+        """The configuration with other values than those in `server.properties`.
 
         Raises:
-            InvalidConfigError: an option does not take its value.
-            ConfigConflictError: options do not go together.
+            InvalidConfigError: an option does not allow its value.
+            ConfigConflictError: options contradict each other.
         """
         return self._with(static={**self.static, **overrides})
 
     def with_broker_id(self, broker_id: int) -> "BrokerConfig":
-        """The configuration of a broker that was given this id, having none."""
+        """The configuration of a broker with this generated id."""
         return self._with(generated_broker_id=broker_id)
 
     def _with(self, **changed: Any) -> "BrokerConfig":
         return BrokerConfig(**{**self._arguments, **changed})
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration of a topic with these options of its own.
+        """The configuration of a topic with these overrides.
 
         Raises:
-            InvalidConfigError: an option does not take its value.
+            InvalidConfigError: an option does not allow its value.
         """
         return self.topic_defaults.with_overrides(overrides)
 
     def for_listener(self, listener: str, name: str) -> Value:
-        """The value of an option for one listener: its own, or else the general one."""
+        """The value of an option for one listener: the listener's, or else the general one."""
         return self.values.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}", self.values[name])
 
     def unknown(self) -> list[str]:
-        """The names that are set and mean nothing to anybody here."""
+        """The names that are set and not known."""
         return sorted(name for name in self._set_names() if find(name) is None)
 
     def without_effect(self) -> list[str]:
-        """The options that are set to something, and do nothing here."""
+        """The options that are set and have no effect here."""
         return sorted(
             name
             for name in self._set_names()
             if (option := find(name)) is not None
             and not option.effect
             and self.values[name] != option.default
-            and name not in _SAID_ELSEWHERE
+            and name not in _REPORTED_ELSEWHERE
         )
 
     def _set_names(self) -> set[str]:
@@ -289,7 +289,7 @@ class BrokerConfig(BrokerOptions):
 # ------------------------------------------------------------------------------------- names
 
 LISTENER_PREFIX: Final = "listener.name."
-# These also stand behind a mechanism's name: listener.name.<listener>.<mechanism>.<option>.
+# These also exist by mechanism: listener.name.<listener>.<mechanism>.<option>.
 _MECHANISM_OPTIONS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -300,7 +300,7 @@ _MECHANISM_OPTIONS = (
 
 
 def base_name(name: str) -> str | None:
-    """The option that `listener.name.<listener>.` stands before; None if it does not."""
+    """The option in `listener.name.<listener>.<option>`; None without that prefix."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     _, dot, base = name.removeprefix(LISTENER_PREFIX).partition(".")
@@ -310,7 +310,7 @@ def base_name(name: str) -> str | None:
 
 
 def find(name: str) -> Option | None:
-    """The option of a name, with or without a listener's prefix; None if there is none."""
+    """The option of a name, with or without a listener's prefix; None if it is unknown."""
     option = BROKER_OPTIONS.get(name)
     if option is None and (base := base_name(name)):
         return BROKER_OPTIONS.get(base)
@@ -318,10 +318,10 @@ def find(name: str) -> Option | None:
 
 
 def parse(properties: Mapping[str, str]) -> dict[str, Value]:
-    """The values of these options, each checked by itself; names that mean nothing are left out.
+    """The values of these options, each checked by itself; unknown names are left out.
 
     Raises:
-        InvalidConfigError: an option does not take its value.
+        InvalidConfigError: an option does not allow its value.
     """
     return {
         name: option.parse(text)
@@ -330,11 +330,11 @@ def parse(properties: Mapping[str, str]) -> dict[str, Value]:
     }
 
 
-# ------------------------------------------------------------------- what follows from several
+# ------------------------------------------------------------ values of more than one option
 
 
 def _with_node_id(static: Mapping[str, str]) -> Mapping[str, str]:
-    """KRaft's name for `broker.id` says the same, so that a file with either is understood."""
+    """`node.id`, KRaft's name, sets `broker.id` too, so that a file with either is usable."""
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in static and other not in static:
             return {**static, other: static[name]}
@@ -379,7 +379,7 @@ def _check_together(config: BrokerConfig) -> None:
 
 
 def _demands(config: BrokerConfig) -> Mapping[str, bool]:
-    """What has to hold between options, in Kafka's words."""
+    """The conditions between options, with Kafka's text for each that is violated."""
     values, topic = config.values, config.topic_defaults
 
     def number(name: str) -> int:

@@ -1,11 +1,11 @@
-"""DescribeConfigs: every option of a topic or broker, its value, and where it comes from.
+"""DescribeConfigs: every option of a topic or broker, its value, and its source.
 
-The synonyms of an option are all the settings that stand behind it, the one that counts
-first: a topic's own, then for each source, most particular first, the broker's options in
-the order in which they take effect. Kafka leaves out those before the one that is asked
-for, and so `retention.ms` has none where only `log.retention.hours` is set. So have we.
+The synonyms of an option are all the settings that it can take its value from, the one in effect
+first: a topic's own, then for each source, most specific first, the broker's options in
+their order of precedence. As Kafka does, those before the option that is described are left
+out, and so `retention.ms` has none where only `log.retention.hours` is set.
 
-A name that is set and not known may be a secret: its value is not shown.
+An unknown name that is set may be a password: its value is not returned.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,8 +17,8 @@ from odradek.config.option import Option, Type, Value
 from odradek.config.topic import SYNONYMS, TOPIC_OPTIONS, TopicConfig
 
 
-class Source(IntEnum):
-    """Where a value comes from, with the codes of DescribeConfigs."""
+class ConfigSource(IntEnum):
+    """The source of a value, with the codes of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -29,20 +29,20 @@ class Source(IntEnum):
 
 
 class SynonymEntry(NamedTuple):
-    """One setting that stands behind an option."""
+    """One setting that an option can take its value from."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class ConfigEntry(NamedTuple):
-    """One option as DescribeConfigs answers it."""
+class DescribedOption(NamedTuple):
+    """One option in a DescribeConfigs response."""
 
     name: str
-    value: str | None  # None: unset, or not to be shown
+    value: str | None  # None: unset, or sensitive
     read_only: bool
-    source: Source
+    source: ConfigSource
     sensitive: bool
     synonyms: tuple[SynonymEntry, ...]
     type: Type
@@ -50,11 +50,11 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """What version 0 says in the place of a source."""
-        return self.source is Source.DEFAULT
+        """The field of version 0 in the place of `source`."""
+        return self.source is ConfigSource.DEFAULT
 
 
-# What takes effect together, first one first.
+# Options that set the same thing, in their order of precedence.
 _FAMILIES: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -62,15 +62,15 @@ _FAMILIES: Final = (
 )
 _BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: family for family in _FAMILIES for name in family},
-    # One way only: the scheduler's interval is an option of its own.
+    # In one direction only: the scheduler's interval is an option of its own.
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
 
 
 def describe_topic(
     config: TopicConfig, broker: BrokerConfig, names: Collection[str] | None = None
-) -> list[ConfigEntry]:
-    """The options of a topic, or only those named."""
+) -> list[DescribedOption]:
+    """The options of a topic, or only those in `names`."""
     own = config.overrides
     return [
         _topic_entry(name, config, broker)
@@ -80,8 +80,8 @@ def describe_topic(
 
 def describe_broker(
     broker: BrokerConfig, names: Collection[str] | None = None
-) -> list[ConfigEntry]:
-    """The options of a broker, or only those named."""
+) -> list[DescribedOption]:
+    """The options of a broker, or only those in `names`."""
     known = {**BROKER_OPTIONS, **broker.static, **broker.dynamic_default, **broker.dynamic}
 
     def listed(name: str) -> bool:
@@ -96,17 +96,17 @@ def describe_broker(
 
 def describe_broker_default(
     broker: BrokerConfig, names: Collection[str] | None = None
-) -> list[ConfigEntry]:
-    """What is set dynamically for all brokers, or only those of it that are named."""
+) -> list[DescribedOption]:
+    """The dynamic default options of all brokers, or only those in `names`."""
     entries = []
     for name in _asked_for(broker.dynamic_default, names, lambda _: True):
         synonyms = tuple(
             synonym
             for synonym in _broker_synonyms(broker, name)
-            if synonym.source is Source.DYNAMIC_DEFAULT_BROKER
+            if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
         )
         entry = _broker_entry(name, broker, synonyms)
-        # What this broker has set for itself does not show.
+        # A value set for this broker only is not the default's.
         own = None if entry.sensitive else broker.dynamic_default[name]
         entries.append(entry._replace(value=own))
     return entries
@@ -123,19 +123,19 @@ def _is_set(broker: BrokerConfig, name: str) -> bool:
     return name in broker.static or name in broker.dynamic or name in broker.dynamic_default
 
 
-def _topic_entry(name: str, config: TopicConfig, broker: BrokerConfig) -> ConfigEntry:
+def _topic_entry(name: str, config: TopicConfig, broker: BrokerConfig) -> DescribedOption:
     option = TOPIC_OPTIONS.get(name)
     value = None if option is None else option.render(config.values[name])
     synonyms: list[SynonymEntry] = []
     if name in config.overrides:
-        synonyms.append(SynonymEntry(name, value, Source.TOPIC))
+        synonyms.append(SynonymEntry(name, value, ConfigSource.TOPIC))
     if name in SYNONYMS:
         synonyms += _broker_synonyms(broker, SYNONYMS[name][0].name)
-    return ConfigEntry(
+    return DescribedOption(
         name=name,
         value=value,
         read_only=False,
-        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         sensitive=option is None or option.is_sensitive,
         synonyms=tuple(synonyms),
         type=Type.UNKNOWN if option is None else option.type,
@@ -145,16 +145,16 @@ def _topic_entry(name: str, config: TopicConfig, broker: BrokerConfig) -> Config
 
 def _broker_entry(
     name: str, broker: BrokerConfig, synonyms: tuple[SynonymEntry, ...]
-) -> ConfigEntry:
+) -> DescribedOption:
     option = find(name)
     sensitive = option is None or option.is_sensitive
     declared = BROKER_OPTIONS.get(name)
-    return ConfigEntry(
+    return DescribedOption(
         name=name,
         value=None if option is None or sensitive else _value(option, name, broker),
-        # The throttles are dynamic, but Kafka says of all that are not in its table: read-only.
+        # The throttles are dynamic, but Kafka reports options outside its table as read-only.
         read_only=declared is None or not declared.is_dynamic or declared.internal,
-        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         sensitive=sensitive,
         synonyms=synonyms,
         type=Type.UNKNOWN if option is None else option.type,
@@ -167,7 +167,7 @@ def _value(option: Option, name: str, broker: BrokerConfig) -> str | None:
 
 
 def _broker_synonyms(broker: BrokerConfig, name: str) -> Iterator[SynonymEntry]:
-    """What stands behind a broker's option, from the first setting under its own name on."""
+    """The synonyms of a broker's option, from the first setting under its own name on."""
     behind = _BROKER_SYNONYMS.get(name, (name,))
     if (base := base_name(name)) is not None:
         behind = (name, base)
@@ -175,10 +175,10 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> Iterator[SynonymEntry]:
     sensitive = option is None or option.is_sensitive
     begun = False
     for source, settings in (
-        (Source.DYNAMIC_BROKER, broker.dynamic),
-        (Source.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
-        (Source.STATIC_BROKER, broker.static),
-        (Source.DEFAULT, _DEFAULT_TEXTS),
+        (ConfigSource.DYNAMIC_BROKER, broker.dynamic),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
+        (ConfigSource.STATIC_BROKER, broker.static),
+        (ConfigSource.DEFAULT, _DEFAULT_TEXTS),
     ):
         for other in behind:
             text = settings.get(other)
@@ -188,7 +188,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> Iterator[SynonymEntry]:
 
 
 def document(option: Option) -> str:
-    """What an option is for, or that it is for nothing here."""
+    """The documentation of an option, and whether it has no effect here."""
     if option.effect:
         return option.doc
     return f"{option.doc} It has no effect on this broker.".lstrip()

@@ -1,15 +1,15 @@
-"""AlterConfigs: what topics and running brokers may be told, and what comes of it.
+"""AlterConfigs and IncrementalAlterConfigs: which changes are allowed, and their result.
 
-Pure: from what is stored and what is asked for to what is to be stored, or an `ApiError`
-with Kafka's code and words. Nothing is stored here.
+Pure: from the stored overrides and the requested change to the overrides to be stored, or an
+`ApiError` with Kafka's code and text. Nothing is stored here.
 
-    topic    INVALID_CONFIG   an unknown name, a wrong value, options that do not go together
+    topic    INVALID_CONFIG   an unknown name, a wrong value, options that contradict each other
     broker   INVALID_REQUEST  an option that is not dynamic, or not here; a wrong value
-    either   INVALID_REQUEST  a name twice, or nothing to set it to
+    either   INVALID_REQUEST  a name twice, or no value
 
-A broker that sees its own settings change takes them as they stand (`usable`), for others
-write there too. Apache Kafka stores unknown names for a broker, and then its tools refuse
-every later change of that broker; here they are refused, but can still be deleted.
+A broker whose stored settings change applies what it can of them (`usable`), because other
+brokers and tools write there too. Apache Kafka stores unknown names for a broker, and then its
+tools refuse every later change of that broker; here they are refused, but can be deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from odradek.model.errors import ApiError, ErrorCode
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one option."""
+    """The operations of IncrementalAlterConfigs, with their codes."""
 
     SET = 0
     DELETE = 1
@@ -38,8 +38,8 @@ class Operation(IntEnum):
     SUBTRACT = 3  # from a list
 
 
-class Alteration(NamedTuple):
-    """One option, and what to do to it."""
+class OptionAlteration(NamedTuple):
+    """One option, the operation on it, and its value."""
 
     operation: int
     name: str
@@ -50,7 +50,7 @@ class Alteration(NamedTuple):
 
 
 def check_new_topic(overrides: Mapping[str, str | None], broker: BrokerConfig) -> TopicConfig:
-    """The configuration that a topic about to be created will have.
+    """The configuration of a topic that is to be created.
 
     Raises:
         ApiError: INVALID_CONFIG.
@@ -67,10 +67,10 @@ def check_new_topic(overrides: Mapping[str, str | None], broker: BrokerConfig) -
 def alter_topic(
     topic: str,
     stored: Mapping[str, str],
-    alterations: Sequence[Alteration],
+    alterations: Sequence[OptionAlteration],
     broker: BrokerConfig,
 ) -> dict[str, str]:
-    """What a topic has set after IncrementalAlterConfigs.
+    """The overrides of a topic after IncrementalAlterConfigs.
 
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST.
@@ -83,7 +83,7 @@ def alter_topic(
 def replace_topic(
     topic: str, entries: Iterable[tuple[str, str | None]], broker: BrokerConfig
 ) -> dict[str, str]:
-    """What a topic has set after AlterConfigs: these entries and nothing else.
+    """The overrides of a topic after AlterConfigs: these entries and no others.
 
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST.
@@ -125,10 +125,10 @@ _NOT_BUILT: Final[Mapping[str, str]] = {
 
 
 def is_per_broker(resource: str, broker: BrokerConfig) -> bool:
-    """Whether a resource of type BROKER is this broker (its id), or all of them (nothing).
+    """Whether a resource of type BROKER is this broker (its id), or all of them ("").
 
     Raises:
-        ApiError: INVALID_REQUEST, for another broker has to be asked.
+        ApiError: INVALID_REQUEST; only another broker can answer.
     """
     if not resource:
         return False
@@ -148,9 +148,9 @@ def is_per_broker(resource: str, broker: BrokerConfig) -> bool:
 
 
 def alter_broker(
-    alterations: Sequence[Alteration], current: BrokerConfig, *, per_broker: bool
+    alterations: Sequence[OptionAlteration], current: BrokerConfig, *, per_broker: bool
 ) -> dict[str, str]:
-    """What is set dynamically, for this broker or for all, after IncrementalAlterConfigs.
+    """The dynamic settings, of this broker or of all, after IncrementalAlterConfigs.
 
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST.
@@ -164,7 +164,7 @@ def alter_broker(
 def replace_broker(
     entries: Iterable[tuple[str, str | None]], current: BrokerConfig, *, per_broker: bool
 ) -> dict[str, str]:
-    """What is set dynamically, for this broker or for all, after AlterConfigs.
+    """The dynamic settings, of this broker or of all, after AlterConfigs.
 
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST.
@@ -177,12 +177,12 @@ def replace_broker(
 def check_fits(
     default: Mapping[str, str], current: BrokerConfig, others: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """Refuse for all what some broker, by its id, could not take beside what is set for it alone.
+    """Refuse a change for all brokers that contradicts the settings of one of them.
 
-    What stands in the others' `server.properties` is not known here: this broker's is taken for
-    theirs, and a conflict that is there already is not held against the change. Apache Kafka asks
-    one broker, whichever the client chose; one that cannot take the change then goes on without
-    it, and says so in its log.
+    The others' `server.properties` are not known here: this broker's is taken in their place, and
+    a conflict that existed before is not an error of the change. Apache Kafka lets the one broker
+    that gets the request decide; a broker that cannot apply the change logs that and continues
+    without it.
 
     Raises:
         ApiError: INVALID_REQUEST.
@@ -202,9 +202,9 @@ def check_fits(
 
 
 def usable(settings: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """What of the stored settings a broker takes, and the names of those it leaves.
+    """The stored settings that a broker applies, and the names of those that it ignores.
 
-    It leaves what is not dynamic, what is not dynamic at this level, and what does not parse.
+    Ignored are options that are not dynamic, or not at this level, and values that do not parse.
     """
     taken: dict[str, str] = {}
     for name, text in settings.items():
@@ -245,7 +245,7 @@ _PRIVILEGED_PORTS: Final = range(1, 1024)
 def _check_reachable(
     settings: Mapping[str, str], current: BrokerConfig, candidate: BrokerConfig
 ) -> None:
-    """Refuse what would let nobody in any more, who could take it back.
+    """Refuse a change after which no client could connect and undo it.
 
     Kafka refuses `max.connections=0` for a listener only, and any port that is a number.
     """
@@ -256,12 +256,12 @@ def _check_reachable(
         if point.port in _PRIVILEGED_PORTS:
             raise _unfit(
                 f"listener {point.connection_string}: a port below 1024 is set in "
-                "server.properties only, for whether it can be had shows at the next start"
+                "server.properties only, because only the next start shows whether it can be bound"
             )
 
 
 def new_listeners(current: BrokerConfig, candidate: BrokerConfig) -> list[EndPoint]:
-    """Where the one would listen and the other does not."""
+    """The end points of `candidate` that `current` does not have."""
     there = {(point.host, point.port) for point in current.listeners}
     return [point for point in candidate.listeners if (point.host, point.port) not in there]
 
@@ -275,7 +275,7 @@ def _unfit(why: str) -> ApiError:
 
 
 def _refusal(settings: Mapping[str, str], *, per_broker: bool) -> str | None:
-    """Why these cannot be set while brokers run, in Kafka's words."""
+    """Why these cannot be set while brokers run, in Kafka's words; None if they can."""
     fixed = [
         name for name in settings if name in BROKER_OPTIONS and not BROKER_OPTIONS[name].is_dynamic
     ]
@@ -338,7 +338,7 @@ _ONLY_WITH_LISTENER: Final = frozenset(
     }
 )
 
-# What Kafka lets grow to the double, or shrink to the half, at a time.
+# Thread counts that Kafka allows to be at most doubled or halved by one change.
 _RESIZED_BY_HALVES: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -374,7 +374,7 @@ def _check_resized(name: str, current: BrokerConfig, candidate: BrokerConfig) ->
 
 def _altered(
     stored: Mapping[str, str],
-    alterations: Sequence[Alteration],
+    alterations: Sequence[OptionAlteration],
     find_option: Callable[[str], Option | None],
 ) -> dict[str, str]:
     if len({alteration.name for alteration in alterations}) < len(alterations):
@@ -412,7 +412,7 @@ def _edited_list(
             ErrorCode.INVALID_CONFIG,
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",
         )
-    # The default's words where nothing is set, for that is what the user saw.
+    # The default's text where nothing is set, because that is what the user saw.
     text = stored if stored is not None else option.render(option.default) or ""
     words = _words(text)
     given = _words(value)

@@ -1,9 +1,9 @@
-"""Listeners: `NAME://host:port,...`, the security protocol of each name, what others are told.
+"""Listeners: `NAME://host:port,...`, their security protocols, and what is advertised.
 
     listeners              where connections are accepted; an empty host is every interface
-    advertised.listeners   what goes to the coordination store, for clients and other brokers
+    advertised.listeners   what the broker registers, for clients and other brokers
 
-A port 0 is any that is free, which only the one who binds it can know.
+Port 0 means any free port, which is known once the listener is bound.
 """
 
 import re
@@ -43,8 +43,8 @@ def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, 
     """The end points of a list of listeners.
 
     Raises:
-        InvalidConfigError: an entry is no listener, has no security protocol, or a name is
-            there twice.
+        InvalidConfigError: an entry is not a listener, has no security protocol, or a name occurs
+            twice.
     """
     end_points = tuple(_end_point(entry, text, protocols) for entry in _entries(text))
     names = [end_point.listener for end_point in end_points]
@@ -54,7 +54,7 @@ def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, 
 
 
 def check_ports(end_points: Sequence[EndPoint], text: str) -> None:
-    """Refuse two listeners on one port, unless one speaks IPv4 and the other IPv6.
+    """Refuse two listeners on one port, unless one is bound to IPv4 and the other to IPv6.
 
     Raises:
         InvalidConfigError: in Kafka's words.
@@ -75,11 +75,11 @@ def advertised(
     *,
     host_name: str,
 ) -> tuple[EndPoint, ...]:
-    """What others are told: `advertised.listeners`, or else the listeners themselves.
+    """The advertised end points: `advertised.listeners`, or else the listeners themselves.
 
     Raises:
-        InvalidConfigError: in Kafka's words; an address that nobody else can reach, a listener
-            that is not bound, or none at all.
+        InvalidConfigError: in Kafka's words; an address that other hosts cannot reach, a listener
+            that is not in `listeners`, or none at all.
     """
     told = bound if text is None else parse_listeners(text, protocols)
     if not told:

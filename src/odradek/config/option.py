@@ -1,8 +1,8 @@
-"""One option: its name, how its text is read, which values it takes, who may change it when.
+"""One option: its name, its type and rule, its documentation, and where it may be set.
 
-Texts are read and values are shown as Kafka does it, because users compare: white space
-around a value is nothing, a list is split on commas, `true` may be `TRUE`, a double is
-printed as Java prints it. A refusal is worded as Kafka words it, because tools show it:
+Texts are parsed and values are printed as Kafka does it, because users compare: white space
+around a value is ignored, a list is split on commas, `true` may be `TRUE`, a double is
+printed as Java prints it. Errors have Kafka's text, because tools print it:
 
     Invalid value abc for configuration retention.ms: Not a number of type LONG
 """
@@ -18,11 +18,11 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class InvalidConfigError(OdradekError):
-    """A value that an option does not take."""
+    """A value that an option does not allow."""
 
 
 class ConfigConflictError(OdradekError):
-    """Options that do not go together, or that do not exist where they are set."""
+    """Options that contradict each other, or that do not exist where they are set."""
 
 
 class Type(IntEnum):
@@ -40,7 +40,7 @@ class Type(IntEnum):
     PASSWORD = 9
 
 
-# Tables are read, not parsed: the short names.
+# Short names, for the tables of options.
 BOOLEAN: Final = Type.BOOLEAN
 STRING: Final = Type.STRING
 INT: Final = Type.INT
@@ -68,9 +68,9 @@ CLUSTER_WIDE: Final = Scope.CLUSTER_WIDE
 
 
 class Rule:
-    """Which values are taken: a sentence for people, a check for the parser.
+    """The allowed values: a text for the documentation, a check for the parser.
 
-    The check returns None, or the part of the value that is wrong and Kafka's words for why.
+    The check returns None, or the part of the value that is wrong and Kafka's text for it.
     """
 
     __slots__ = ("check", "sentence")
@@ -84,7 +84,7 @@ ANY: Final = Rule("", lambda _: None)
 
 
 def at_least(low: int) -> Rule:
-    """A number that is not below `low`."""
+    """A number of at least `low`."""
     return Rule(f"at least {low}", lambda value: _outside(value, low, None))
 
 
@@ -94,7 +94,7 @@ def between(low: int, high: int) -> Rule:
 
 
 def between_or(low: int, high: int, other: int) -> Rule:
-    """A number from `low` to `high`, or that one other number."""
+    """A number from `low` to `high`, or the number `other`."""
 
     def check(value: Value) -> tuple[object, str] | None:
         if value == other or _outside(value, low, high) is None:
@@ -117,7 +117,7 @@ def one_of(*names: str) -> Rule:
 
 
 def one_of_any_case(*names: str) -> Rule:
-    """One of these words, in whatever case."""
+    """One of these words, in upper or lower case."""
     known = {name.lower() for name in names}
 
     def check(value: Value) -> tuple[object, str] | None:
@@ -131,7 +131,7 @@ def one_of_any_case(*names: str) -> Rule:
 NOT_EMPTY: Final = Rule(
     "not empty", lambda value: (value, "String must be non-empty") if value == "" else None
 )
-# Patterns are compiled at their first use (re remembers them): most starts need none of them.
+# Patterns are compiled at their first use (re caches them): most starts need none of them.
 _RELEASE: Final = r"(?:0\.(?:8\.[0-2]|9\.0|10\.[0-2]|11\.0)|1\.[01]|2\.[0-8]|3\.[0-9])(?:[.-].*)?"
 VERSION: Final = Rule(
     "a version of Kafka, like 3.9 or 3.9-IV0",
@@ -153,7 +153,7 @@ def _outside(value: Value, low: int, high: int | None) -> tuple[object, str] | N
 
 
 class Option:
-    """One option as it is declared. `effect` says whether it does anything here."""
+    """One option as it is declared. `effect` is False where Odradek ignores it."""
 
     __slots__ = ("default", "doc", "effect", "internal", "name", "rule", "scope", "type")
 
@@ -185,24 +185,24 @@ class Option:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it may change while the broker runs."""
+        """Whether it can be changed while the broker runs."""
         return self.scope is not Scope.READ_ONLY
 
     def parse(self, text: str) -> Value:
-        """The value that a text means, checked.
+        """The value of a text, checked against the rule.
 
         Raises:
-            InvalidConfigError: naming the option, the value and the rule.
+            InvalidConfigError: with the option, the value and the rule.
         """
         value = _PARSERS[self.type](self, text.strip())
         self.check(value)
         return value
 
     def check(self, value: Value) -> None:
-        """Refuse a value that the rule does not take; an unset one is always taken.
+        """Refuse a value that the rule does not allow; None (unset) is always allowed.
 
         Raises:
-            InvalidConfigError: naming the option, the value and the rule.
+            InvalidConfigError: with the option, the value and the rule.
         """
         if value is None:
             return
@@ -211,7 +211,7 @@ class Option:
             raise self.refusal(*wrong)
 
     def refusal(self, value: object, why: str) -> InvalidConfigError:
-        """Kafka's words for a value that is not taken; a secret is not repeated."""
+        """The error for a value, in Kafka's words and without the value of a password."""
         shown = "[hidden]" if self.is_sensitive else in_java(value)
         why = why.replace("{name}", self.name)
         return InvalidConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
@@ -253,7 +253,7 @@ def _double_in_java(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:  # Python goes on longer without an exponent than Java does
+    if not exponent:  # Python prints larger numbers without an exponent than Java does
         digits, _, exponent = f"{value:.17e}".partition("e")
         digits = _shortest(value, int(exponent))
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
@@ -283,7 +283,7 @@ def _boolean(option: Option, text: str) -> bool:
 
 def _integer(option: Option, text: str) -> int:
     limit = 1 << _BITS[option.type] - 1
-    # The length first: a text of a million digits is not worth being converted.
+    # The length is checked first: converting a text of a million digits takes long.
     if re.fullmatch(_INTEGER, text) and len(text.lstrip("+-0")) < 20:
         value = int(text)
         if -limit <= value < limit:

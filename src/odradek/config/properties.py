@@ -1,8 +1,8 @@
 r"""`server.properties`: the format of java.util.Properties, read and written.
 
 # or ! begins a comment       key=value   key:value   key value   are the same
-a \ at the end of a line continues it; white space at the beginning of lines is nothing
-\t \n \r \f \uXXXX are what they are in Java; \ before anything else only protects it
+a \ at the end of a line continues it; white space at the beginning of lines is ignored
+\t \n \r \f \uXXXX are Java's escapes; \ before another character stands for that character
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ def parse(text: str) -> dict[str, str]:
     r"""The properties of a file. A key that is given twice has its last value.
 
     Raises:
-        InvalidConfigError: naming the line with a broken `\u` escape.
+        InvalidConfigError: with the number of the line with a malformed `\u` escape.
     """
     properties = {}
     for number, line in _logical_lines(text):
@@ -30,7 +30,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a file with these properties, in their order. What `parse` reads back."""
+    """The text of a file with these properties, in their order; the inverse of `parse`."""
     return "".join(
         f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n"
         for key, value in properties.items()
@@ -38,10 +38,10 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def parse_overrides(assignments: Iterable[str]) -> dict[str, str]:
-    """`key=value` words of a command line.
+    """The properties in `key=value` arguments of a command line.
 
     Raises:
-        InvalidConfigError: a word without `=`, or with nothing before it.
+        InvalidConfigError: an argument without `=`, or with nothing before it.
     """
     properties = {}
     for assignment in assignments:

@@ -1,4 +1,4 @@
-"""Broker options: who a broker is, and how it is reached."""
+"""Broker options: identity, coordination, listeners and sockets."""
 
 from typing import Final
 
@@ -74,7 +74,7 @@ OPTIONS: Final = (
     ),
     Option(
         "zookeeper.ssl.truststore.type", STRING, None,
-        doc="The type of that file: PEM. Unset: by its name.",
+        doc="The type of that file: PEM. Unset: taken from its name.",
     ),
     Option(
         "zookeeper.ssl.keystore.location", STRING, None,
@@ -82,7 +82,7 @@ OPTIONS: Final = (
     ),
     Option(
         "zookeeper.ssl.keystore.type", STRING, None,
-        doc="The type of that file: PEM. Unset: by its name.",
+        doc="The type of that file: PEM. Unset: taken from its name.",
     ),
     Option(
         "zookeeper.ssl.keystore.password", PASSWORD, None,
@@ -119,7 +119,7 @@ OPTIONS: Final = (
         "listener.security.protocol.map", STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         scope=PER_BROKER,
-        doc="Which security protocol each listener name stands for: `NAME:PROTOCOL`, separated "
+        doc="The security protocol of each listener name: `NAME:PROTOCOL`, separated "
             "by commas.",
     ),
     Option(
@@ -197,8 +197,8 @@ OPTIONS: Final = (
     ),
     Option(
         "queued.max.request.bytes", LONG, -1,
-        doc="How many bytes of requests may be in the broker, received and not yet handled, before "
-            "it reads no further request from any connection; -1 sets no limit.",
+        doc="The number of bytes of requests received and not yet handled above which "
+            "the broker reads no further request from any connection; -1 sets no limit.",
     ),
     Option(
         "request.timeout.ms", INT, 30_000,

@@ -32,7 +32,7 @@ OPTIONS: Final = (
     ),
     Option(
         "controlled.shutdown.enable", BOOLEAN, True,
-        doc="Whether a broker that stops moves its leaderships away first.",
+        doc="Whether a stopping broker has its leaderships moved to other brokers first.",
     ),
     Option(
         "controlled.shutdown.max.retries", INT, 3, doc="How often the broker tries to move its "
@@ -40,7 +40,7 @@ OPTIONS: Final = (
     ),
     Option(
         "controlled.shutdown.retry.backoff.ms", LONG, 5_000,
-        doc="How long it waits before it tries again.",
+        doc="How long it waits between two attempts.",
     ),
     Option(
         "controller.socket.timeout.ms", INT, 30_000,
@@ -57,7 +57,7 @@ OPTIONS: Final = (
     ),
     Option(
         "group.max.size", INT, INT_MAX, rule=at_least(1),
-        doc="How many members a group may have.",
+        doc="The maximum number of members of a group.",
     ),
     Option(
         "group.initial.rebalance.delay.ms", INT, 3_000,
@@ -69,7 +69,7 @@ OPTIONS: Final = (
     ),
     Option(
         "offsets.topic.num.partitions", INT, 50, rule=at_least(1),
-        doc="How many partitions `__consumer_offsets` gets when it is created.",
+        doc="The number of partitions of `__consumer_offsets` when it is created.",
     ),
     Option(
         "offsets.topic.replication.factor", SHORT, 3, rule=at_least(1),
@@ -117,7 +117,7 @@ OPTIONS: Final = (
     ),
     Option(
         "transaction.state.log.num.partitions", INT, 50, rule=at_least(1),
-        doc="How many partitions `__transaction_state` gets when it is created.",
+        doc="The number of partitions of `__transaction_state` when it is created.",
     ),
     Option(
         "transaction.state.log.replication.factor", SHORT, 3, rule=at_least(1),

@@ -1,8 +1,8 @@
-"""Broker options that are not in Kafka's own table of them: plug-ins', throttles', and ours.
+"""Broker options outside KafkaConfig: the authorizer's, replication throttles, and our own.
 
-Kafka's tools set the throttles on running brokers; its authorizer reads its own keys out of
-`server.properties`. DescribeConfigs lists both only where they are set. What begins with
-`odradek.` exists only here.
+Kafka's tools set the throttles on running brokers; its authorizer reads its own keys from
+`server.properties`. DescribeConfigs lists both only where they are set. Options that begin
+with `odradek.` do not exist in Apache Kafka.
 """
 
 from typing import Final

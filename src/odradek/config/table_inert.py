@@ -1,8 +1,8 @@
-"""Broker options of Apache Kafka 3.9 that mean nothing here.
+"""Broker options of Apache Kafka 3.9 that have no effect here.
 
 They belong to KRaft, tiered storage, the newer group protocols, Kerberos, Java's own TLS and
-JMX. They are declared so that files made for Kafka are read and checked as Kafka would, and
-so that tools list what they list there.
+JMX. They are declared so that files made for Kafka are read and checked as Kafka does, and
+so that tools list the same options.
 """
 
 from functools import partial

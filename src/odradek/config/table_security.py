@@ -38,7 +38,7 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), scope=PER_BROKER, effect=False,
-        doc="The versions of TLS that are accepted.",
+        doc="The versions of TLS that are allowed.",
     ),
     Option(
         "ssl.protocol", STRING, "TLSv1.3", scope=PER_BROKER, effect=False,
@@ -83,7 +83,7 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.truststore.location", STRING, None, scope=PER_BROKER, effect=False,
-        doc="The file with the certificates that are trusted.",
+        doc="The file with the trusted certificates.",
     ),
     Option(
         "ssl.truststore.password", PASSWORD, None, scope=PER_BROKER, effect=False,
@@ -91,7 +91,7 @@ OPTIONS: Final = (
     ),
     Option(
         "ssl.truststore.certificates", PASSWORD, None, scope=PER_BROKER, effect=False,
-        doc="The certificates that are trusted, as PEM text.",
+        doc="The trusted certificates, as PEM text.",
     ),
     Option(
         "ssl.principal.mapping.rules", STRING, "DEFAULT", effect=False,
@@ -130,7 +130,7 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.oauthbearer.clock.skew.seconds", INT, 30, effect=False,
-        doc="By how much the clocks of this broker and of the token's issuer may differ.",
+        doc="The maximum difference between the clocks of this broker and of the token's issuer.",
     ),
     Option(
         "sasl.oauthbearer.scope.claim.name", STRING, "scope", effect=False,
@@ -138,7 +138,7 @@ OPTIONS: Final = (
     ),
     Option(
         "sasl.oauthbearer.sub.claim.name", STRING, "sub", effect=False,
-        doc="The claim of a bearer token that names its subject.",
+        doc="The claim of a bearer token that holds its subject.",
     ),
     Option(
         "delegation.token.secret.key", PASSWORD, None, effect=False,
@@ -208,7 +208,7 @@ OPTIONS: Final = (
     ),
     Option(
         "metrics.num.samples", INT, 2, rule=at_least(1), effect=False,
-        doc="How many samples Apache Kafka keeps to compute a metric.",
+        doc="The number of samples from which Apache Kafka computes a metric.",
     ),
     Option(
         "metrics.sample.window.ms", LONG, 30_000, rule=at_least(1), effect=False,

@@ -195,7 +195,7 @@ OPTIONS: Final = (
     ),
     Option(
         "log.cleaner.threads", INT, 1, rule=at_least(0), scope=CLUSTER_WIDE,
-        doc="How many logs are cleaned at a time, at most.",
+        doc="The maximum number of logs cleaned at the same time.",
     ),
     Option(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, scope=CLUSTER_WIDE,
@@ -263,7 +263,7 @@ OPTIONS: Final = (
     ),
     Option(
         "create.topic.policy.class.name", CLASS, None, effect=False,
-        doc="In Apache Kafka, a class that may refuse new topics.",
+        doc="In Apache Kafka, the class that decides which new topics are refused.",
     ),
     Option(
         "replica.lag.time.max.ms", LONG, 30_000,

@@ -1,11 +1,11 @@
-"""Topic configuration: the table, what a topic inherits from its broker, and what it amounts to.
+"""Topic configuration: the table of options, and a topic's values with those of its broker.
 
 A topic's option has the first of these values that is set:
 
     the topic's own > dynamic for this broker > dynamic for all > server.properties > default
 
-All but the first belong to the broker and stand there under other names (`SYNONYMS`), some
-in coarser units: `retention.ms` is the first one set of `log.retention.ms`,
+All but the first belong to the broker, under other names (`SYNONYMS`), some in coarser units:
+`retention.ms` is the first one set of `log.retention.ms`,
 `log.retention.minutes` and `log.retention.hours`.
 """
 
@@ -34,17 +34,17 @@ from odradek.config.option import (
 
 
 class Synonym(NamedTuple):
-    """A broker's option that stands behind a topic's, and what its value is multiplied by."""
+    """A broker's option that a topic's inherits from, and the factor between their units."""
 
     name: str
     factor: int = 1
 
 
 class TopicConfig:
-    """What the options of a topic amount to on one broker.
+    """The values of a topic's options on one broker.
 
-    Unchangeable. Each attribute is the option of that name, dots for underscores. Topics
-    without options of their own share one object: the `topic_defaults` of the broker's.
+    Immutable. Each attribute is the option of that name with dots for underscores. Topics
+    without overrides share one object: the `topic_defaults` of the broker's configuration.
     """
 
     cleanup_policy: frozenset[str]
@@ -75,7 +75,7 @@ class TopicConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
 
-    # The topic's own options as they are stored, and the value of every option.
+    # The topic's overrides as they are stored, and the value of every option.
     overrides: Mapping[str, str]
     values: Mapping[str, Value]
 
@@ -94,12 +94,12 @@ class TopicConfig:
         raise AttributeError(f"{name}: a configuration is replaced, not changed")
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "TopicConfig":
-        """The configuration of a topic with these options of its own, `self` being the broker's.
+        """The configuration of a topic with these overrides; `self` is the broker's default.
 
-        A name that is not known is kept and means nothing: it may be another version's.
+        An unknown name is kept and has no effect: it may be another version's.
 
         Raises:
-            InvalidConfigError: an option does not take its value.
+            InvalidConfigError: an option does not allow its value.
         """
         if not overrides:
             return self
@@ -113,10 +113,10 @@ _ATTRIBUTES: Final = tuple(
 
 
 def parse(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a topic's own options, each checked by itself.
+    """The values of a topic's overrides, each checked by itself.
 
     Raises:
-        InvalidConfigError: an option does not take its value.
+        InvalidConfigError: an option does not allow its value.
     """
     return {
         name: TOPIC_OPTIONS[name].parse(text)
@@ -126,7 +126,7 @@ def parse(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def inherited(broker_values: Mapping[str, Value]) -> TopicConfig:
-    """The configuration of a topic without options of its own."""
+    """The configuration of a topic without overrides."""
     values = {name: option.default for name, option in TOPIC_OPTIONS.items()}
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
@@ -139,7 +139,7 @@ def inherited(broker_values: Mapping[str, Value]) -> TopicConfig:
                 break
     retention_ms = values["retention.ms"]
     assert isinstance(retention_ms, int)
-    values["retention.ms"] = max(-1, retention_ms)  # below zero is for ever, whichever the unit
+    values["retention.ms"] = max(-1, retention_ms)  # below zero is unlimited, in any unit
     return TopicConfig(values, {})
 
 
@@ -155,7 +155,7 @@ def check_names(overrides: Mapping[str, str]) -> None:
 
 
 def check_together(config: TopicConfig) -> None:
-    """Refuse options that do not go together.
+    """Refuse options that contradict each other.
 
     Raises:
         ConfigConflictError: in Kafka's words.

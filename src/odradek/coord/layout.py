@@ -133,7 +133,6 @@ class ControllerNode(NamedTuple):
 
 
 def encode_controller(node: ControllerNode) -> bytes:
-    """`/controller`, version 2."""
     return dump(
         {
             "version": 2,
@@ -172,7 +171,6 @@ class FeatureNode(NamedTuple):
 
 
 def encode_feature(node: FeatureNode) -> bytes:
-    """`/feature`, version 2."""
     return dump({"features": dict(node.features), "version": 2, "status": int(node.enabled)})
 
 
@@ -195,13 +193,11 @@ class Features(NamedTuple):
 
 
 def encode_features(features: Features) -> bytes:
-    """`/odradek/features`."""
     levels = {"transaction.version": features.transaction_version}
     return dump({"version": 1, "epoch": features.epoch, "features": levels})
 
 
 def decode_features(data: bytes | None) -> Features:
-    """`/odradek/features`."""
     fields = parse(ODRADEK_FEATURES, data)
     return Features(
         epoch=fields.integer("epoch"),
@@ -215,7 +211,6 @@ _END_POINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
 def encode_broker(broker: Broker, *, timestamp_ms: int, jmx_port: int = -1) -> bytes:
-    """`/brokers/ids/N`, version 5."""
     plaintext = next((e for e in broker.end_points if e.security_protocol == "PLAINTEXT"), None)
     node: dict[str, object] = {
         "features": {},
@@ -446,7 +441,6 @@ class ProducerIdBlock(NamedTuple):
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    """`/latest_producer_id_block`."""
     return dump(
         {
             "version": 1,

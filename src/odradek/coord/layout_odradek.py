@@ -69,14 +69,12 @@ def coordinator_count_path(topic: str) -> str:
 
 
 def encode_coordinator_count(count: CoordinatorCount) -> bytes:
-    """`/odradek/coordinators/T`."""
     topic_id = None if count.topic_id is None else uuid_text(count.topic_id)
     fields = {"version": 1, "partitions": count.partitions}
     return dump(fields if topic_id is None else fields | {"topic_id": topic_id})
 
 
 def decode_coordinator_count(topic: str, data: bytes | None) -> CoordinatorCount:
-    """`/odradek/coordinators/T`."""
     fields = parse(coordinator_count_path(topic), data)
     partitions = fields.integer("partitions")
     if partitions < 1:

@@ -36,7 +36,6 @@ class KazooAnswer(Generic[T]):
         self._request = request
 
     def set(self, value: Any = None) -> None:
-        """The request succeeded."""
         self._post(partial(self._answered, self._request, value))
 
     def set_exception(self, error: Exception) -> None:

@@ -161,7 +161,6 @@ def check_size(message: Any, operations: Sequence[Operation], *, bytes_max: int)
 
 
 def stat_of(stat: Any) -> Stat:
-    """Convert ZooKeeper's Stat."""
     return Stat(
         version=stat.version,
         created_id=stat.czxid,

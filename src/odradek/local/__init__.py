@@ -1,1 +1,1 @@
-"""The supervisor: a cluster on one machine, one process a broker."""
+"""The supervisor: a cluster on one machine, with a process for each broker."""

@@ -1,14 +1,14 @@
-"""The directory of a cluster on this machine: what is written down, and where.
+"""The directory of a cluster on this machine: its files, and the record of its brokers.
 
-    D/cluster.json                  which brokers there are, which process is which, what is wanted
+    D/cluster.json                  the brokers, their processes and their target states
     D/coordination.db               the coordination store of all its brokers
-    D/cluster.lock                  held by whoever changes any of this
-    D/broker-N/server.properties    one broker's options: its owner may edit them
+    D/cluster.lock                  held by a command that changes any of this
+    D/broker-N/server.properties    one broker's options: the user may edit them
     D/broker-N/data/                its log directory, in Kafka's format
-    D/logs/broker-N.log             what it says
+    D/logs/broker-N.log             its output
 
-`cluster.json` is replaced in one step, so a reader finds the old one or the new one and needs no
-lock. Everything else about a broker stands in its properties file and nowhere else.
+`cluster.json` is replaced atomically, so a reader finds the old one or the new one and needs no
+lock. Everything else about a broker is in its properties file only.
 """
 
 import fcntl
@@ -32,11 +32,11 @@ _LOOK_AGAIN_S: Final = 0.02
 
 
 class LocalError(OdradekError):
-    """What was asked for cannot be done; the message says why, and what can be done instead."""
+    """A command cannot be carried out; the message has the reason, and what to do instead."""
 
 
-class Wanted(StrEnum):
-    """What the last command wanted of a broker. A running one that is gone has crashed."""
+class TargetState(StrEnum):
+    """The state that the last command set. A broker that should run and does not has crashed."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -45,62 +45,58 @@ class Wanted(StrEnum):
 
 @dataclass(slots=True)
 class BrokerRecord:
-    """One broker, as far as it is not in its properties file."""
+    """What is recorded of one broker beside its properties file."""
 
-    wanted: Wanted = Wanted.STOPPED
+    wanted: TargetState = TargetState.STOPPED
     process: ProcessId | None = None
     ready: bool = False
-    # What it told when it was ready, in this life or the last.
+    # As it reported when it was ready, in this process or the last.
     listeners: list[str] = field(default_factory=list)
     http: str | None = None
 
 
 @dataclass(slots=True)
-class ClusterState:
-    """What `cluster.json` holds."""
+class ClusterRecord:
+    """The content of `cluster.json`."""
 
-    up: bool  # whether `up` came after the last `down`
+    up: bool  # whether the last of `up` and `down` was `up`
     brokers: dict[int, BrokerRecord]
 
 
 class ClusterDirectory:
-    """One such directory. Makes nothing before `save`."""
+    """The directory of one cluster. Nothing is created before `save`."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path.absolute()
 
     def properties_file(self, broker_id: int) -> pathlib.Path:
-        """A broker's options."""
         return self.broker(broker_id) / "server.properties"
 
     def broker(self, broker_id: int) -> pathlib.Path:
-        """What belongs to one broker alone."""
         return self.path / f"broker-{broker_id}"
 
     @property
     def coordination(self) -> pathlib.Path:
-        """The coordination store's file."""
         return self.path / "coordination.db"
 
     def log(self, broker_id: int) -> pathlib.Path:
-        """What a broker says."""
         return self.path / "logs" / f"broker-{broker_id}.log"
 
-    def load(self) -> ClusterState | None:
-        """What is written down; None if nothing is.
+    def load(self) -> ClusterRecord | None:
+        """The record of the cluster; None if there is none.
 
         Raises:
-            LocalError: there is something, but not a cluster of ours.
+            LocalError: the directory has other files, or the record is damaged.
         """
         file = self.path / "cluster.json"
         try:
             text = file.read_text()
         except FileNotFoundError:
-            # With the lock's file there a cluster is being made, or was about to be.
+            # With only the lock's file a cluster is being created, or its creation was interrupted.
             there = {e.name for e in self.path.iterdir()} if self.path.is_dir() else set()
             if there and "cluster.lock" not in there:
                 raise LocalError(
-                    f"{self.path} is not empty and holds no cluster: choose another --dir"
+                    f"{self.path} is not empty and contains no cluster: choose another --dir"
                 ) from None
             return None
         except NotADirectoryError:
@@ -108,23 +104,27 @@ class ClusterDirectory:
         try:
             return _decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LocalError(f"{file} is damaged ({error!r}): mend or remove it") from None
+            raise LocalError(f"{file} is damaged ({error!r}): repair or remove it") from None
 
-    def expect(self) -> ClusterState:
-        """What is written down.
+    def expect(self) -> ClusterRecord:
+        """The record of the cluster.
 
         Raises:
-            LocalError: nothing is.
+            LocalError: there is none.
         """
         state = self.load()
         if state is None:
-            raise LocalError(f"there is no cluster in {self.path}: odradek up makes one, or --dir")
+            raise LocalError(
+                f"there is no cluster in {self.path}: create one with odradek up, "
+                "or choose another --dir"
+            )
         return state
 
     def stopping(self) -> tuple[int, ...]:
         """The brokers of a cluster that is being taken down as a whole; none if it is not.
 
-        For a broker that is asked to stop: it never fails, for then the broker stops alone.
+        For a broker that was asked to stop. It never raises: without an answer the broker stops
+        by itself.
         """
         try:
             state = self.load()
@@ -132,19 +132,21 @@ class ClusterDirectory:
             return ()
         if state is None or state.up:
             return ()
-        return tuple(i for i, record in state.brokers.items() if record.wanted is Wanted.STOPPED)
+        return tuple(
+            i for i, record in state.brokers.items() if record.wanted is TargetState.STOPPED
+        )
 
-    def save(self, state: ClusterState) -> None:
-        """Write it down, all or nothing."""
+    def save(self, state: ClusterRecord) -> None:
+        """Replace the record of the cluster atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         replace_text(self.path / "cluster.json", json.dumps(_encode(state), indent=1) + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone with this directory; two commands at once would each undo what the other wrote.
+        """Lock this directory, because two commands at once would overwrite each other's record.
 
         Raises:
-            LocalError: somebody else has been at it for too long.
+            LocalError: another command holds the lock for too long.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(
@@ -161,10 +163,10 @@ class ClusterDirectory:
                 time.sleep(_LOOK_AGAIN_S)
             yield
         finally:
-            os.close(descriptor)  # and with it goes the lock
+            os.close(descriptor)  # which releases the lock
 
     def open_log(self, broker_id: int) -> pathlib.Path:
-        """The file for a broker's output, begun anew (the old one kept) when it is large."""
+        """The file for a broker's output; a large one is renamed and a new one begun."""
         log = self.log(broker_id)
         log.parent.mkdir(parents=True, exist_ok=True)
         if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
@@ -173,7 +175,7 @@ class ClusterDirectory:
 
 
 def replace_text(file: pathlib.Path, text: str) -> None:
-    """Put `text` in the place of what `file` holds, in one step."""
+    """Replace the content of `file` with `text`, atomically."""
     new = file.with_name(file.name + ".new")
     with new.open("w") as output:
         output.write(text)
@@ -190,7 +192,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _encode(state: ClusterState) -> dict[str, Any]:
+def _encode(state: ClusterRecord) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "up": state.up,
@@ -208,14 +210,14 @@ def _encode(state: ClusterState) -> dict[str, Any]:
     }
 
 
-def _decode(raw: dict[str, Any]) -> ClusterState:
+def _decode(raw: dict[str, Any]) -> ClusterRecord:
     if raw["format"] != FORMAT:
         raise ValueError(f"format {raw['format']}, this version reads {FORMAT}")
-    return ClusterState(
+    return ClusterRecord(
         up=bool(raw["up"]),
         brokers={
             int(broker_id): BrokerRecord(
-                wanted=Wanted(entry["wanted"]),
+                wanted=TargetState(entry["wanted"]),
                 process=ProcessId(entry["pid"], entry["born"]) if entry["pid"] else None,
                 ready=bool(entry["ready"]),
                 listeners=[str(listener) for listener in entry["listeners"]],

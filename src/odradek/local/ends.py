@@ -1,4 +1,4 @@
-"""Why a broker's process ended, as far as its log says so."""
+"""Why a broker's process ended, as far as its log shows it."""
 
 import pathlib
 import re
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Final
 
 TAIL_BYTES: Final = 65_536
-# What `odradek server-start` prints last when it gives up, and the first line of each start.
+# The last line of `odradek server-start` when it fails, and the first line of each start.
 _GAVE_UP: Final = "odradek: "
 _STARTED: Final = re.compile(r"\] INFO broker \d+ serves ")
 _ERROR: Final = re.compile(r"^\[[^\]]+\] (?:ERROR|CRITICAL) (?P<what>.*?)(?: \(odradek[\w.]*\))?$")
 
 
 def last_lines(log: pathlib.Path, size_bytes: int = TAIL_BYTES) -> list[str]:
-    """The last lines of a log; none if it cannot be read."""
+    """The last lines of a log; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - size_bytes))
@@ -23,9 +23,9 @@ def last_lines(log: pathlib.Path, size_bytes: int = TAIL_BYTES) -> list[str]:
 
 
 def end_of(lines: Iterable[str]) -> str:
-    """Why the process ended whose log ends so; "" if the log does not say.
+    """Why the process with this log ended; "" if the log does not show it.
 
-    The reason it gave up, or else the last error since it last served: an exception that ended it.
+    The reason it printed, or else the last error since its last start: an exception that ended it.
     """
     reason = ""
     for line in lines:

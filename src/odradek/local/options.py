@@ -1,15 +1,15 @@
-"""What stands in the properties files that `odradek up` writes.
+"""The properties files that `odradek up` writes.
 
-A new cluster's files get the options below. A file that is there already stays as its owner left
-it: only what is asked for in so many words is changed in it.
+A new cluster's files get the options below. In a file that exists only those options are changed
+that the command line names.
 
     broker.id                                   0, 1, 2 ...
     listeners                                   PLAINTEXT on --host, --port + id or a free port
     odradek.http.host, odradek.http.port        likewise, for metrics and health
     log.dirs                                    D/broker-N/data
     odradek.store.path                          D/coordination.db, one for all brokers
-    zookeeper.connect                           --zookeeper, in its stead
-    broker.rack                                 --racks, one after the other
+    zookeeper.connect                           --zookeeper, in the place of the former
+    broker.rack                                 --racks, in turn
     offsets.topic.replication.factor            min(3, brokers)
     transaction.state.log.replication.factor    min(3, brokers)
     transaction.state.log.min.isr               min(2, brokers)
@@ -30,37 +30,37 @@ BROKERS_MAX: Final = 100
 _OWN_KEYS: Final = {
     "broker.id": "brokers are numbered from 0 by --brokers",
     "listeners": "use --host and --port",
-    "odradek.store.path": "it lies in --dir",
+    "odradek.store.path": "it is in --dir",
     "odradek.http.host": "use --host",
     "odradek.http.port": "use --http-port",
     "zookeeper.connect": "use --zookeeper",
 }
 # Below the range from which the system takes ports for outgoing connections. In that range a
-# client that keeps trying to reach a dead broker can end up connected to itself, and the broker
-# then finds its port taken.
+# client that keeps trying to connect to a stopped broker can end up connected to itself, and the
+# broker then finds its port in use.
 _PORTS: Final = range(20_000, 32_000)
 _HEADER: Final = (
-    "# Written by `odradek up`, which from now on changes only what it is told to change.\n"
+    "# Written by `odradek up`, which later changes only the options that its user names.\n"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the user of `odradek up` asks for; None: as it is, or the default."""
+class UpOptions:
+    """The options of `odradek up`; None: as it is, or the default."""
 
     brokers: int | None = None
     host: str | None = None
     port: int | None = None
     http_port: int | None = None
-    racks: tuple[str, ...] = ()  # broker N is in the rack N modulo so many
+    racks: tuple[str, ...] = ()  # broker N is in rack N modulo their number
     zookeeper: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Refuse impossible combinations.
 
         Raises:
-            LocalError: naming the wish, its value and the rule.
+            LocalError: with the option, its value and the rule.
         """
         brokers = 1 if self.brokers is None else self.brokers
         if not 1 <= brokers <= BROKERS_MAX:
@@ -89,41 +89,41 @@ class Wishes:
                 raise LocalError(f"{key}: not to be set here, {_OWN_KEYS[key]}")
 
 
-def write_options(directory: ClusterDirectory, wishes: Wishes, *, brokers: int) -> None:
+def write_options(directory: ClusterDirectory, wanted: UpOptions, *, brokers: int) -> None:
     """Write or amend the properties file of each broker."""
-    host = wishes.host or "127.0.0.1"
+    host = wanted.host or "127.0.0.1"
     ports = free_ports(host, 2 * brokers)
     for broker_id in range(brokers):
         file = directory.properties_file(broker_id)
         is_new = not file.exists()
         options = _first(directory, broker_id, brokers) if is_new else {}
-        if is_new or wishes.port or wishes.host:
-            port = wishes.port + broker_id if wishes.port else ports[2 * broker_id]
+        if is_new or wanted.port or wanted.host:
+            port = wanted.port + broker_id if wanted.port else ports[2 * broker_id]
             options["listeners"] = f"PLAINTEXT://{_bracketed(host)}:{port}"
-        if is_new or wishes.http_port or wishes.host:
-            port = wishes.http_port + broker_id if wishes.http_port else ports[2 * broker_id + 1]
+        if is_new or wanted.http_port or wanted.host:
+            port = wanted.http_port + broker_id if wanted.http_port else ports[2 * broker_id + 1]
             options |= {"odradek.http.host": host, "odradek.http.port": str(port)}
-        if wishes.racks:
-            options["broker.rack"] = wishes.racks[broker_id % len(wishes.racks)]
-        if wishes.zookeeper:
-            options["zookeeper.connect"] = wishes.zookeeper
-        options |= wishes.properties
-        if "log.dirs" in wishes.properties:
+        if wanted.racks:
+            options["broker.rack"] = wanted.racks[broker_id % len(wanted.racks)]
+        if wanted.zookeeper:
+            options["zookeeper.connect"] = wanted.zookeeper
+        options |= wanted.properties
+        if "log.dirs" in wanted.properties:
             options["log.dirs"] = _log_dirs(
-                wishes.properties["log.dirs"], directory.broker(broker_id), brokers=brokers
+                wanted.properties["log.dirs"], directory.broker(broker_id), brokers=brokers
             )
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_text(file, amend(_HEADER if is_new else file.read_text(), options))
 
 
 def read_log_dirs(directory: ClusterDirectory, broker_id: int) -> list[str]:
-    """The log directories of a broker, as its properties file names them."""
+    """The log directories in a broker's properties file."""
     options = parse(directory.properties_file(broker_id).read_text())
     return [entry.strip() for entry in options.get("log.dirs", "").split(",") if entry.strip()]
 
 
 def amend(text: str, changes: Mapping[str, str]) -> str:
-    """A properties file with some options set; every other line, comments too, stays as it is."""
+    """A properties file with some options set; every other line, comments too, is kept."""
     for key, value in changes.items():
         if parse(text).get(key) == value:
             continue
@@ -134,7 +134,7 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
         there = [n for n, old in enumerate(lines) if old.partition("=")[0].strip() == key]
         replaced = "\n".join([line if n in there else old for n, old in enumerate(lines)])
         # A line that continues another, or is continued, cannot be replaced alone. Then the
-        # option is set once more: of several lines for one option the last holds.
+        # option is set once more: of several lines for one option the last is in effect.
         if there and parse(replaced) == parse(text) | {key: value}:
             text = replaced + "\n"
         else:
@@ -143,7 +143,7 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports on which nobody listens at this moment, all different.
+    """Ports on which no process listens at this moment, all different.
 
     Raises:
         LocalError: the host is not one of this machine's, or there are too few.
@@ -169,7 +169,7 @@ def _is_free(host: str, port: int) -> bool:
             probe.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise LocalError(f"--host {host}: is no address of this machine") from None
+                raise LocalError(f"--host {host}: is not an address of this machine") from None
             return False
     return True
 
@@ -190,7 +190,7 @@ def _log_dirs(wished: str, home: pathlib.Path, *, brokers: int) -> str:
     if brokers > 1 and any(entry.is_absolute() for entry in dirs):
         raise LocalError(
             f"log.dirs={wished}: must be relative (to each broker's directory), "
-            f"for {brokers} brokers cannot share one"
+            f"because {brokers} brokers cannot share one"
         )
     return ",".join(str(home / entry) for entry in dirs)
 

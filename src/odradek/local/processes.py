@@ -1,11 +1,11 @@
-"""Processes that outlive whoever started them, known by more than their number.
+"""Processes that outlive the command that started them, identified by pid and start time.
 
-The system gives a pid away again once its process is gone. So a process is known by its pid *and*
-by its birth, the moment of its start as the kernel keeps it; and nothing is signalled whose birth
-is not the recorded one. On Linux the birth stands in /proc and a pid descriptor keeps the number
-from being given away between the look and the signal; elsewhere `ps` tells the birth.
+The system reuses a pid once its process has ended. So a process is identified by its pid *and* its
+start time as the kernel has it; a process with another start time is never signalled. On Linux the
+start time is in /proc, and a pidfd keeps the pid from being reused between the check and the
+signal; elsewhere `ps` prints the start time.
 
-A child that has ended but was not waited for (a zombie) counts as gone, and is waited for.
+A child that has ended but was not waited for (a zombie process) counts as ended, and is waited for.
 """
 
 import os
@@ -24,7 +24,7 @@ _LOOK_AGAIN_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process, and never another one that came to its number later."""
+    """One process: its pid, and its start time, which no later process with that pid has."""
 
     pid: int
     born: str
@@ -36,9 +36,9 @@ class _Seen(NamedTuple):
 
 
 def start(command: Sequence[str], *, log: pathlib.Path, inherited_fd: int) -> ProcessId:
-    """Start a program in a session of its own: no terminal's Ctrl-C and no hang-up reaches it.
+    """Start a program in a session of its own: it gets no Ctrl-C and no hang-up of the terminal.
 
-    It gets an empty input, `log` as its output, and `inherited_fd` under the same number.
+    Its input is empty, its output `log`; it inherits `inherited_fd` under the same number.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -49,27 +49,27 @@ def start(command: Sequence[str], *, log: pathlib.Path, inherited_fd: int) -> Pr
             pass_fds=(inherited_fd,),
             start_new_session=True,
         )
-    # Not Popen's to wait for: the process may outlive us, and `_look` collects it if it does not.
+    # Popen must not wait for it: it may outlive us, and `_look` reaps it if it does not.
     process.returncode = 0
     seen = _look(process.pid)
     return ProcessId(process.pid, seen.born if seen else "")
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether this very process runs, be it paused."""
+    """Whether this process runs or is paused."""
     return _state(process) is not None
 
 
 def is_paused(process: ProcessId) -> bool:
-    """Whether it was stopped by SIGSTOP and waits for SIGCONT."""
+    """Whether this process was stopped by SIGSTOP and waits for SIGCONT."""
     return _state(process) == "T"
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signal this very process. False if it is gone."""
+    """Signal this process. False if it has ended."""
     descriptor = _hold(process.pid)
     try:
-        # Looked at only now: while the descriptor is open it names the process we look at.
+        # Checked only now: while the pidfd is open its pid is not reused.
         if not is_alive(process):
             return False
         if descriptor is None:
@@ -85,7 +85,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def wait_until_gone(process: ProcessId, *, timeout_s: float) -> bool:
-    """Wait for its end. False if it still runs when the time is over."""
+    """Wait for its end. False if it still runs after the timeout."""
     deadline_s = time.monotonic() + timeout_s
     while is_alive(process):
         if time.monotonic() >= deadline_s:
@@ -95,7 +95,7 @@ def wait_until_gone(process: ProcessId, *, timeout_s: float) -> bool:
 
 
 def _hold(pid: int) -> int | None:
-    """A descriptor of the process that has this pid now, where the system has such a thing."""
+    """A pidfd of the process that has this pid now, where the system supports it."""
     if hasattr(os, "pidfd_open"):
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -122,9 +122,9 @@ def _look_in_proc(pid: int) -> _Seen | None:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the program's name in parentheses, which may itself hold spaces and ")".
+    # The second field is the program's name in parentheses, which may contain spaces and ")".
     fields = stat[stat.rindex(")") + 2 :].split()
-    # Ticks since the boot: only together with the boot do they name a moment.
+    # Ticks since the boot: only together with the boot id do they identify a moment.
     return _Seen(f"{boot}:{fields[19]}", fields[0])
 
 

@@ -1,9 +1,9 @@
-"""How a broker tells its supervisor that it serves: one line of JSON through an inherited pipe.
+"""How a broker notifies its supervisor that it serves: a line of JSON in an inherited pipe.
 
     {"listeners": ["PLAINTEXT://127.0.0.1:20123"], "http": "http://127.0.0.1:20124"}
 
-`http` is null for a broker without one. The pipe closes without a line when the broker dies, so
-the supervisor learns of either at once and polls nothing.
+`http` is null for a broker without one. The pipe closes without a line when the broker ends, so
+the supervisor is notified of either at once and does not poll.
 """
 
 import json
@@ -21,14 +21,14 @@ _PROGRESS_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a broker that serves tells of itself."""
+    """The end points of a broker that serves."""
 
     listeners: tuple[str, ...]
     http: str | None
 
 
 def tell(fd: int, *, listeners: Sequence[str], http: str | None) -> None:
-    """Say that this broker serves, and close the pipe. Nobody has to listen any longer."""
+    """Notify the supervisor, if it still runs, that this broker serves, and close the pipe."""
     line = json.dumps({"listeners": list(listeners), "http": http}) + "\n"
     with suppress(BrokenPipeError):
         os.write(fd, line.encode())
@@ -38,11 +38,11 @@ def tell(fd: int, *, listeners: Sequence[str], http: str | None) -> None:
 def listen(
     pipes: Mapping[int, int], *, timeout_s: float, progress: Callable[[list[int]], None]
 ) -> Iterator[tuple[int, Ready | None]]:
-    """Yield each broker with what it told, or with None if it went without a word.
+    """Yield each broker with its end points, or with None if it ended without a line.
 
-    `pipes` has a reading end for each broker id; they are closed. `progress` is called now and
-    then with those that have not told yet. Those that have not when the time is over are not
-    yielded.
+    `pipes` has a reading end for each broker id; they are closed. `progress` is called
+    repeatedly with the brokers that are still starting. Brokers that are not ready after the
+    timeout are not yielded.
     """
     heard = dict.fromkeys(pipes, b"")
     deadline_s = time.monotonic() + timeout_s

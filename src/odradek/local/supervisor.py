@@ -1,15 +1,15 @@
-"""The supervisor: starts the brokers of one machine, each a process of its own, and stops them.
+"""The supervisor: starts and stops the brokers of one machine, each a process of its own.
 
-No process has to live for the cluster to live. Every command reads what is written down in the
-cluster's directory, acts, and writes down what it did; `up` in the foreground merely stays to
-tell what happens. The rules:
+No supervisor process has to keep running. Every command reads the record in the cluster's
+directory, acts, and updates the record; `up` in the foreground only stays to report what happens.
+The rules:
 
-* Brokers are signalled only if they are the very processes that were started here.
-* What a command wants is written down before it is done: whoever sees a broker gone can tell a
-  crash from a wish.
-* The lock is held while something is written down, never while something is waited for: a broker
-  that takes its time to start can be killed meanwhile.
-* A broker has started when it says so itself (`odradek.local.ready`).
+* Only processes that were started here are signalled.
+* The target state is recorded before a command acts: so a broker that has ended without being
+  stopped is known to have crashed.
+* The lock is held while the record is updated, never while waiting: a broker that starts slowly
+  can be killed meanwhile.
+* A broker has started when it reports that it serves (`odradek.local.ready`).
 """
 
 import os
@@ -24,9 +24,15 @@ from typing import Any, Final
 
 from odradek import __version__
 from odradek.local import processes
-from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, LocalError, Wanted
+from odradek.local.directory import (
+    BrokerRecord,
+    ClusterDirectory,
+    ClusterRecord,
+    LocalError,
+    TargetState,
+)
 from odradek.local.ends import end_of, last_lines
-from odradek.local.options import Wishes, read_log_dirs, write_options
+from odradek.local.options import UpOptions, read_log_dirs, write_options
 from odradek.local.processes import ProcessId
 from odradek.local.ready import listen
 
@@ -37,8 +43,8 @@ _TAIL_LINES: Final = 20
 _TAIL_BYTES: Final = 16_384
 
 
-class Look(Enum):
-    """How a broker looks from outside."""
+class BrokerStatus(Enum):
+    """The state of a broker as seen from outside."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -49,12 +55,12 @@ class Look(Enum):
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
-        return self in {Look.STARTING, Look.RUNNING, Look.PAUSED}
+        """Whether the broker has a process."""
+        return self in {BrokerStatus.STARTING, BrokerStatus.RUNNING, BrokerStatus.PAUSED}
 
 
 class Supervisor:
-    """The brokers of one directory."""
+    """Starts, stops and reports on the brokers of one directory."""
 
     def __init__(
         self,
@@ -73,18 +79,18 @@ class Supervisor:
 
     # ------------------------------------------------------------------------ the whole cluster
 
-    def up(self, wishes: Wishes) -> None:
+    def up(self, options: UpOptions) -> None:
         """Start all brokers and wait until they serve; if one does not, stop all.
 
         Raises:
-            LocalError: the cluster runs already, a wish cannot be granted, a broker died.
+            LocalError: the cluster runs already, an option cannot be applied, or a broker ended.
         """
-        self._directory.load()  # refuses a foreign directory before anything is made in it
+        self._directory.load()  # refuses another program's directory before creating anything
         with self._directory.locked():
-            state = self._directory.load() or ClusterState(up=False, brokers={})
+            state = self._directory.load() or ClusterRecord(up=False, brokers={})
             self._refuse_second(state)
-            brokers = _count(state, wishes)
-            write_options(self._directory, wishes, brokers=brokers)
+            brokers = _count(state, options)
+            write_options(self._directory, options, brokers=brokers)
             state.brokers = {i: state.brokers.get(i, BrokerRecord()) for i in range(brokers)}
             state.up = True
             pipes = self._spawn(state, range(brokers))
@@ -95,11 +101,11 @@ class Supervisor:
             raise
 
     def down(self) -> None:
-        """Stop every broker cleanly; kill those that do not stop in time, and say so."""
+        """Stop every broker cleanly; kill and report those that do not stop in time."""
         with self._changing() as state:
             state.up = False
             for record in state.brokers.values():
-                record.wanted = Wanted.STOPPED
+                record.wanted = TargetState.STOPPED
             self._directory.save(state)
         running = _running(state)
         for process in running.values():
@@ -119,30 +125,32 @@ class Supervisor:
             _kill(process)
 
     def watch(self, show: Callable[[], None] = lambda: None) -> None:
-        """Tell of brokers that die, until the cluster is taken down; `show` each time one looks.
+        """Report brokers that end by themselves, until `down`; call `show` at each check.
 
         Raises:
-            LocalError: the last one has died, and nobody wanted it.
+            LocalError: the last broker has ended by itself.
         """
         told: set[ProcessId] = set()
         while True:
             state, looks = self._look()
-            crashed = [i for i, look in looks.items() if look is Look.CRASHED]
+            crashed = [i for i, look in looks.items() if look is BrokerStatus.CRASHED]
             if not state.up and not any(look.is_alive for look in looks.values()):
                 return
             for broker_id in crashed:
                 process = state.brokers[broker_id].process
                 if process is not None and process not in told:
                     told.add(process)
-                    self._say(self._obituary(broker_id, "died"))
-                    self._say(f"odradek start {broker_id} --dir {self._directory.path} revives it")
+                    self._say(self._end_of_log(broker_id, "died"))
+                    self._say(
+                        f"odradek start {broker_id} --dir {self._directory.path} starts it again"
+                    )
             if state.up and len(crashed) == len(looks):
                 raise LocalError("no broker is left")
             show()
             time.sleep(_WATCH_S)
 
     def status(self) -> dict[str, Any]:
-        """What `odradek status --json` prints."""
+        """The content of `odradek status --json`."""
         state, looks = self._look()
         records = list(state.brokers.items())
         addresses = [_address(record.listeners[0]) for _, record in records if record.listeners]
@@ -167,13 +175,13 @@ class Supervisor:
             ],
         }
 
-    def _reason(self, broker_id: int, look: Look) -> str | None:
-        """Why a broker's process ended by itself, as its log says; None if it did not."""
-        if look is not Look.CRASHED:
+    def _reason(self, broker_id: int, look: BrokerStatus) -> str | None:
+        """Why a broker's process ended by itself, from its log; None if it did not."""
+        if look is not BrokerStatus.CRASHED:
             return None
         log = self._directory.log(broker_id)
         return end_of(last_lines(log)) or (
-            f"{log} does not say why (kill -9, or the system's out-of-memory killer: see dmesg)"
+            f"{log} does not show why (kill -9, or the system's out-of-memory killer: see dmesg)"
         )
 
     # ------------------------------------------------------------------------------- one broker
@@ -189,8 +197,8 @@ class Supervisor:
         self._await(pipes)
 
     def stop(self, broker_id: int) -> None:
-        """Let a broker finish (SIGTERM) and wait for its end."""
-        process = self._want(broker_id, Wanted.STOPPED)
+        """Stop a broker cleanly (SIGTERM) and wait for its end."""
+        process = self._want(broker_id, TargetState.STOPPED)
         _terminate(process)
         if not processes.wait_until_gone(process, timeout_s=self._stop_timeout_s):
             raise LocalError(
@@ -200,22 +208,22 @@ class Supervisor:
             )
 
     def kill(self, broker_id: int) -> None:
-        """End a broker where it stands (SIGKILL)."""
-        _kill(self._want(broker_id, Wanted.KILLED))
+        """Kill a broker (SIGKILL)."""
+        _kill(self._want(broker_id, TargetState.KILLED))
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a broker (SIGSTOP): its connections stay, it does not answer."""
-        process = self._want(broker_id, Wanted.RUNNING)
+        """Pause a broker (SIGSTOP): its connections stay open, it does not answer."""
+        process = self._want(broker_id, TargetState.RUNNING)
         processes.send(process, signal.SIGSTOP)
         deadline_s = time.monotonic() + _KILL_TIMEOUT_S
         while processes.is_alive(process) and not processes.is_paused(process):
             if time.monotonic() >= deadline_s:
-                raise LocalError(f"broker {broker_id} (pid {process.pid}) does not freeze")
+                raise LocalError(f"broker {broker_id} (pid {process.pid}) does not pause")
             time.sleep(0.001)
 
     def resume(self, broker_id: int) -> None:
-        """Let a frozen broker go on (SIGCONT)."""
-        processes.send(self._want(broker_id, Wanted.RUNNING), signal.SIGCONT)
+        """Continue a paused broker (SIGCONT)."""
+        processes.send(self._want(broker_id, TargetState.RUNNING), signal.SIGCONT)
 
     def restart(self, broker_id: int) -> None:
         """Stop a broker if it runs, then start it."""
@@ -226,31 +234,31 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------- the parts
 
-    def _look(self) -> tuple[ClusterState, dict[int, Look]]:
-        """What is written down, and how each broker looks at that moment."""
+    def _look(self) -> tuple[ClusterRecord, dict[int, BrokerStatus]]:
+        """The record of the cluster, and the state of each broker at that moment."""
         while True:
             state = self._directory.expect()
             looks = {broker_id: _look(record) for broker_id, record in state.brokers.items()}
-            # What is wanted is written down first: if nothing was meanwhile, a broker that is
-            # gone is not gone because somebody wanted it.
+            # Commands record the target state before they act: if the record is still the
+            # same, a broker that has ended was not stopped by a command.
             if self._directory.load() == state:
                 return state, looks
 
     @contextmanager
-    def _changing(self) -> Iterator[ClusterState]:
-        """Alone with the state of a cluster that is there."""
-        self._directory.expect()  # refuses before a lock is left where there is no cluster
+    def _changing(self) -> Iterator[ClusterRecord]:
+        """Lock the record of an existing cluster."""
+        self._directory.expect()  # refuses before a lock file is left where there is no cluster
         with self._directory.locked():
             yield self._directory.expect()
 
-    def _record(self, state: ClusterState, broker_id: int) -> BrokerRecord:
+    def _record(self, state: ClusterRecord, broker_id: int) -> BrokerRecord:
         if broker_id not in state.brokers:
             known = ", ".join(map(str, sorted(state.brokers)))
             raise LocalError(f"there is no broker {broker_id} in {self._directory.path}: {known}")
         return state.brokers[broker_id]
 
-    def _want(self, broker_id: int, wanted: Wanted) -> ProcessId:
-        """Write down what is wanted of a running broker, before it is done."""
+    def _want(self, broker_id: int, wanted: TargetState) -> ProcessId:
+        """Record the target state of a running broker, before acting on it."""
         with self._changing() as state:
             record = self._record(state, broker_id)
             if record.process is None or not processes.is_alive(record.process):
@@ -259,21 +267,21 @@ class Supervisor:
             self._directory.save(state)
             return record.process
 
-    def _refuse_second(self, state: ClusterState) -> None:
+    def _refuse_second(self, state: ClusterRecord) -> None:
         for broker_id, process in _running(state).items():
             raise LocalError(
                 f"a cluster runs in {self._directory.path} (broker {broker_id} is pid "
-                f"{process.pid}): odradek status and odradek down speak to it, or choose "
+                f"{process.pid}): odradek status and odradek down are for it; or choose "
                 "another --dir"
             )
 
-    def _spawn(self, state: ClusterState, broker_ids: Sequence[int]) -> dict[int, int]:
-        """Start the processes and write them down; the pipes on which they will tell."""
+    def _spawn(self, state: ClusterRecord, broker_ids: Sequence[int]) -> dict[int, int]:
+        """Start the processes and record them. Returns the pipes on which they report."""
         pipes: dict[int, int] = {}
         try:
             for broker_id in broker_ids:
                 record = state.brokers[broker_id]
-                record.wanted = Wanted.RUNNING
+                record.wanted = TargetState.RUNNING
                 record.ready = False
                 pipes[broker_id], theirs = os.pipe()
                 file = str(self._directory.properties_file(broker_id))
@@ -298,7 +306,7 @@ class Supervisor:
             pipes, timeout_s=self._start_timeout_s, progress=self._still_starting
         ):
             if told is None:
-                raise LocalError(self._obituary(broker_id, "died while it was starting"))
+                raise LocalError(self._end_of_log(broker_id, "ended while it was starting"))
             silent.discard(broker_id)
             with self._changing() as state:
                 record = state.brokers[broker_id]
@@ -315,22 +323,22 @@ class Supervisor:
         for broker_id in broker_ids:
             self._say(f"broker {broker_id} is still starting: see {self._directory.log(broker_id)}")
 
-    def _obituary(self, broker_id: int, what: str) -> str:
+    def _end_of_log(self, broker_id: int, what: str) -> str:
         log = self._directory.log(broker_id)
         return f"broker {broker_id} {what}; {log} ends with:\n{_tail(log)}"
 
 
-def _count(state: ClusterState, wishes: Wishes) -> int:
+def _count(state: ClusterRecord, options: UpOptions) -> int:
     there = len(state.brokers)
-    if there and wishes.brokers not in {None, there}:
+    if there and options.brokers not in {None, there}:
         raise LocalError(
-            f"--brokers {wishes.brokers}: the cluster in this directory has {there}; "
+            f"--brokers {options.brokers}: the cluster in this directory has {there}; "
             "leave the option out, or choose another --dir"
         )
-    return there or wishes.brokers or len(wishes.racks) or 1
+    return there or options.brokers or len(options.racks) or 1
 
 
-def _running(state: ClusterState) -> dict[int, ProcessId]:
+def _running(state: ClusterRecord) -> dict[int, ProcessId]:
     return {
         broker_id: record.process
         for broker_id, record in sorted(state.brokers.items())
@@ -338,17 +346,21 @@ def _running(state: ClusterState) -> dict[int, ProcessId]:
     }
 
 
-def _look(record: BrokerRecord) -> Look:
+def _look(record: BrokerRecord) -> BrokerStatus:
     if record.process is None or not processes.is_alive(record.process):
-        return Look.CRASHED if record.wanted is Wanted.RUNNING else Look(record.wanted.value)
+        return (
+            BrokerStatus.CRASHED
+            if record.wanted is TargetState.RUNNING
+            else BrokerStatus(record.wanted.value)
+        )
     if processes.is_paused(record.process):
-        return Look.PAUSED
-    return Look.RUNNING if record.ready else Look.STARTING
+        return BrokerStatus.PAUSED
+    return BrokerStatus.RUNNING if record.ready else BrokerStatus.STARTING
 
 
 def _terminate(process: ProcessId) -> None:
     processes.send(process, signal.SIGTERM)
-    processes.send(process, signal.SIGCONT)  # a paused one would never hear of it
+    processes.send(process, signal.SIGCONT)  # a paused process would not handle the signal
 
 
 def _kill(process: ProcessId) -> None:

@@ -1,1 +1,1 @@
-"""Which broker holds what: rules on values."""
+"""Replica placement: pure rules for assignments of topics, partitions and reassignments."""

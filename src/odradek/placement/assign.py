@@ -1,13 +1,13 @@
-"""Which brokers hold the partitions of a new topic, racks unknown.
+"""Replica assignment of a new topic without racks.
 
-Leaders go round the brokers; so do the followers, each partition's shifted against its leader by
-a distance that grows by one each time all brokers have led once. So neighbours do not copy
-neighbours: when a broker dies, its load falls on all others.
+Leaders are assigned to the brokers in turn; the followers too, shifted against their leader by a
+distance that grows by one each time every broker has been the leader once. So when a broker fails,
+its load is taken over by all others.
 
     first replica of partition p    at (p + index) % brokers
     its j-th follower               1 + (shift + j) % (brokers - 1) places further
 
-Index and shift are numbers already drawn: at random for a new topic, so that not every topic's
+Index and shift are drawn by the caller: at random for a new topic, so that not every topic's
 partition 0 is on the first broker.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.placement.assign_rack_aware import assign_rack_aware
-from odradek.placement.walk import Start, follower_index
+from odradek.placement.walk import RoundStart, follower_index
 
 Replicas = tuple[int, ...]
 
@@ -25,10 +25,10 @@ def place(
     *,
     partitions: int,
     replication_factor: int,
-    start: Start,
+    start: RoundStart,
     rack_aware: bool = True,
 ) -> dict[int, Replicas]:
-    """Place partitions on the live brokers, whose racks are known for all or for none.
+    """Assign partitions to the running brokers, of which all or none have a rack.
 
     Raises:
         ApiError: no partitions, no replicas, more replicas than brokers, or racks for some only.
@@ -48,7 +48,7 @@ def place(
     known = {broker: rack for broker, rack in sorted(racks.items()) if rack is not None}
     if rack_aware and known:
         if len(known) < len(racks):
-            # Kafka fails with UNKNOWN_SERVER_ERROR here, as if it were the broker's fault.
+            # Kafka answers UNKNOWN_SERVER_ERROR here, though the error is the request's.
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "Not all brokers have rack information for replica rack aware assignment.",
@@ -72,9 +72,9 @@ def assign(
     *,
     partitions: int,
     replication_factor: int,
-    start: Start,
+    start: RoundStart,
 ) -> dict[int, Replicas]:
-    """Assign without regard to racks; the arguments must make sense."""
+    """Assign without racks. The arguments are checked by `place`."""
     assert 0 < replication_factor <= len(brokers), (replication_factor, brokers)
     assignment = {}
     shift = start.shift

@@ -1,7 +1,7 @@
-"""Which brokers hold the partitions of a new topic, racks known.
+"""Replica assignment of a new topic with racks.
 
-The walk is that of `assign`, over the brokers taken from one rack after the other, and with a shift
-that leaps by the number of racks. A broker is passed over
+As in `assign`, but over the brokers taken from each rack in turn, and with a shift that grows by
+the number of racks. A broker is skipped
 
 * if its rack has a replica already while another rack has none, or
 * if it has a replica already while another broker has none.
@@ -12,7 +12,7 @@ So with as many replicas as racks or more every rack has at least one, and with 
 from collections.abc import Mapping
 from itertools import count, zip_longest
 
-from odradek.placement.walk import Start, follower_index
+from odradek.placement.walk import RoundStart, follower_index
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:
@@ -29,9 +29,9 @@ def assign_rack_aware(
     *,
     partitions: int,
     replication_factor: int,
-    start: Start,
+    start: RoundStart,
 ) -> dict[int, tuple[int, ...]]:
-    """Assign with one eye on the racks; the arguments must make sense."""
+    """Assign with racks. The arguments are checked by `place`."""
     assert 0 < replication_factor <= len(racks), (replication_factor, racks)
     brokers = alternate_racks(racks)
     racks_count = len(set(racks.values()))
@@ -43,7 +43,9 @@ def assign_rack_aware(
         first = (partition + start.index) % len(brokers)
         replicas = [brokers[first]]
         taken = {racks[brokers[first]]}
-        steps = count()  # goes on over the whole partition: what was passed over is behind
+        steps = (
+            count()
+        )  # continues over all replicas of the partition: a skipped broker is not tried again
         while len(replicas) < replication_factor:
             at = follower_index(first, shift * racks_count, next(steps), len(brokers))
             broker = brokers[at]

@@ -1,7 +1,7 @@
-"""How far leadership has strayed from the preferred replicas.
+"""The leader imbalance of brokers: the share of preferred leaderships that others have.
 
-A broker's imbalance is the share of the partitions that it should lead, as their preferred replica,
-and that others lead. Above `leader.imbalance.per.broker.percentage` the controller gives them back.
+A broker's imbalance is the share of the partitions it is the preferred replica of that other
+brokers lead. Above `leader.imbalance.per.broker.percentage` the controller elects it again.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from odradek.model.partition import TopicPartition
 
 @dataclass(slots=True)
 class LeaderImbalance:
-    """One broker's due: the partitions it is the preferred replica of."""
+    """The partitions that one broker is the preferred replica of, by whether it leads them."""
 
     preferred_count: int = 0
-    led_by_others: list[TopicPartition] = field(default_factory=list)  # or by nobody
+    led_by_others: list[TopicPartition] = field(default_factory=list)  # or without a leader
 
     @property
     def ratio(self) -> float:
-        """The part of its due that the broker does not lead, from 0 to 1."""
+        """The share of these partitions that the broker does not lead, from 0 to 1."""
         return len(self.led_by_others) / self.preferred_count
 
     def exceeds(self, percentage: int) -> bool:
-        """Whether the ratio is above a percentage; computed in whole numbers."""
+        """Whether the ratio is above a percentage; computed with integers."""
         return 100 * len(self.led_by_others) > percentage * self.preferred_count
 
 
@@ -32,8 +32,8 @@ def leader_imbalance(
 ) -> dict[int, LeaderImbalance]:
     """Each preferred replica's imbalance, by broker, sorted.
 
-    Takes partition, preferred replica and leader; a leader of None, that nobody has led it yet,
-    is no imbalance.
+    Takes partition, preferred replica and leader; a partition whose leader is None has never had
+    one, and is not counted.
     """
     found: dict[int, LeaderImbalance] = {}
     for partition, preferred, leader in sorted(partitions, key=lambda entry: entry[0]):

@@ -1,8 +1,8 @@
-"""More partitions for a topic that exists.
+"""Added partitions of an existing topic.
 
-The number only ever grows, for a key would change its partition and a log cannot be split. What is
-there stays; the new partitions go on where the round of the first ones would be, beginning
-beside partition 0's first replica, with as many replicas as partition 0 has.
+The number only grows: a key would change its partition, and a log cannot be split. Existing
+partitions stay; the assignment of the first ones is continued for the new ones, beginning at
+partition 0's first replica, with the replication factor of partition 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.placement.assign import place
 from odradek.placement.manual import check_added
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 
 
 def expand(
@@ -20,10 +20,10 @@ def expand(
     partitions: int,
     manual: Sequence[Sequence[int]] | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """The added partitions, so that there are `partitions` in all: `manual`, or placed.
+    """The added partitions, for a total of `partitions`: assigned by `manual`, or placed.
 
     Raises:
-        ApiError: there are as many or more, or the manual assignment is none.
+        ApiError: the topic has as many or more, or the manual assignment is not valid.
     """
     added = partitions - len(existing)
     if added < 0:
@@ -45,5 +45,5 @@ def expand(
         racks,
         partitions=added,
         replication_factor=len(existing[0]),
-        start=Start(start, start, first_partition=len(existing)),
+        start=RoundStart(start, start, first_partition=len(existing)),
     )

@@ -1,7 +1,7 @@
-"""Assignments made by hand, for new topics and for added partitions: what is refused, and how.
+"""Manual assignments of new topics and of added partitions: which are refused.
 
-The messages are Kafka's; its clients and tools print them. One rule is ours: a broker that does not
-exist is refused also for a new topic, where Kafka 3.9 takes it and is left with a dead replica.
+The messages are Kafka's; its clients and tools print them. One rule is our own: a broker that does
+not exist is refused also for a new topic, where Kafka 3.9 creates an offline replica.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from odradek.model.errors import ApiError, ErrorCode
 def check_new(
     assignment: Mapping[int, Sequence[int]], *, brokers: Collection[int]
 ) -> dict[int, tuple[int, ...]]:
-    """The assignment of a new topic, if it is one.
+    """The assignment of a new topic, checked.
 
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT with Kafka's message.
@@ -38,7 +38,7 @@ def check_added(
     existing: Mapping[int, Sequence[int]],
     brokers: Collection[int],
 ) -> dict[int, tuple[int, ...]]:
-    """The assignments of the partitions to be added, if they are such.
+    """The assignments of the partitions to be added, checked.
 
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT with Kafka's message.

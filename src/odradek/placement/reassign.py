@@ -1,9 +1,9 @@
-"""Which reassignments make sense: the rules for a partition's new replicas.
+"""Which reassignments are refused: the rules for a partition's new replicas.
 
-Kafka's rules (KIP-455), and two of our own for a running reassignment that is taken back or
-replaced. If all of the ISR went, the records would be gone, too. If one were left of several that
-hold everything, records that all had acknowledged would be on that one alone, and whatever befalls
-it next takes them.
+Kafka's rules (KIP-455), and two of our own for a running reassignment that is cancelled or
+replaced. If no replica of the ISR stayed, the records would be lost. If only one stayed of several
+that hold every committed record, records acknowledged by all of them would be on that one only,
+and its failure would lose them.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from odradek.model.partition import Assignment
 
 
 def target_problem(target: Sequence[int]) -> str | None:
-    """Why this is no list of replicas, in Kafka's words; None if it is one."""
+    """Why this is not a valid list of replicas, in Kafka's words; None if it is."""
     if not target:
         return "Empty replica list specified in partition reassignment."
     if len(set(target)) < len(target):
@@ -23,7 +23,7 @@ def target_problem(target: Sequence[int]) -> str | None:
 
 
 def newcomers_problem(assignment: Assignment, live: Collection[int]) -> str | None:
-    """Why these replicas cannot be added: some are not alive. None if all are."""
+    """Why these replicas cannot be added: some brokers do not run. None if all do."""
     if set(assignment.adding) <= set(live):
         return None
     return (
@@ -35,20 +35,20 @@ def newcomers_problem(assignment: Assignment, live: Collection[int]) -> str | No
 def remainder_problem(
     assignment: Assignment, isr: Sequence[int], holders: Collection[int]
 ) -> str | None:
-    """Why this cannot take the place of what is under way; None if it can.
+    """Why this cannot replace the running reassignment; None if it can.
 
-    `holders` are the ISR and those who left it last, and have everything it has committed.
+    `holders` are the ISR and the replicas that left it last, which have every committed record.
     """
     if not set(isr) & set(assignment.replicas):
         return (
-            f"Nobody in sync would be left: the ISR is {_show(isr)}, and none of them is among "
-            f"{_show(assignment.replicas)}. Let the running reassignment come to its end."
+            f"No in-sync replica would be left: the ISR is {_show(isr)}, and none of it is among "
+            f"{_show(assignment.replicas)}. Wait until the running reassignment is complete."
         )
     left = set(holders) & set(assignment.replicas)
     if len(left) == 1 < min(len(holders), len(assignment.replicas)):
         return (
-            f"Of brokers {_show(sorted(holders))}, which have everything, only {min(left)} would "
-            "be left. Let the running reassignment come to its end, or wait until another of "
+            f"Of brokers {_show(sorted(holders))}, which have all records, only {min(left)} would "
+            "be left. Wait until the running reassignment is complete, or until another of "
             f"{_show(assignment.replicas)} is in sync."
         )
     return None

@@ -1,22 +1,22 @@
-"""How many partitions a topic needs, and what they cost. Rules on figures.
+"""How many partitions a topic needs, and what they cost. Pure arithmetic.
 
-One partition takes what one producer writes to it and gives what one consumer reads of it, so
-much a second. For a target a topic needs
+The throughput of one partition is limited by one producer that writes to it and one consumer that
+reads it. For a target throughput a topic needs
 
-    target / Tp   partitions for its producers      Tp: what one partition takes
-    target / Tc   partitions for its consumers      Tc: what one partition gives
+    target / Tp   partitions for its producers      Tp: throughput of a producer to one partition
+    target / Tc   partitions for its consumers      Tc: throughput of a consumer of one partition
 
-and so the larger of the two. `target / max(Tp, Tc)`, a formula that is often quoted, is how many
-the faster side needs alone: a lower bound, with which the slower side stays below the target.
+and so the larger of the two. `target / max(Tp, Tc)`, a formula that is often quoted, is the number
+that the faster side needs: a lower bound, with which the slower side stays below the target.
 
-What the count costs:
+What partitions cost:
 
     buffers       each producer may fill a batch for each partition: batch.size x partitions
     fetches       each consumer may be answered max.partition.fetch.bytes for each partition that
                   it reads, and fetch.max.bytes by each broker; one that reads all is the worst case
     descriptors   a segment's log and its two indexes, for each replica on a broker
     memory        what a broker holds for each replica
-    election      when a broker dies, its partitions get other leaders, one after the other
+    election      when a broker fails, its partitions get other leaders, one after the other
 """
 
 from math import ceil
@@ -28,38 +28,37 @@ FILES_A_SEGMENT: Final = 3
 
 
 class Throughput(NamedTuple):
-    """What one partition takes from producers and gives to consumers, bytes a second."""
+    """The throughput of one partition for one producer and for one consumer, bytes a second."""
 
     producer: float
     consumer: float
 
 
 class Needed(NamedTuple):
-    """How many partitions a target needs."""
+    """The number of partitions that a target throughput needs."""
 
     for_producers: int
     for_consumers: int
-    lower_bound: int  # target / max(Tp, Tc): the formula, and what it is
+    lower_bound: int  # target / max(Tp, Tc)
 
     @property
     def partitions(self) -> int:
-        """Enough for both."""
         return max(self.for_producers, self.for_consumers)
 
 
 class CostRules(NamedTuple):
-    """What one replica, or one election, costs on a cluster."""
+    """The cost of one replica and of one election, and the clients' buffer settings."""
 
     batch_bytes: int = BATCH_BYTES
     partition_fetch_bytes: int = 1 << 20  # max.partition.fetch.bytes
     fetch_bytes: int = 50 << 20  # fetch.max.bytes
     replica_bytes: int = 13_000  # memory of a broker for one idle replica
-    election_ms: float = 2.0  # for each partition that a dead broker led
+    election_ms: float = 2.0  # for each partition that a failed broker led
     segments: int = 2  # of each replica
 
 
 class Cost(NamedTuple):
-    """What a number of partitions costs."""
+    """The cost of a number of partitions."""
 
     producer_buffer_bytes: int
     consumer_buffer_bytes: int
@@ -70,7 +69,7 @@ class Cost(NamedTuple):
 
 
 def needed_partitions(target: float, throughput: Throughput) -> Needed:
-    """The partitions that a target of bytes a second needs; all figures above zero."""
+    """The partitions for a target in bytes a second; all arguments are above zero."""
     assert target > 0, target
     assert min(throughput) > 0, throughput
     return Needed(
@@ -81,7 +80,7 @@ def needed_partitions(target: float, throughput: Throughput) -> Needed:
 
 
 def cost_of(partitions: int, *, replication_factor: int, brokers: int, rules: CostRules) -> Cost:
-    """What so many partitions cost, spread evenly."""
+    """The cost of partitions that are spread evenly over the brokers."""
     replicas = ceil(partitions * replication_factor / brokers)
     led = ceil(partitions / brokers)
     return Cost(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.placement.assign import place
 from odradek.placement.assign_rack_aware import alternate_racks
-from odradek.placement.walk import Start, follower_index
+from odradek.placement.walk import RoundStart, follower_index
 from odradek.plan.cluster import ClusterPicture, Replicas
 
 
@@ -33,7 +33,7 @@ class Proposal(NamedTuple):
 
 
 def propose(
-    racks: Mapping[int, str | None], *, partitions: int, replication_factor: int, start: Start
+    racks: Mapping[int, str | None], *, partitions: int, replication_factor: int, start: RoundStart
 ) -> Proposal:
     """The assignment that a controller would make.
 
@@ -57,7 +57,7 @@ def _reasons(
     replicas: Sequence[int],
     walk: Sequence[int],
     racks: Mapping[int, str],
-    start: Start,
+    start: RoundStart,
 ) -> Iterator[str]:
     count = len(walk)
     first = (partition + start.index) % count

@@ -113,7 +113,6 @@ class Facts:
     disk_percent: float = DISK_PERCENT
 
     def clock(self, at_ms: int) -> str:
-        """A moment."""
         return clock(at_ms, self.now_ms)
 
     def since(self, at_ms: int | None) -> str:

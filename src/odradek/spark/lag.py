@@ -49,7 +49,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is n
         self._report(progress.name or str(progress.id), lag_of(progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  pyspark's
-        """Nothing has come."""
+        ...
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  pyspark's
         """The query has ended."""

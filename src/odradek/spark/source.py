@@ -70,7 +70,6 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
         return ", ".join(f"`{column}` {TYPES[column]}" for column in wanted)
 
     def reader(self, schema: StructType) -> "TopicReader":
-        """A batch read."""
         options = read_options(_plain(self.options), streaming=False)
         columns = checked_columns(schema)
         if options.push_down:
@@ -96,7 +95,6 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> "TopicWriter":
-        """A batch write."""
         from odradek.spark.writer import TopicWriter  # noqa: PLC0415
 
         if overwrite:
@@ -111,7 +109,6 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
         schema: StructType,
         overwrite: bool,  # noqa: ARG002  complete mode writes all rows anew, as the connector does
     ) -> "StreamTopicWriter":
-        """A streaming write."""
         _need_streams("writeStream")
         from odradek.spark.stream_writer import StreamTopicWriter  # noqa: PLC0415
 

@@ -88,7 +88,6 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         self._job = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's rows."""
         if not self._options.exactly_once:
             return TaskDone(write_plainly(self._options, self._settings, iterator))
         batches = Batches(iterator)

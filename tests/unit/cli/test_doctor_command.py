@@ -6,8 +6,8 @@ import pytest
 
 from odradek.cli import connect
 from odradek.cli.main import run
-from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
-from odradek.local.options import Wishes, write_options
+from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, TargetState
+from odradek.local.options import UpOptions, write_options
 
 FULL = "the last of log.dirs has failed: /d: No space left on device (errno 28)"
 
@@ -16,9 +16,12 @@ FULL = "the last of log.dirs has failed: /d: No space left on device (errno 28)"
 def directory(tmp_path):
     """A cluster of two, of which one gave up and one was stopped."""
     made = ClusterDirectory(tmp_path / "D")
-    write_options(made, Wishes(port=9092), brokers=2)
-    brokers = {0: BrokerRecord(wanted=Wanted.RUNNING), 1: BrokerRecord(wanted=Wanted.STOPPED)}
-    made.save(ClusterState(up=True, brokers=brokers))
+    write_options(made, UpOptions(port=9092), brokers=2)
+    brokers = {
+        0: BrokerRecord(wanted=TargetState.RUNNING),
+        1: BrokerRecord(wanted=TargetState.STOPPED),
+    }
+    made.save(ClusterRecord(up=True, brokers=brokers))
     made.log(0).parent.mkdir()
     made.log(0).write_text(f"odradek: {FULL}\n")
     return made

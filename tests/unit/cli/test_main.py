@@ -11,17 +11,17 @@ import pytest
 from odradek import __version__
 from odradek.cli import main
 from odradek.cli.main import COMMANDS, LazyGroup, run
-from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
-from odradek.local.options import Wishes, write_options
+from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, TargetState
+from odradek.local.options import UpOptions, write_options
 
 
 @pytest.fixture
 def stopped(tmp_path):
     """A directory of a cluster that ran once."""
     directory = ClusterDirectory(tmp_path / "D")
-    write_options(directory, Wishes(port=9092), brokers=2)
-    record = BrokerRecord(wanted=Wanted.STOPPED, listeners=["PLAINTEXT://127.0.0.1:9092"])
-    directory.save(ClusterState(up=False, brokers={0: record, 1: BrokerRecord()}))
+    write_options(directory, UpOptions(port=9092), brokers=2)
+    record = BrokerRecord(wanted=TargetState.STOPPED, listeners=["PLAINTEXT://127.0.0.1:9092"])
+    directory.save(ClusterRecord(up=False, brokers={0: record, 1: BrokerRecord()}))
     return directory
 
 

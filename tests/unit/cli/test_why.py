@@ -8,8 +8,8 @@ import pytest
 from odradek.cli.main import run
 from odradek.cli.odradek import asked, why_log
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
-from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterState, Wanted
-from odradek.local.options import Wishes, write_options
+from odradek.local.directory import BrokerRecord, ClusterDirectory, ClusterRecord, TargetState
+from odradek.local.options import UpOptions, write_options
 from odradek.plan.commands import Caller
 
 NOW = datetime(2026, 5, 4, 10, 30).astimezone()
@@ -344,14 +344,14 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
     tmp_path, monkeypatch, capsys
 ):
     directory = ClusterDirectory(tmp_path / "D")
-    write_options(directory, Wishes(port=9092), brokers=3)
+    write_options(directory, UpOptions(port=9092), brokers=3)
     records = {
         id_: BrokerRecord(
-            wanted=Wanted.RUNNING, http=f"http://{id_}", listeners=["PLAINTEXT://x:1"]
+            wanted=TargetState.RUNNING, http=f"http://{id_}", listeners=["PLAINTEXT://x:1"]
         )
         for id_ in range(3)
     }
-    directory.save(ClusterState(up=True, brokers=records))
+    directory.save(ClusterRecord(up=True, brokers=records))
     running = {"bootstrap": "x:1", "brokers": [{"id": n, "state": "running"} for n in range(3)]}
     monkeypatch.setattr(asked.Supervisor, "status", lambda _self: running)
 
@@ -416,9 +416,11 @@ def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
     tmp_path, monkeypatch, capsys
 ):
     directory = ClusterDirectory(tmp_path / "D")
-    write_options(directory, Wishes(port=9092), brokers=2)
-    records = {id_: BrokerRecord(wanted=Wanted.RUNNING, http=f"http://{id_}") for id_ in range(2)}
-    directory.save(ClusterState(up=True, brokers=records))
+    write_options(directory, UpOptions(port=9092), brokers=2)
+    records = {
+        id_: BrokerRecord(wanted=TargetState.RUNNING, http=f"http://{id_}") for id_ in range(2)
+    }
+    directory.save(ClusterRecord(up=True, brokers=records))
     directory.log(0).parent.mkdir()
     for id_ in range(2):
         directory.log(id_).write_text(LOGGED.replace("\\\n", ""))

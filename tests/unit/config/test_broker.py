@@ -1,4 +1,4 @@
-"""What `server.properties` amounts to, and which of it is refused at start."""
+"""The configuration of a `server.properties`, and what is refused at start."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_every_interface_is_advertised_by_the_name_of_the_host():
     ]
 
 
-def test_listeners_have_names_of_their_own_by_the_protocol_map():
+def test_listeners_may_have_other_names_by_the_protocol_map():
     broker = config(
         listeners="IN://10.0.0.1:9092,OUT://:9093",
         advertised_listeners="OUT://kafka.example.org:443,IN://10.0.0.1:9092",
@@ -60,7 +60,7 @@ def test_one_port_serves_ipv4_and_ipv6():
     assert [e.host for e in broker.listeners] == ["127.0.0.1", "::1"]
 
 
-def test_any_number_of_listeners_may_have_any_port_that_is_free():
+def test_several_listeners_may_have_port_0():
     assert [e.port for e in config(listeners="PLAINTEXT://:0,SSL://:0").listeners] == [0, 0]
 
 
@@ -220,21 +220,21 @@ def test_refused_at_start(properties, message):
         ({"log_retention_ms": "-5"}, -1),
     ],
 )
-def test_the_finest_unit_of_a_time_counts(properties, retention_ms):
+def test_the_finest_unit_of_a_time_is_in_effect(properties, retention_ms):
     assert config(**properties).topic_defaults.retention_ms == retention_ms
 
 
-def test_log_dirs_come_before_log_dir():
+def test_log_dirs_has_precedence_over_log_dir():
     assert config(log_dir="/x").log_dirs == ("/x",)
     assert config(log_dir="/x", log_dirs="/a, /b,").log_dirs == ("/a", "/b")
 
 
-def test_either_name_of_a_brokers_id_is_understood():
+def test_node_id_and_broker_id_both_set_the_id():
     assert config(node_id="5").broker_id == 5
     assert config(broker_id="5").values["node.id"] == 5
 
 
-def test_the_most_particular_setting_counts():
+def test_the_most_specific_setting_is_in_effect():
     static = config(message_max_bytes="1000", num_partitions="3")
     both = static.with_dynamic(
         dynamic={"message.max.bytes": "3000"},
@@ -249,11 +249,11 @@ def test_the_most_particular_setting_counts():
     assert general.num_partitions == 3
 
 
-def test_overrides_come_before_the_file():
+def test_overrides_have_precedence_over_the_file():
     assert config(broker_id="1").with_overrides({"num.partitions": "9"}).num_partitions == 9
 
 
-def test_an_id_that_was_handed_out_lies_above_those_given_by_hand_and_stays():
+def test_a_generated_id_is_above_the_reserved_ones_and_stays():
     given = config().with_broker_id(1001)
     told = given.with_dynamic(dynamic={"log.segment.bytes": "5000"}, dynamic_default={})
 
@@ -262,12 +262,12 @@ def test_an_id_that_was_handed_out_lies_above_those_given_by_hand_and_stays():
     assert given.static == {}
 
 
-def test_names_that_mean_nothing_and_options_without_effect_are_named():
+def test_unknown_names_and_options_without_effect_are_reported():
     broker = config(
         foo="1",
         listener_name_plaintext_foo="2",
         num_io_threads="9",  # no effect here
-        background_threads="10",  # neither, but it is the default
+        background_threads="10",  # no effect either, but it is the default
         node_id="1",
         listener_name_plaintext_num_network_threads="4",
         num_partitions="3",
@@ -287,7 +287,7 @@ def test_an_option_may_have_a_value_for_one_listener():
     assert broker.for_listener("SSL", "max.connections") == 100
 
 
-def test_behind_a_listener_and_a_mechanism_stands_an_option():
+def test_an_option_may_have_a_listener_and_a_mechanism_before_it():
     assert base_name("listener.name.out.ssl.client.auth") == "ssl.client.auth"
     assert base_name("listener.name.out.scram-sha-256.sasl.jaas.config") == "sasl.jaas.config"
     assert base_name("sasl.jaas.config") is None

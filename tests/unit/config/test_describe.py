@@ -4,7 +4,7 @@ import pytest
 
 from odradek.config.broker import BROKER_OPTIONS, BrokerConfig
 from odradek.config.describe import (
-    Source,
+    ConfigSource,
     describe_broker,
     describe_broker_default,
     describe_topic,
@@ -25,7 +25,7 @@ BROKER = BrokerConfig(
 )
 
 
-def told(dynamic=(), dynamic_default=()):
+def configured(dynamic=(), dynamic_default=()):
     return BROKER.with_dynamic(dynamic=dict(dynamic), dynamic_default=dict(dynamic_default))
 
 
@@ -45,7 +45,7 @@ def shown(entry):
     [
         (
             "num.network.threads",
-            told(dynamic={"num.network.threads": "1"}),
+            configured(dynamic={"num.network.threads": "1"}),
             (
                 "1 DYNAMIC_BROKER {DYNAMIC_BROKER:num.network.threads=1, "
                 "STATIC_BROKER:num.network.threads=3, DEFAULT:num.network.threads=3}"
@@ -53,7 +53,7 @@ def shown(entry):
         ),
         (
             "log.retention.ms",
-            told(
+            configured(
                 dynamic={"log.retention.ms": "1000000"}, dynamic_default={"log.retention.ms": "7"}
             ),
             (
@@ -64,7 +64,7 @@ def shown(entry):
         ),
         (
             "log.retention.hours",
-            told(dynamic={"log.retention.ms": "1000000"}),
+            configured(dynamic={"log.retention.ms": "1000000"}),
             (
                 "168 STATIC_BROKER {STATIC_BROKER:log.retention.hours=168, "
                 "DEFAULT:log.retention.hours=168}"
@@ -75,7 +75,7 @@ def shown(entry):
         ("node.id", BROKER, "1 STATIC_BROKER {STATIC_BROKER:node.id=1, DEFAULT:node.id=-1}"),
         (
             "log.flush.interval.ms",
-            told(dynamic={"log.flush.interval.ms": "5"}),
+            configured(dynamic={"log.flush.interval.ms": "5"}),
             (
                 "5 DYNAMIC_BROKER {DYNAMIC_BROKER:log.flush.interval.ms=5, "
                 "DEFAULT:log.flush.scheduler.interval.ms=9223372036854775807}"
@@ -83,7 +83,7 @@ def shown(entry):
         ),
         (
             "listener.name.plaintext.max.connections",
-            told(dynamic={"listener.name.plaintext.max.connections": "20"}),
+            configured(dynamic={"listener.name.plaintext.max.connections": "20"}),
             (
                 "20 DYNAMIC_BROKER {DYNAMIC_BROKER:listener.name.plaintext.max.connections=20, "
                 "STATIC_BROKER:listener.name.plaintext.max.connections=10, "
@@ -92,7 +92,7 @@ def shown(entry):
         ),
         (
             "log.cleaner.io.max.bytes.per.second",
-            told(dynamic={"log.cleaner.io.max.bytes.per.second": "1000"}),
+            configured(dynamic={"log.cleaner.io.max.bytes.per.second": "1000"}),
             (
                 "1000.0 DYNAMIC_BROKER {DYNAMIC_BROKER:log.cleaner.io.max.bytes.per.second=1000, "
                 "DEFAULT:log.cleaner.io.max.bytes.per.second=1.7976931348623157E308}"
@@ -100,16 +100,16 @@ def shown(entry):
         ),
         (
             "leader.replication.throttled.rate",
-            told(dynamic={"leader.replication.throttled.rate": "1000"}),
+            configured(dynamic={"leader.replication.throttled.rate": "1000"}),
             "1000 DYNAMIC_BROKER {DYNAMIC_BROKER:leader.replication.throttled.rate=1000}",
         ),
     ],
 )
-def test_an_option_of_a_broker_is_shown_with_all_that_stands_behind_it(name, broker, expected):
+def test_an_option_of_a_broker_is_described_with_its_synonyms(name, broker, expected):
     assert shown(only(describe_broker(broker, [name]))) == expected
 
 
-def test_a_broker_shows_its_whole_table_and_what_else_is_set():
+def test_all_options_of_a_broker_are_described_and_what_else_is_set():
     entries = describe_broker(BROKER)
     public = {name for name, option in BROKER_OPTIONS.items() if not option.internal}
 
@@ -125,7 +125,7 @@ def test_a_broker_shows_its_whole_table_and_what_else_is_set():
     ("name", "value_type"),
     [("ssl.keystore.password", Type.PASSWORD), ("foo", Type.UNKNOWN)],
 )
-def test_what_is_or_may_be_a_secret_is_not_shown(name, value_type):
+def test_what_is_or_may_be_a_password_is_not_shown(name, value_type):
     entry = only(describe_broker(BROKER, [name]))
 
     assert entry.value is None
@@ -143,14 +143,14 @@ def test_what_is_or_may_be_a_secret_is_not_shown(name, value_type):
         ("leader.replication.throttled.rate", True),
     ],
 )
-def test_an_option_is_said_to_be_read_only_as_kafka_says_it(name, read_only):
-    broker = told(dynamic={"leader.replication.throttled.rate": "1"})
+def test_an_option_is_read_only_as_in_kafka(name, read_only):
+    broker = configured(dynamic={"leader.replication.throttled.rate": "1"})
 
     assert only(describe_broker(broker, [name])).read_only is read_only
 
 
-def test_what_all_brokers_were_told_is_shown_alone():
-    broker = told(dynamic={"log.roll.ms": "1"}, dynamic_default={"log.segment.bytes": "5000"})
+def test_the_dynamic_default_is_described_without_the_brokers_own_values():
+    broker = configured(dynamic={"log.roll.ms": "1"}, dynamic_default={"log.segment.bytes": "5000"})
     entry = only(describe_broker_default(broker))
 
     assert (
@@ -177,7 +177,7 @@ def test_what_all_brokers_were_told_is_shown_alone():
         (
             {},
             "retention.ms",
-            told(dynamic={"log.retention.ms": "-2"}),
+            configured(dynamic={"log.retention.ms": "-2"}),
             (
                 "-1 DYNAMIC_BROKER {DYNAMIC_BROKER:log.retention.ms=-2, "
                 "STATIC_BROKER:log.retention.hours=168, DEFAULT:log.retention.hours=168}"
@@ -188,21 +188,19 @@ def test_what_all_brokers_were_told_is_shown_alone():
         ({"foo": "bar"}, "foo", BROKER, "None TOPIC {TOPIC:foo=None}"),
     ],
 )
-def test_an_option_of_a_topic_is_shown_with_all_that_stands_behind_it(
-    overrides, name, broker, expected
-):
+def test_an_option_of_a_topic_is_described_with_its_synonyms(overrides, name, broker, expected):
     assert shown(only(describe_topic(broker.topic(overrides), broker, [name]))) == expected
 
 
-def test_a_topic_shows_its_whole_table():
+def test_all_options_of_a_topic_are_described():
     entries = describe_topic(BROKER.topic_defaults, BROKER)
 
     assert len(entries) == 36
-    assert all(entry.source is Source.DEFAULT and entry.is_default for entry in entries)
+    assert all(entry.source is ConfigSource.DEFAULT and entry.is_default for entry in entries)
     assert not any(entry.read_only or entry.sensitive for entry in entries)
 
 
-def test_an_option_without_effect_says_so():
+def test_the_documentation_of_an_option_without_effect_has_a_note():
     threads, segment = describe_broker(BROKER, ["num.io.threads", "log.segment.bytes"])
 
     assert threads.documentation.endswith("It has no effect on this broker.")

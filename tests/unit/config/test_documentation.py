@@ -1,4 +1,4 @@
-"""The page of the documentation says what the tables say."""
+"""The page of the documentation is generated from the tables."""
 
 import pathlib
 import runpy

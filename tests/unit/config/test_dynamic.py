@@ -1,11 +1,11 @@
-"""AlterConfigs: answers as Apache Kafka 3.9.2 gave them, but where it does harm."""
+"""AlterConfigs: the answers of Apache Kafka 3.9.2, except where they do harm."""
 
 import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.dynamic import (
-    Alteration,
     Operation,
+    OptionAlteration,
     alter_broker,
     alter_topic,
     check_fits,
@@ -30,7 +30,7 @@ def alterations(*texts):
     """`=name=value` sets, `!name` deletes, `+name=value` appends, `-name=value` subtracts."""
     for text in texts:
         name, equals, value = text[1:].partition("=")
-        yield Alteration(OPERATIONS[text[0]], name, value if equals else None)
+        yield OptionAlteration(OPERATIONS[text[0]], name, value if equals else None)
 
 
 def altered(stored, *texts):
@@ -138,12 +138,14 @@ THROTTLED_FORM = (
         ),
     ],
 )
-def test_what_a_topic_may_not_have_is_refused(texts, code, message):
+def test_an_invalid_change_of_a_topic_is_refused(texts, code, message):
     assert refusal(altered, {}, *texts) == (ErrorCode[code], message)
 
 
 def test_an_operation_that_does_not_exist_is_refused():
-    code, message = refusal(alter_topic, "t", {}, [Alteration(7, "segment.bytes", "1")], BROKER)
+    code, message = refusal(
+        alter_topic, "t", {}, [OptionAlteration(7, "segment.bytes", "1")], BROKER
+    )
 
     assert code is ErrorCode.INVALID_REQUEST
     assert message == "Unknown operation type 7 for segment.bytes"
@@ -175,7 +177,7 @@ def test_a_new_topic_gets_its_configuration_or_a_refusal_without_its_name():
     )
 
 
-def test_the_older_request_replaces_all_that_a_topic_has():
+def test_the_older_request_replaces_all_overrides_of_a_topic():
     assert replace_topic("t", [("flush.ms", "1"), ("flush.ms", "2")], BROKER) == {"flush.ms": "2"}
     assert replace_topic("t", [], BROKER) == {}
     assert refusal(replace_topic, "t", [("flush.ms", None)], BROKER) == (
@@ -257,7 +259,7 @@ RESIZED = RECONFIGURED.format(
             ),
         ),
         (
-            ["=log.flush.interval.ms=-1"],  # Kafka takes it, and can describe no topic any more
+            ["=log.flush.interval.ms=-1"],  # Kafka accepts it, and then cannot describe any topic
             "log.flush.interval.ms must be greater than or equal to 0",
         ),
         (["=log.segment.bytes"], "Null value not supported for : log.segment.bytes"),
@@ -267,22 +269,22 @@ RESIZED = RECONFIGURED.format(
             RECONFIGURED.format("Invalid max.connections 0"),
         ),
         (
-            ["=listeners=PLAINTEXT://127.0.0.1:1"],  # Kafka takes it, and does not start again
+            ["=listeners=PLAINTEXT://127.0.0.1:1"],  # Kafka accepts it, and then cannot start
             RECONFIGURED.format(
                 "listener PLAINTEXT://127.0.0.1:1: a port below 1024 is set in server.properties "
-                "only, for whether it can be had shows at the next start"
+                "only, because only the next start shows whether it can be bound"
             ),
         ),
     ],
 )
-def test_what_a_running_broker_may_not_be_told_is_refused(texts, message):
+def test_an_invalid_change_of_a_running_broker_is_refused(texts, message):
     assert refusal(altered_broker, *texts) == (ErrorCode.INVALID_REQUEST, message)
 
 
 @pytest.mark.parametrize(
     "name", ["listeners", "listener.name.plaintext.ssl.keystore.location", "ssl.cipher.suites"]
 )
-def test_what_belongs_to_one_broker_cannot_be_set_for_all(name):
+def test_a_per_broker_option_cannot_be_set_for_all(name):
     assert refusal(altered_broker, f"={name}=x", per_broker=False) == (
         ErrorCode.INVALID_REQUEST,
         (
@@ -310,11 +312,11 @@ def test_what_belongs_to_one_broker_cannot_be_set_for_all(name):
         (["!foo"], {}),
     ],
 )
-def test_a_running_broker_is_told(texts, result):
+def test_a_running_broker_is_altered(texts, result):
     assert altered_broker(*texts) == result
 
 
-def test_a_change_for_all_counts_against_what_this_broker_has():
+def test_a_change_for_all_is_checked_against_this_brokers_settings():
     current = BROKER.with_dynamic(dynamic={"log.cleaner.threads": "2"}, dynamic_default={})
 
     assert altered_broker("=log.cleaner.threads=9", per_broker=False, current=current) == {
@@ -322,7 +324,7 @@ def test_a_change_for_all_counts_against_what_this_broker_has():
     }
 
 
-def test_a_conflict_of_another_broker_that_is_there_already_is_not_held_against_a_change():
+def test_a_conflict_of_another_broker_from_before_a_change_does_not_refuse_it():
     small = {"log.cleaner.dedupe.buffer.size": "1572864"}
     others = {"7": {"log.cleaner.threads": "2"}}
     with pytest.raises(ApiError, match=r"broker 7: log\.cleaner\.dedupe"):
@@ -331,7 +333,7 @@ def test_a_conflict_of_another_broker_that_is_there_already_is_not_held_against_
     check_fits({**small, "log.retention.ms": "77"}, current, others)
 
 
-def test_an_unknown_name_is_refused_but_one_that_is_stored_stays_and_can_go():
+def test_an_unknown_name_is_refused_but_a_stored_one_stays_and_can_be_deleted():
     stored = BROKER.with_dynamic(dynamic={"foo": "bar"}, dynamic_default={})
 
     assert refusal(altered_broker, "=foo=bar") == (
@@ -360,7 +362,7 @@ def test_no_password_is_stored_in_the_clear(name):
     )
 
 
-def test_the_older_request_replaces_all_that_a_broker_was_told():
+def test_the_older_request_replaces_all_dynamic_settings_of_a_broker():
     current = BROKER.with_dynamic(dynamic={"log.segment.bytes": "5000"}, dynamic_default={})
 
     assert replace_broker([("log.flush.interval.ms", "5")], current, per_broker=True) == {
@@ -368,7 +370,7 @@ def test_the_older_request_replaces_all_that_a_broker_was_told():
     }
 
 
-def test_a_broker_is_asked_by_its_id_or_for_all():
+def test_a_broker_resource_is_this_broker_or_the_default():
     assert is_per_broker("1", BROKER)
     assert not is_per_broker("", BROKER)
     assert refusal(is_per_broker, "2", BROKER) == (
@@ -381,7 +383,7 @@ def test_a_broker_is_asked_by_its_id_or_for_all():
     )
 
 
-def test_a_broker_leaves_what_others_stored_and_it_cannot_take():
+def test_a_broker_ignores_stored_settings_that_it_cannot_apply():
     stored = {
         "log.segment.bytes": "5000",
         "log.flush.interval.ms": "soon",

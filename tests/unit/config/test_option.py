@@ -1,4 +1,4 @@
-"""Values are read and shown as Kafka reads and shows them."""
+"""Values are parsed and printed as Kafka does."""
 
 import pytest
 
@@ -45,7 +45,7 @@ from odradek.config.option import (
         (PASSWORD, "secret", "secret", "[hidden]"),
     ],
 )
-def test_texts_are_read_and_values_are_shown(value_type, text, value, shown):
+def test_texts_are_parsed_and_values_are_printed(value_type, text, value, shown):
     option = Option("x", value_type, None)
 
     assert option.parse(text) == value
@@ -69,7 +69,7 @@ def test_texts_are_read_and_values_are_shown(value_type, text, value, shown):
         (DOUBLE, "nan", "Not a number of type DOUBLE"),
     ],
 )
-def test_what_is_no_value_is_refused_in_kafkas_words(value_type, text, why):
+def test_a_malformed_value_is_refused_in_kafkas_words(value_type, text, why):
     with pytest.raises(InvalidConfigError) as refused:
         Option("x", value_type, None).parse(text)
 
@@ -94,13 +94,13 @@ def test_a_rule_refuses_in_kafkas_words(value_type, rule, text, wrong, why):
     assert str(refused.value) == f"Invalid value {wrong} for configuration x: {why}"
 
 
-def test_values_at_the_edge_of_a_rule_are_taken():
+def test_values_at_the_limit_of_a_rule_are_allowed():
     assert Option("x", INT, 1, rule=between_or(1, 9, -1)).parse("-1") == -1
     assert Option("x", INT, 1, rule=between(1, 17)).parse("17") == 17
     assert Option("x", INT, 1, rule=at_least(14)).parse("14") == 14
 
 
-def test_a_refusal_does_not_repeat_a_secret():
+def test_an_error_does_not_contain_a_password():
     refusal = Option("x", PASSWORD, None).refusal("secret", "too weak")
 
     assert "secret" not in str(refusal)

@@ -1,4 +1,4 @@
-"""The format of java.util.Properties."""
+"""The format of java.util.Properties, read and written."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ def test_a_file_is_read_as_java_reads_it(text, properties):
     assert parse(text) == properties
 
 
-def test_a_broken_escape_is_named_with_its_line():
+def test_a_malformed_escape_is_refused_with_its_line():
     with pytest.raises(InvalidConfigError, match="line 2: .*hexadecimal"):
         parse("a=b\nc=\\u12g4")
 
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back(properties):
     assert text.isascii()
 
 
-def test_overrides_are_words_with_an_equals_sign():
+def test_overrides_are_arguments_with_an_equals_sign():
     assert parse_overrides(["a=b", "c=d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
     with pytest.raises(InvalidConfigError, match="'broker.id': must have the form key=value"):
         parse_overrides(["broker.id"])

@@ -1,4 +1,4 @@
-"""The tables say what Apache Kafka 3.9.2 says, but where we differ on purpose."""
+"""The tables of options against those of Apache Kafka 3.9.2, with the intended differences."""
 
 import pathlib
 import types
@@ -11,7 +11,7 @@ from odradek.config.option import Type
 from odradek.config.topic import SYNONYMS, TOPIC_OPTIONS, TopicConfig
 
 HERE = pathlib.Path(__file__).parent
-# Unset, we listen on the loopback interface alone.
+# Unset, our broker listens on the loopback interface only.
 OUR_DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
 
 
@@ -68,7 +68,7 @@ def test_every_option_of_a_3_9_topic_is_declared_as_there():
     } == theirs
 
 
-def test_behind_a_topics_option_stand_the_same_options_of_the_broker():
+def test_a_topics_option_inherits_from_the_same_options_of_the_broker_as_in_kafka():
     theirs = {
         row[0]: [tuple(word.split("/")) for word in row[3].split()]
         for row in rows("kafka_3_9_topic.tsv")
@@ -80,7 +80,7 @@ def test_behind_a_topics_option_stand_the_same_options_of_the_broker():
     } == theirs
 
 
-def test_a_default_is_a_value_that_the_option_takes():
+def test_a_default_is_a_value_that_the_option_allows():
     for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()):
         shown = option.render(option.default)
         if shown is not None and not option.is_sensitive:
@@ -116,7 +116,7 @@ def test_an_attribute_has_the_type_of_its_option(declared, options):
         assert annotation == expected, name
 
 
-# What BrokerConfig works out of several options.
+# What BrokerConfig derives from several options.
 COMPUTED_FROM = {
     "advertised.listeners",
     "inter.broker.listener.name",
@@ -130,7 +130,7 @@ COMPUTED_FROM = {
 }
 
 
-def test_an_option_is_said_to_have_an_effect_exactly_where_code_can_ask_for_it():
+def test_an_option_has_an_effect_exactly_where_code_can_read_it():
     through_topics = {
         synonym.name
         for name, synonyms in SYNONYMS.items()
@@ -142,13 +142,13 @@ def test_an_option_is_said_to_have_an_effect_exactly_where_code_can_ask_for_it()
     assert {name for name, option in BROKER_OPTIONS.items() if option.effect} == reachable
 
 
-def test_a_topics_option_has_an_effect_where_the_brokers_behind_it_has():
+def test_a_topics_option_has_an_effect_where_the_brokers_option_has():
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
             if synonym.name != "log.flush.scheduler.interval.ms":  # has one of its own
                 assert BROKER_OPTIONS[synonym.name].effect is TOPIC_OPTIONS[name].effect, name
 
 
-def test_every_option_with_an_effect_says_what_it_is_for():
+def test_every_option_with_an_effect_is_documented():
     for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()):
         assert option.doc.endswith(".") or not option.effect, option.name

@@ -1,4 +1,4 @@
-"""What a topic has of its own, and what of its broker."""
+"""A topic's own options, and those inherited from its broker."""
 
 import pytest
 
@@ -11,11 +11,11 @@ BROKER = BrokerConfig(
 )
 
 
-def test_topics_without_options_of_their_own_share_one_object():
+def test_topics_without_overrides_share_one_object():
     assert BROKER.topic({}) is BROKER.topic({}) is BROKER.topic_defaults
 
 
-def test_a_topics_own_option_comes_before_its_brokers():
+def test_a_topics_override_has_precedence_over_its_brokers_option():
     topic = BROKER.topic({"segment.bytes": " 7000 ", "cleanup.policy": "compact"})
 
     assert topic.segment_bytes == 7000
@@ -25,14 +25,14 @@ def test_a_topics_own_option_comes_before_its_brokers():
     assert BROKER.topic_defaults.cleanup_policy == {"compact", "delete"}
 
 
-def test_a_name_that_is_not_known_is_kept_and_means_nothing():
+def test_an_unknown_name_is_kept_and_has_no_effect():
     topic = BROKER.topic({"foo": "bar"})
 
     assert topic.overrides == {"foo": "bar"}
     assert topic.segment_bytes == 5000
 
 
-def test_a_value_that_is_not_taken_is_refused():
+def test_a_value_that_is_not_allowed_is_refused():
     with pytest.raises(InvalidConfigError, match="segment.bytes: Value must be at least 14"):
         BROKER.topic({"segment.bytes": "13"})
 
@@ -53,7 +53,7 @@ def test_a_value_that_is_not_taken_is_refused():
         ({"message.timestamp.after.max.ms": "7"}, LONG_MAX, 7),
     ],
 )
-def test_the_former_name_of_the_limits_of_timestamps_counts_where_the_new_one_is_not_set(
+def test_the_former_name_of_the_timestamp_limits_is_used_where_the_new_one_is_not_set(
     overrides, before_ms, after_ms
 ):
     topic = BROKER.topic(overrides)

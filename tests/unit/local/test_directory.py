@@ -1,4 +1,4 @@
-"""The cluster's directory: written in one step, read back, refused when it is somebody else's."""
+"""The cluster's directory: written atomically, read back, refused when it has other files."""
 
 import pytest
 
@@ -6,19 +6,19 @@ from odradek.local import directory as directory_module
 from odradek.local.directory import (
     BrokerRecord,
     ClusterDirectory,
-    ClusterState,
+    ClusterRecord,
     LocalError,
-    Wanted,
+    TargetState,
 )
 from odradek.local.processes import ProcessId
 
 
 def test_what_is_saved_is_loaded(tmp_path):
-    state = ClusterState(
+    state = ClusterRecord(
         up=True,
         brokers={
             0: BrokerRecord(
-                wanted=Wanted.RUNNING,
+                wanted=TargetState.RUNNING,
                 process=ProcessId(17, "boot:123"),
                 ready=True,
                 listeners=["PLAINTEXT://127.0.0.1:20000"],
@@ -34,12 +34,12 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert [file.name for file in directory.path.iterdir()] == ["cluster.json"]
 
 
-def test_nothing_is_found_where_nothing_is(tmp_path):
+def test_an_empty_directory_has_no_cluster(tmp_path):
     assert ClusterDirectory(tmp_path / "none").load() is None
     assert ClusterDirectory(tmp_path).load() is None
 
 
-def test_a_cluster_whose_making_was_cut_short_is_no_stranger(tmp_path):
+def test_a_directory_whose_creation_was_interrupted_is_usable(tmp_path):
     directory = ClusterDirectory(tmp_path)
     with directory.locked():
         directory.broker(0).mkdir()
@@ -49,7 +49,9 @@ def test_a_cluster_whose_making_was_cut_short_is_no_stranger(tmp_path):
 
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(LocalError, match="is not empty and holds no cluster: choose another --dir"):
+    with pytest.raises(
+        LocalError, match="is not empty and contains no cluster: choose another --dir"
+    ):
         ClusterDirectory(tmp_path).load()
     with pytest.raises(LocalError, match="is not a directory"):
         ClusterDirectory(tmp_path / "thesis.tex").load()
@@ -62,7 +64,7 @@ def test_a_damaged_file_is_named(tmp_path, text):
         ClusterDirectory(tmp_path).load()
 
 
-def test_two_at_once_do_not_get_the_lock(tmp_path, monkeypatch):
+def test_the_lock_is_exclusive(tmp_path, monkeypatch):
     monkeypatch.setattr(directory_module, "_LOCK_WAIT_S", 0.05)
     directory = ClusterDirectory(tmp_path)
     other = ClusterDirectory(tmp_path)
@@ -72,7 +74,7 @@ def test_two_at_once_do_not_get_the_lock(tmp_path, monkeypatch):
         pass
 
 
-def test_a_large_log_is_begun_anew(tmp_path, monkeypatch):
+def test_a_large_log_is_rotated(tmp_path, monkeypatch):
     monkeypatch.setattr(directory_module, "LOG_BYTES_MAX", 10)
     directory = ClusterDirectory(tmp_path)
     directory.open_log(0).write_text("0123456789")

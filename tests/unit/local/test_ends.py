@@ -1,4 +1,4 @@
-"""Why a broker's process ended, read in its log."""
+"""Why a broker's process ended, read from its log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `odradek up` writes into properties files, and what it leaves alone there."""
+"""What `odradek up` writes into properties files, and which lines it keeps."""
 
 import socket
 
@@ -6,7 +6,7 @@ import pytest
 
 from odradek.config.properties import parse
 from odradek.local.directory import ClusterDirectory, LocalError
-from odradek.local.options import Wishes, amend, free_ports, read_log_dirs, write_options
+from odradek.local.options import UpOptions, amend, free_ports, read_log_dirs, write_options
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def options(directory, broker_id):
 
 
 def test_brokers_share_the_store_and_nothing_else(directory):
-    write_options(directory, Wishes(), brokers=3)
+    write_options(directory, UpOptions(), brokers=3)
     all_options = [options(directory, i) for i in range(3)]
 
     assert [o["broker.id"] for o in all_options] == ["0", "1", "2"]
@@ -32,7 +32,7 @@ def test_brokers_share_the_store_and_nothing_else(directory):
     ("brokers", "replicas", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")]
 )
 def test_internal_topics_are_as_safe_as_the_cluster_allows(directory, brokers, replicas, min_isr):
-    write_options(directory, Wishes(), brokers=brokers)
+    write_options(directory, UpOptions(), brokers=brokers)
     written = options(directory, brokers - 1)
 
     assert written["offsets.topic.replication.factor"] == replicas
@@ -41,47 +41,47 @@ def test_internal_topics_are_as_safe_as_the_cluster_allows(directory, brokers, r
 
 
 def test_fixed_ports_count_up(directory):
-    write_options(directory, Wishes(port=9092, http_port=8080, host="localhost"), brokers=2)
+    write_options(directory, UpOptions(port=9092, http_port=8080, host="localhost"), brokers=2)
 
     assert options(directory, 1)["listeners"] == "PLAINTEXT://localhost:9093"
     assert options(directory, 1)["odradek.http.host"] == "localhost"
     assert options(directory, 1)["odradek.http.port"] == "8081"
 
 
-def test_racks_are_given_out_one_after_the_other(directory):
-    write_options(directory, Wishes(racks=("a", "b")), brokers=3)
+def test_racks_are_assigned_in_turn(directory):
+    write_options(directory, UpOptions(racks=("a", "b")), brokers=3)
 
     assert [options(directory, i)["broker.rack"] for i in range(3)] == ["a", "b", "a"]
 
 
 def test_zookeeper_takes_the_place_of_the_file(directory):
-    write_options(directory, Wishes(zookeeper="127.0.0.1:2181/x"), brokers=2)
+    write_options(directory, UpOptions(zookeeper="127.0.0.1:2181/x"), brokers=2)
 
     assert {options(directory, i)["zookeeper.connect"] for i in range(2)} == {"127.0.0.1:2181/x"}
 
 
 @pytest.mark.parametrize(
-    ("wishes", "complaint"),
+    ("arguments", "complaint"),
     [
         ({"racks": ("a", "")}, "--racks a,: a rack must have a name"),
         ({"racks": ("a", "b"), "brokers": 1}, "there must be a broker for each rack"),
         ({"properties": {"zookeeper.connect": "a:1"}}, "use --zookeeper"),
     ],
 )
-def test_racks_that_cannot_be_are_refused(wishes, complaint):
+def test_impossible_racks_are_refused(arguments, complaint):
     with pytest.raises(LocalError, match=complaint):
-        Wishes(**wishes)
+        UpOptions(**arguments)
 
 
-def test_what_the_owner_wrote_stays_when_it_comes_up_again(directory):
-    write_options(directory, Wishes(), brokers=1)
+def test_the_users_changes_are_kept_by_the_next_up(directory):
+    write_options(directory, UpOptions(), brokers=1)
     file = directory.properties_file(0)
     before = file.read_text() + "# mine\nnum.partitions = 5\n"
     file.write_text(before)
-    write_options(directory, Wishes(), brokers=1)
+    write_options(directory, UpOptions(), brokers=1)
     assert file.read_text() == before
 
-    write_options(directory, Wishes(properties={"num.partitions": "7"}), brokers=1)
+    write_options(directory, UpOptions(properties={"num.partitions": "7"}), brokers=1)
     assert file.read_text() == before.replace("num.partitions = 5", "num.partitions=7")
 
 
@@ -90,15 +90,15 @@ def test_what_the_owner_wrote_stays_when_it_comes_up_again(directory):
     ["", "a=1", "a : 1\n", "a=1\na=2\n", "a=\\\n 1\nb=2\n", "b=\\\na=3\n", "b=\\\n", "# a=1\n"],
 )
 @pytest.mark.parametrize("value", ["9", "x=y:z", " leading", "back\\slash", "ü", ""])
-def test_an_amended_file_says_what_was_asked_and_all_else_as_before(text, value):
+def test_an_amended_file_has_the_new_value_and_all_other_lines_unchanged(text, value):
     amended = amend(text, {"a": value})
 
     assert parse(amended) == parse(text) | {"a": value}
     assert amend(amended, {"a": value}) == amended
 
 
-def test_relative_log_dirs_lie_with_their_broker(directory):
-    write_options(directory, Wishes(properties={"log.dirs": "one, two"}), brokers=2)
+def test_relative_log_dirs_are_below_their_brokers_directory(directory):
+    write_options(directory, UpOptions(properties={"log.dirs": "one, two"}), brokers=2)
     home = directory.broker(1)
 
     assert read_log_dirs(directory, 1) == [str(home / "one"), str(home / "two")]
@@ -106,10 +106,10 @@ def test_relative_log_dirs_lie_with_their_broker(directory):
 
 def test_brokers_cannot_share_a_log_dir(directory):
     with pytest.raises(LocalError, match="log.dirs=/data: must be relative"):
-        write_options(directory, Wishes(properties={"log.dirs": "/data"}), brokers=2)
+        write_options(directory, UpOptions(properties={"log.dirs": "/data"}), brokers=2)
 
 
-def test_a_port_in_use_is_not_given_out():
+def test_a_port_in_use_is_not_chosen():
     ports = free_ports("127.0.0.1", 3)
     assert len(set(ports)) == 3
     with socket.create_server(("127.0.0.1", ports[0])):
@@ -117,7 +117,7 @@ def test_a_port_in_use_is_not_given_out():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "complaint"),
+    ("arguments", "complaint"),
     [
         ({"brokers": 0}, "--brokers 0: must be from 1 to 100"),
         ({"brokers": 101}, "--brokers 101: must be from 1 to 100"),
@@ -129,18 +129,18 @@ def test_a_port_in_use_is_not_given_out():
         ({"properties": {"listeners": "x"}}, "listeners: not to be set here, use --host and"),
     ],
 )
-def test_impossible_wishes_are_refused(wishes, complaint):
+def test_impossible_options_are_refused(arguments, complaint):
     with pytest.raises(LocalError, match=complaint):
-        Wishes(**wishes)
+        UpOptions(**arguments)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
-def test_a_host_that_is_not_ours_is_refused(directory, host):
+def test_a_host_of_another_machine_is_refused(directory, host):
     with pytest.raises(LocalError, match=f"--host {host}: "):
-        write_options(directory, Wishes(host=host), brokers=1)
+        write_options(directory, UpOptions(host=host), brokers=1)
 
 
-def test_racks_are_given_in_turn(directory):
-    write_options(directory, Wishes(racks=("a", "b")), brokers=3)
+def test_racks_may_repeat(directory):
+    write_options(directory, UpOptions(racks=("a", "b")), brokers=3)
 
     assert [options(directory, i).get("broker.rack") for i in range(3)] == ["a", "b", "a"]

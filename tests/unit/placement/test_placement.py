@@ -1,4 +1,4 @@
-"""Placement against the mission's vectors and against what Apache Kafka 3.9 computed."""
+"""Placement against known assignments and against those that Apache Kafka 3.9 computed."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ from odradek.placement.assign_rack_aware import alternate_racks, assign_rack_awa
 from odradek.placement.balance import leader_imbalance
 from odradek.placement.expand import expand
 from odradek.placement.manual import check_added, check_new
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 
 TWO_RACKS = {0: "r1", 1: "r1", 2: "r1", 3: "r2", 4: "r2", 5: "r2"}
 
@@ -24,16 +24,16 @@ def numbered(*replicas):
     ("brokers", "start", "assignment"),
     [
         pytest.param(
-            [0, 1, 2, 3], Start(3, 2), numbered((3, 2, 0), (0, 3, 1), (1, 0, 2)),
+            [0, 1, 2, 3], RoundStart(3, 2), numbered((3, 2, 0), (0, 3, 1), (1, 0, 2)),
             id="4 brokers, 3 partitions, RF 3",
         ),
         pytest.param(
-            [0, 1, 2, 3], Start(3, 1),
+            [0, 1, 2, 3], RoundStart(3, 1),
             numbered((3, 1, 2), (0, 2, 3), (1, 3, 0), (2, 0, 1), (3, 2, 0)),
             id="4 brokers, 5 partitions, RF 3",
         ),
         pytest.param(
-            [0, 1, 2, 3], Start(1, 2),
+            [0, 1, 2, 3], RoundStart(1, 2),
             numbered(
                 (1, 0, 2), (2, 1, 3), (3, 2, 0), (0, 3, 1), (1, 2, 3),
                 (2, 3, 0), (3, 0, 1), (0, 1, 2), (1, 3, 0),
@@ -41,7 +41,7 @@ def numbered(*replicas):
             id="4 brokers, 9 partitions, RF 3",
         ),
         pytest.param(
-            [0, 1, 2, 3, 4], Start(0, 0),
+            [0, 1, 2, 3, 4], RoundStart(0, 0),
             numbered(
                 (0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1),
                 (0, 2, 3), (1, 3, 4), (2, 4, 0), (3, 0, 1), (4, 1, 2),
@@ -59,13 +59,13 @@ def test_racks_unknown(brokers, start, assignment):
 
 
 def test_racks_known():
-    found = assign_rack_aware(TWO_RACKS, partitions=2, replication_factor=3, start=Start(3, 0))
+    found = assign_rack_aware(TWO_RACKS, partitions=2, replication_factor=3, start=RoundStart(3, 0))
 
     assert found == {0: (4, 2, 5), 1: (2, 5, 0)}
-    assert found == place(TWO_RACKS, partitions=2, replication_factor=3, start=Start(3, 0))
+    assert found == place(TWO_RACKS, partitions=2, replication_factor=3, start=RoundStart(3, 0))
 
 
-def test_racks_take_turns():
+def test_racks_alternate():
     three_racks = TWO_RACKS | {6: "r3", 7: "r3", 8: "r3"}
 
     assert alternate_racks(TWO_RACKS) == [0, 3, 1, 4, 2, 5]
@@ -88,15 +88,15 @@ def test_as_apache_kafka_places(line):
         racks,
         partitions=int(fields["partitions"]),
         replication_factor=int(fields["factor"]),
-        start=Start(start, start, first_partition=first),
+        start=RoundStart(start, start, first_partition=first),
     )
 
     assert " ".join(",".join(map(str, replicas)) for replicas in found.values()) == expected
     assert list(found) == list(range(first, first + len(found)))
 
 
-def test_racks_can_be_disregarded():
-    start = Start(0, 0)
+def test_racks_can_be_ignored():
+    start = RoundStart(0, 0)
     found = place(
         TWO_RACKS | {6: None}, partitions=3, replication_factor=2, start=start, rack_aware=False
     )
@@ -128,7 +128,9 @@ def refusal(attempt):
 def test_what_cannot_be_placed_is_refused(partitions, factor, code, message):
     brokers = dict.fromkeys(range(4))
     found = refusal(
-        lambda: place(brokers, partitions=partitions, replication_factor=factor, start=Start(0, 0))
+        lambda: place(
+            brokers, partitions=partitions, replication_factor=factor, start=RoundStart(0, 0)
+        )
     )
 
     assert found == (code, message)
@@ -136,7 +138,9 @@ def test_what_cannot_be_placed_is_refused(partitions, factor, code, message):
 
 def test_racks_on_some_brokers_only_are_refused():
     racks = {1: "r1", 2: None}
-    found = refusal(lambda: place(racks, partitions=1, replication_factor=1, start=Start(0, 0)))
+    found = refusal(
+        lambda: place(racks, partitions=1, replication_factor=1, start=RoundStart(0, 0))
+    )
 
     assert found == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -147,8 +151,8 @@ def test_racks_on_some_brokers_only_are_refused():
 # ------------------------------------------------------------------------------- expansion
 
 
-def test_new_partitions_go_on_with_the_round_as_apache_kafka_does():
-    # Recorded: t2 on brokers 1-4 had (2,1), (3,4), (1,2) and was given three more.
+def test_new_partitions_continue_the_assignment_as_in_apache_kafka():
+    # Recorded from Kafka: t2 on brokers 1-4 had (2,1), (3,4), (1,2); three more were added.
     existing = numbered((2, 1), (3, 4), (1, 2))
 
     assert expand(existing, dict.fromkeys((1, 2, 3, 4)), partitions=6) == {
@@ -156,12 +160,12 @@ def test_new_partitions_go_on_with_the_round_as_apache_kafka_does():
     }  # fmt: skip
 
 
-def test_expansion_begins_beside_a_first_replica_that_is_gone():
+def test_expansion_begins_beside_a_first_replica_that_is_not_registered():
     existing = numbered((3, 1))
     brokers = dict.fromkeys((1, 2, 4, 5))
 
     assert expand(existing, brokers, partitions=2)[1][0] == 5  # at (1 + index of 4) % 4
-    assert expand(numbered((9, 1)), brokers, partitions=2)[1][0] == 2  # none such: from the start
+    assert expand(numbered((9, 1)), brokers, partitions=2)[1][0] == 2  # unknown: from the start
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_a_topic_only_grows(partitions, message):
     assert found == (ErrorCode.INVALID_PARTITIONS, message)
 
 
-def test_added_partitions_are_placed_by_hand():
+def test_added_partitions_may_have_a_manual_assignment():
     existing = numbered((1, 2), (2, 3))
     brokers = dict.fromkeys((1, 2, 3))
 
@@ -188,10 +192,10 @@ def test_added_partitions_are_placed_by_hand():
     assert found == {2: (3, 1), 3: (1, 2)}
 
 
-# --------------------------------------------------------------------------------- by hand
+# ---------------------------------------------------------------------- manual assignment
 
 
-def test_a_new_topic_is_placed_by_hand():
+def test_a_new_topic_may_have_a_manual_assignment():
     assert check_new({1: [1, 2], 0: [0, 1]}, brokers={0, 1, 2}) == {0: (0, 1), 1: (1, 2)}
 
 
@@ -207,7 +211,7 @@ def test_a_new_topic_is_placed_by_hand():
         ({0: [9], 1: [-1]}, "Unknown broker(s) in replica assignment: -1, 9."),
     ],
 )
-def test_a_new_topic_that_cannot_be_is_refused(assignment, message):
+def test_an_invalid_assignment_of_a_new_topic_is_refused(assignment, message):
     found = refusal(lambda: check_new(assignment, brokers={1, 2}))
 
     assert found == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -232,7 +236,7 @@ def test_a_new_topic_that_cannot_be_is_refused(assignment, message):
         ),
     ],
 )
-def test_added_partitions_that_cannot_be_are_refused(assignments, message):
+def test_an_invalid_assignment_of_added_partitions_is_refused(assignments, message):
     existing = numbered((1, 2), (2, 3))
     found = refusal(lambda: check_added(assignments, added=2, existing=existing, brokers={1, 2, 3}))
 
@@ -242,7 +246,7 @@ def test_added_partitions_that_cannot_be_are_refused(assignments, message):
 # ------------------------------------------------------------------------------- balance
 
 
-def test_a_broker_is_due_what_it_is_the_preferred_replica_of():
+def test_the_imbalance_of_a_broker_is_of_its_preferred_partitions():
     a, b, c, d = (TopicPartition("t", number) for number in range(4))
 
     found = leader_imbalance([(d, 2, 1), (c, 1, None), (b, 1, -1), (a, 1, 1)])
@@ -252,7 +256,7 @@ def test_a_broker_is_due_what_it_is_the_preferred_replica_of():
     assert (found[2].preferred_count, found[2].led_by_others, found[2].ratio) == (1, [d], 1.0)
 
 
-def test_the_limit_itself_is_no_imbalance():
+def test_the_limit_itself_is_not_exceeded():
     partitions = [(TopicPartition("t", number), 1, 1 if number else 2) for number in range(10)]
     imbalance = leader_imbalance(partitions)[1]
 

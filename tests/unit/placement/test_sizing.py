@@ -1,4 +1,4 @@
-"""How many partitions are needed, by both formulas, and what they cost."""
+"""The number of partitions needed, by both formulas, and their cost."""
 
 from odradek.placement.sizing import CostRules, Throughput, cost_of, needed_partitions
 
@@ -13,7 +13,7 @@ def test_both_sides_have_to_reach_the_target():
     assert needed.lower_bound == 4  # with which producers would reach 40 MB a second
 
 
-def test_what_is_begun_is_whole():
+def test_a_fraction_of_a_partition_is_rounded_up():
     needed = needed_partitions(101, Throughput(producer=10, consumer=1000))
 
     assert (needed.for_producers, needed.for_consumers, needed.lower_bound) == (11, 1, 1)

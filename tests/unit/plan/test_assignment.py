@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.placement.assign import place
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 from odradek.plan.assignment import as_picture, losses, propose
 
 RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"}
 
 
 def test_a_partition_is_explained_replica_by_replica():
-    found = propose(RACKS, partitions=2, replication_factor=3, start=Start(0, 0))
+    found = propose(RACKS, partitions=2, replication_factor=3, start=RoundStart(0, 0))
 
     first = found.reasons[0]
     assert found.assignment[0] == (0, 1, 2)
@@ -23,7 +23,7 @@ def test_a_partition_is_explained_replica_by_replica():
 
 def test_brokers_that_are_passed_over_are_told():
     racks = {0: "a", 1: "a", 2: "a", 3: "b"}
-    found = propose(racks, partitions=4, replication_factor=2, start=Start(0, 0))
+    found = propose(racks, partitions=4, replication_factor=2, start=RoundStart(0, 0))
     told = " ".join(line for reasons in found.reasons.values() for line in reasons)
 
     assert "passed over" in told
@@ -42,7 +42,7 @@ def test_the_explanation_is_of_the_assignment_that_a_controller_makes(
     racks, known, partitions, factor, index, shift
 ):
     factor = min(factor, len(racks))
-    start = Start(index % len(racks), shift)
+    start = RoundStart(index % len(racks), shift)
     of = {broker: rack if known else None for broker, rack in enumerate(racks)}
     found = propose(of, partitions=partitions, replication_factor=factor, start=start)
 
@@ -54,7 +54,7 @@ def test_the_explanation_is_of_the_assignment_that_a_controller_makes(
 
 
 def test_what_the_loss_of_each_broker_and_rack_leaves():
-    found = propose(RACKS, partitions=6, replication_factor=2, start=Start(0, 0))
+    found = propose(RACKS, partitions=6, replication_factor=2, start=RoundStart(0, 0))
     picture = as_picture(RACKS, "t", found, isr_min=2)
     told = {loss.name: loss for loss in losses(picture, {
         partition: held.brokers for partition, held in picture.partitions.items()
@@ -65,7 +65,7 @@ def test_what_the_loss_of_each_broker_and_rack_leaves():
     assert told["broker 0"].under_min_isr == 2
     assert told["rack a"].offline == 0
     assert told["rack a"].leaders_moved == 2
-    alone = propose({0: None, 1: None}, partitions=2, replication_factor=1, start=Start(0, 0))
+    alone = propose({0: None, 1: None}, partitions=2, replication_factor=1, start=RoundStart(0, 0))
     picture = as_picture({0: None, 1: None}, "t", alone, isr_min=1)
     (first, _) = losses(picture, {p: held.brokers for p, held in picture.partitions.items()})
     assert (first.offline, first.under_min_isr, first.leaders_moved) == (1, 1, 0)

@@ -12,7 +12,7 @@ from odradek.broker.admin.topics import store_errors_told
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.config.broker import BrokerConfig
 from odradek.config.describe import (
-    ConfigEntry,
+    DescribedOption,
     describe_broker,
     describe_broker_default,
     describe_topic,
@@ -83,7 +83,7 @@ class ConfigAdmin:
         self._clock = clock
         self._wait_handled = wait_handled
         # Most topics have the same options: described once, told for each. Of one configuration.
-        self._described: dict[object, list[ConfigEntry]] = {}
+        self._described: dict[object, list[DescribedOption]] = {}
         self._described_for: BrokerConfig | None = None
 
     @property
@@ -93,7 +93,9 @@ class ConfigAdmin:
 
     # -------------------------------------------------------------------------- describe
 
-    async def describe_topic(self, topic: str, names: Sequence[str] | None) -> list[ConfigEntry]:
+    async def describe_topic(
+        self, topic: str, names: Sequence[str] | None
+    ) -> list[DescribedOption]:
         """A topic's options.
 
         Raises:
@@ -112,7 +114,7 @@ class ConfigAdmin:
             lambda: describe_topic(self.config.topic(overrides), self.config, names),
         )
 
-    def describe_broker(self, resource: str, names: Sequence[str] | None) -> list[ConfigEntry]:
+    def describe_broker(self, resource: str, names: Sequence[str] | None) -> list[DescribedOption]:
         """The options of this broker, or (no resource) what is set for all brokers.
 
         Raises:
@@ -123,8 +125,11 @@ class ConfigAdmin:
         return describe_broker_default(self.config, names)
 
     def _once(
-        self, what: object, names: Sequence[str] | None, describe: Callable[[], list[ConfigEntry]]
-    ) -> list[ConfigEntry]:
+        self,
+        what: object,
+        names: Sequence[str] | None,
+        describe: Callable[[], list[DescribedOption]],
+    ) -> list[DescribedOption]:
         if names is not None:
             return describe()
         if self._described_for is not self.config:

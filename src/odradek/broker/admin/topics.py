@@ -48,7 +48,7 @@ from odradek.model.partition import Assignment
 from odradek.placement.assign import place
 from odradek.placement.expand import expand
 from odradek.placement.manual import check_new
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 
 K = TypeVar("K")
 
@@ -280,7 +280,7 @@ class TopicAdmin:
         _check_count(partitions)
         racks = {broker.id: broker.rack for broker in self.metadata.brokers.values()}
         brokers = max(1, len(racks))
-        start = Start(self._random.randrange(brokers), self._random.randrange(brokers))
+        start = RoundStart(self._random.randrange(brokers), self._random.randrange(brokers))
         return place(racks, partitions=partitions, replication_factor=factor, start=start)
 
     async def _write_new(

@@ -19,7 +19,7 @@ from typing import Final
 
 from odradek.broker.admin.configs import ConfigAdmin
 from odradek.broker.serving.session import Session
-from odradek.config.describe import ConfigEntry, Source
+from odradek.config.describe import ConfigSource, DescribedOption
 from odradek.config.dynamic import is_per_broker
 from odradek.config.option import Type
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -45,7 +45,7 @@ async def describe_configs(
     """Answer for every resource."""
     response = DescribeConfigsResponse(throttle_time_ms=0)
     seen: set[tuple[int, str]] = set()
-    told: dict[int, tuple[Sequence[ConfigEntry], list[DescribeConfigsResourceResult]]] = {}
+    told: dict[int, tuple[Sequence[DescribedOption], list[DescribeConfigsResourceResult]]] = {}
     for number, resource in enumerate(request.resources):
         if number % SLICE == SLICE - 1:
             await asyncio.sleep(0)
@@ -117,7 +117,9 @@ def check_logger_broker(admin: ConfigAdmin, resource: str) -> None:
     is_per_broker(resource, admin.config)
 
 
-async def _entries(admin: ConfigAdmin, resource: DescribeConfigsResource) -> Sequence[ConfigEntry]:
+async def _entries(
+    admin: ConfigAdmin, resource: DescribeConfigsResource
+) -> Sequence[DescribedOption]:
     names, name = resource.configuration_keys, resource.resource_name
     if resource.resource_type == TOPIC:
         return await admin.describe_topic(name, names)
@@ -131,12 +133,12 @@ async def _entries(admin: ConfigAdmin, resource: DescribeConfigsResource) -> Seq
     ]
 
 
-def _level(logger: str, level: str) -> ConfigEntry:
-    return ConfigEntry(
+def _level(logger: str, level: str) -> DescribedOption:
+    return DescribedOption(
         name=logger,
         value=level,
         read_only=False,
-        source=Source.DYNAMIC_BROKER_LOGGER,
+        source=ConfigSource.DYNAMIC_BROKER_LOGGER,
         sensitive=False,
         synonyms=(),
         type=Type.STRING,
@@ -145,7 +147,7 @@ def _level(logger: str, level: str) -> ConfigEntry:
 
 
 def _told(
-    entry: ConfigEntry, *, synonyms: bool, documentation: bool
+    entry: DescribedOption, *, synonyms: bool, documentation: bool
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,

@@ -22,7 +22,13 @@ from odradek.broker.apis.describe_configs import (
     check_may,
 )
 from odradek.broker.serving.session import Session
-from odradek.config.dynamic import Alteration, Operation, alter_broker, alter_topic, is_per_broker
+from odradek.config.dynamic import (
+    Operation,
+    OptionAlteration,
+    alter_broker,
+    alter_topic,
+    is_per_broker,
+)
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -68,7 +74,7 @@ async def _alter(
     admin: ConfigAdmin, resource: AlterConfigsResource, *, validate_only: bool
 ) -> None:
     name = resource.resource_name
-    alterations = [Alteration(c.config_operation, c.name, c.value) for c in resource.configs]
+    alterations = [OptionAlteration(c.config_operation, c.name, c.value) for c in resource.configs]
     if resource.resource_type == TOPIC:
         await admin.alter_topic(
             name,
@@ -88,7 +94,7 @@ async def _alter(
 
 
 def _alter_levels(
-    admin: ConfigAdmin, alterations: Sequence[Alteration], *, validate_only: bool
+    admin: ConfigAdmin, alterations: Sequence[OptionAlteration], *, validate_only: bool
 ) -> None:
     levels = {}
     for operation, logger, level in alterations:

@@ -41,7 +41,7 @@ from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.placement.assign import place
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _REQUIRED: Final = {
@@ -216,7 +216,9 @@ async def _generate(cluster: Cluster, flags: Flags) -> None:
                 racks,
                 partitions=len(mine),
                 replication_factor=len(next(iter(mine.values()))),
-                start=Start(random.randrange(len(racks) or 1), random.randrange(len(racks) or 1)),
+                start=RoundStart(
+                    random.randrange(len(racks) or 1), random.randrange(len(racks) or 1)
+                ),
             )
         except ApiError as error:
             raise CommandFailedError(message_of(error)) from None

@@ -30,7 +30,7 @@ from odradek.cli.odradek.demo_result import DemoFailedError
 from odradek.cli.odradek.local import say
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
-from odradek.local.options import Wishes, read_log_dirs
+from odradek.local.options import UpOptions, read_log_dirs
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -117,7 +117,7 @@ def demo(*, small: bool, out: pathlib.Path) -> None:
 
 def _play(supervisor: Supervisor, directory: ClusterDirectory) -> None:
     begun_s = time.monotonic()
-    supervisor.up(Wishes())
+    supervisor.up(UpOptions())
     bootstrap = supervisor.status()["bootstrap"]
     say(f"a broker serves {bootstrap} after {time.monotonic() - begun_s:.2f} s")
 

@@ -36,7 +36,7 @@ from odradek.cli.odradek.why import look
 from odradek.cli.odradek.why_sentences import explain_topic
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
-from odradek.local.options import Wishes
+from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.create_topics import (
@@ -123,7 +123,7 @@ def play(folder: pathlib.Path, out: pathlib.Path, say: Say) -> None:
 def _play(folder: pathlib.Path, out: pathlib.Path, story: Story) -> None:
     directory = ClusterDirectory(folder / "cluster")
     supervisor = Supervisor(directory, say=story.say)
-    supervisor.up(Wishes(brokers=3, racks=RACKS))
+    supervisor.up(UpOptions(brokers=3, racks=RACKS))
     servers = supervisor.status()["bootstrap"]
     story.tell(f"three brokers in racks {', '.join(RACKS)} serve {servers}")
     asyncio.run(create_topics(servers))

@@ -43,7 +43,7 @@ from odradek.placement.sizing import (
     cost_of,
     needed_partitions,
 )
-from odradek.placement.walk import Start
+from odradek.placement.walk import RoundStart
 from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
 from odradek.plan.caution import cautions
@@ -394,7 +394,7 @@ def imagined(listed: str | None, racks: str | None) -> dict[int, str | None]:
 def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_json: bool) -> None:
     racks = dict.fromkeys(picture.racks) if given["ignore_racks"] else dict(picture.racks)
     drawn = random.randrange(len(racks))
-    start = Start(
+    start = RoundStart(
         drawn if given["start"] is None else given["start"] % len(racks),
         drawn if given["shift"] is None else given["shift"],
     )

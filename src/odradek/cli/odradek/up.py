@@ -18,7 +18,7 @@ from odradek.cli.odradek.status_screen import watch_live
 from odradek.cli.unenforced import unenforced
 from odradek.config.properties import parse_overrides
 from odradek.local.directory import ClusterDirectory
-from odradek.local.options import Wishes
+from odradek.local.options import UpOptions
 from odradek.local.supervisor import Supervisor
 
 
@@ -57,7 +57,7 @@ def up(  # noqa: PLR0913  one argument for each option
     overrides = parse_overrides(properties)
     for unknown in check_broker_options(overrides):
         say(f"{unknown}: no broker option that is known; it is kept, and has no effect")
-    wishes = Wishes(
+    options = UpOptions(
         brokers=brokers, host=host, port=port, http_port=http_port,
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,
         properties=overrides,
@@ -66,7 +66,7 @@ def up(  # noqa: PLR0913  one argument for each option
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     supervisor = Supervisor(ClusterDirectory(path), say=say, start_timeout_s=timeout)
-    supervisor.up(wishes)
+    supervisor.up(options)
     report = supervisor.status()
     for broker in report["brokers"]:
         say(f"broker {broker['id']} serves {', '.join(broker['listeners'])} (pid {broker['pid']})")
