@@ -8,7 +8,9 @@ Behaviour:
     * They are stored and told; this version lets nobody log in with them.
 """
 
-from collections import Counter
+import asyncio
+from collections.abc import Sequence
+from typing import Final
 
 from odradek.broker.admin.clients import ClientAdmin, check_scram, scram_credential
 from odradek.broker.admin.topics import store_errors_told
@@ -19,7 +21,12 @@ from odradek.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
+
+SLICE: Final = 20  # users, each with a key derivation, before others may run
+_Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 async def alter_user_scram_credentials(
@@ -31,15 +38,19 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     """Answer for every user."""
     response = AlterUserScramCredentialsResponse()
-    changes = [(deletion.name, deletion.mechanism) for deletion in request.deletions]
-    changes += [(new.name, new.mechanism) for new in request.upsertions]
-    doubled = {user for (user, _), times in Counter(changes).items() if times > 1}
-    for user in dict.fromkeys(user for user, _ in changes):
+    users: dict[str, list[_Change]] = {}
+    asked: list[_Change] = [*request.deletions, *request.upsertions]
+    for change in asked:
+        users.setdefault(change.name, []).append(change)
+    for number, (user, changes) in enumerate(users.items(), 1):
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
         told = AlterUserScramCredentialsResult(user=user, error_message=None)
+        is_doubled = len({change.mechanism for change in changes}) < len(changes)
         try:
-            _check(session, is_controller=is_controller, is_doubled=user in doubled)
+            _check(session, is_controller=is_controller, is_doubled=is_doubled)
             with store_errors_told():
-                await admin.alter_scram(user, _credentials(request, user))
+                await admin.alter_scram(user, _credentials(user, changes))
         except ApiError as error:
             told.error_code = error.code
             told.error_message = error.message
@@ -58,21 +69,23 @@ def _check(session: Session, *, is_controller: bool, is_doubled: bool) -> None:
         )
 
 
-def _credentials(request: AlterUserScramCredentialsRequest, user: str) -> dict[int, str | None]:
-    """What becomes of a user's credentials, by mechanism.
+def _credentials(user: str, changes: Sequence[_Change]) -> dict[int, str | None]:
+    """A user's new credentials by mechanism; None: it is deleted.
 
     Raises:
-        ApiError: one that there cannot be.
+        ApiError: a change is invalid.
     """
     credentials: dict[int, str | None] = {}
-    for deletion in request.deletions:
-        if deletion.name == user:
-            check_scram(user, deletion.mechanism, None)
-            credentials[deletion.mechanism] = None
-    for new in request.upsertions:
-        if new.name == user:
-            check_scram(user, new.mechanism, new.iterations)
-            credentials[new.mechanism] = scram_credential(
-                new.mechanism, bytes(new.salt), bytes(new.salted_password), new.iterations
+    for change in changes:
+        if isinstance(change, ScramCredentialDeletion):
+            check_scram(user, change.mechanism, None)
+            credentials[change.mechanism] = None
+        else:
+            check_scram(user, change.mechanism, change.iterations)
+            credentials[change.mechanism] = scram_credential(
+                change.mechanism,
+                bytes(change.salt),
+                bytes(change.salted_password),
+                change.iterations,
             )
     return credentials

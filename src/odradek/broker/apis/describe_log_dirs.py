@@ -11,12 +11,15 @@ Versions:
     v2 flexible    v3 top-level error    v4 size and free space of the volume
 """
 
+from collections.abc import Iterable
+
 from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.logs import Logs
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -31,15 +34,23 @@ def describe_log_dirs(
     """Answer from what is loaded; only the free space is asked of the disk."""
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    asked = None
-    if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    asked = None if request.topics is None else _asked(logs, request.topics)
     return DescribeLogDirsResponse(
         results=[_describe(logs, path, asked) for path in logs.directories]
     )
 
 
-def _describe(logs: Logs, path: str, asked: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _asked(logs: Logs, topics: Iterable[DescribableLogDirTopic]) -> dict[str, set[int]]:
+    """The partitions of a request by topic, without the topics that have no replica here."""
+    here = {log.partition.topic for log in logs} | {name.topic for name in logs.futures}
+    asked: dict[str, set[int]] = {}
+    for topic in topics:
+        if topic.topic in here:
+            asked.setdefault(topic.topic, set()).update(topic.partitions)
+    return asked
+
+
+def _describe(logs: Logs, path: str, asked: dict[str, set[int]] | None) -> DescribeLogDirsResult:
     if logs.is_offline(path):
         return DescribeLogDirsResult(
             log_dir=path,
@@ -50,7 +61,7 @@ def _describe(logs: Logs, path: str, asked: set[tuple[str, int]] | None) -> Desc
     topics: dict[str, DescribeLogDirsTopic] = {}
     for held in logs.held_in(path):
         name = held.partition
-        if asked is not None and name not in asked:
+        if asked is not None and name.partition not in asked.get(name.topic, ()):
             continue
         topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
         topic.partitions.append(

@@ -548,6 +548,11 @@ class ControllerStore:
 
         Returns those of which nothing is left; another may have been given a child meanwhile.
         """
+        left = [name for chunk in slices(names, SLICE) for name in await self._remove_some(chunk)]
+        return tuple(name for name in names if name not in left)
+
+    async def _remove_some(self, names: Sequence[str]) -> list[str]:
+        """Returns those of which something is left."""
         left = list(names)
         for _ in range(_ATTEMPTS):
             await self._remove_partitions([p for name in left for p in await self._below(name)])
@@ -557,7 +562,7 @@ class ControllerStore:
             left = [name for name, node in zip(left, nodes, strict=True) if node is not None]
             if not left:
                 break
-        return tuple(name for name in names if name not in left)
+        return left
 
     async def _below(self, topic: str) -> list[TopicPartition]:
         try:

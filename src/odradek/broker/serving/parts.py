@@ -43,7 +43,15 @@ PARTS: Final[Mapping[ApiKey, Parts]] = {
     ApiKey.FIND_COORDINATOR: Parts(("coordinator_keys",), ("coordinators",)),
     ApiKey.DESCRIBE_GROUPS: Parts(("groups",), ("groups",)),
     ApiKey.DELETE_GROUPS: Parts(("groups_names",), ("results",)),
-    ApiKey.DESCRIBE_CONFIGS: Parts(("resources",), ("results",)),
+    ApiKey.DELETE_TOPICS: Parts(("topics",), ("responses",), together=True),
+    ApiKey.ELECT_LEADERS: Parts(
+        ("topic_partitions", "partitions"),
+        ("replica_election_results", "partition_result"),
+        together=True,
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Parts(
+        ("topics", "partition_indexes"), ("topics", "partitions")
+    ),
     ApiKey.ALTER_CONFIGS: Parts(("resources",), ("responses",)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Parts(("resources",), ("responses",)),
     ApiKey.DESCRIBE_PRODUCERS: Parts(("topics", "partition_indexes"), ("topics", "partitions")),
@@ -54,11 +62,15 @@ PARTS: Final[Mapping[ApiKey, Parts]] = {
     ),
     ApiKey.CREATE_ACLS: Parts(("creations",), ("results",)),
     ApiKey.DELETE_ACLS: Parts(("filters",), ("filter_results",)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Parts(("entries",), ("entries",)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Parts(("users",), ("results",)),
+    ApiKey.UPDATE_FEATURES: Parts(("feature_updates",), ("results",)),
 }
 # Up to a version the arrays of these stand elsewhere, or there are none.
 _BEFORE: Final[Mapping[ApiKey, tuple[int, Parts | None]]] = {
     ApiKey.OFFSET_FETCH: (7, Parts(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.FIND_COORDINATOR: (3, None),
+    ApiKey.DELETE_TOPICS: (5, Parts(("topic_names",), ("responses",), together=True)),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         3,
         Parts(
