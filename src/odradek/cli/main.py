@@ -1,8 +1,8 @@
 """The `odradek` command: one table of subcommands, each imported only when it is used.
 
 So `odradek --help` is fast, and a broker's process loads none of the tools. Rules for all of them:
-results go to stdout, everything else to stderr; what cannot be done is said in one message that
-names the thing, the value and the rule, and the exit code is 1.
+results go to stdout, everything else to stderr. A failure is one message with the name, the value
+and the rule, and the exit code is 1.
 """
 
 import importlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    """Where a subcommand lives, and what the list of subcommands says of it."""
+    """The module of a subcommand, and its line in the list of subcommands."""
 
     module: str
     attribute: str
@@ -31,9 +31,9 @@ class Command(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "up": Command("odradek.cli.odradek.up", "up", "Start a cluster on this machine."),
-    "down": Command("odradek.cli.odradek.local", "down", "Stop it."),
+    "down": Command("odradek.cli.odradek.local", "down", "Stop the cluster."),
     "status": Command(
-        "odradek.cli.odradek.local", "status", "Say what runs, and where to connect."
+        "odradek.cli.odradek.local", "status", "Show which brokers run, and their addresses."
     ),
     "start": Command("odradek.cli.odradek.local", "start", "Start one broker."),
     "stop": Command("odradek.cli.odradek.local", "stop", "Stop one broker cleanly."),
@@ -42,29 +42,31 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "kill": Command("odradek.cli.odradek.local", "kill", "Kill one broker (kill -9)."),
     "pause": Command("odradek.cli.odradek.local", "pause", "Freeze one broker (SIGSTOP)."),
-    "resume": Command("odradek.cli.odradek.local", "resume", "Let a frozen broker go on."),
+    "resume": Command("odradek.cli.odradek.local", "resume", "Continue a frozen broker (SIGCONT)."),
     "why": Command(
-        "odradek.cli.odradek.why", "why", "Say why a topic, broker or group is as it is."
+        "odradek.cli.odradek.why", "why", "Explain the state of a topic, broker or group."
     ),
     "plan": Command("odradek.cli.odradek.plan", "plan", "Plan partitions, assignments and moves."),
-    "doctor": Command("odradek.cli.odradek.doctor", "doctor", "Say what is wrong with a cluster."),
+    "doctor": Command(
+        "odradek.cli.odradek.doctor", "doctor", "Report what is wrong with a cluster."
+    ),
     "server-start": Command(
-        "odradek.cli.odradek.server_start", "server_start", "Run one broker here."
+        "odradek.cli.odradek.server_start", "server_start", "Run one broker in the foreground."
     ),
     "copy-store": Command(
-        "odradek.cli.odradek.copy_store", "copy_store", "Copy a cluster's nodes to another store."
+        "odradek.cli.odradek.copy_store", "copy_store", "Copy a cluster's znodes to another store."
     ),
     "produce": Command(
         "odradek.cli.odradek.produce", "produce", "Write the rows of a file to a topic."
     ),
-    "consume": Command("odradek.cli.odradek.consume", "consume", "Print what stands in a topic."),
+    "consume": Command("odradek.cli.odradek.consume", "consume", "Print the records of a topic."),
     "completion": Command(
         "odradek.cli.odradek.completion",
         "completion",
-        "Print what completes names and flags in a shell.",
+        "Print the shell completion for names and flags.",
     ),
     "demo": Command(
-        "odradek.cli.odradek.demo", "demo", "Show that it works, and leave nothing behind."
+        "odradek.cli.odradek.demo", "demo", "Run the demo, which leaves no process behind."
     ),
 }
 

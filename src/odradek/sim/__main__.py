@@ -1,14 +1,15 @@
-"""`python -m odradek.sim`: run seeds, and say what they found and how to see it again.
+"""`python -m odradek.sim`: run seeds, and report failures with the command that repeats them.
 
-    --seed 7                 one seed; --trace prints everything that happened
-    --seeds 1..500           a search; failing seeds are named with the command that repeats them
-    --jobs 4                 ... by so many processes
-    --keep FILE              ... and a line for the file of what was searched
+\b
+    --seed 7                 run one seed; --trace prints everything that happened
+    --seeds 1..500           search many seeds
+    --jobs 4                 ... with four processes
+    --keep FILE              ... and append a line with the result to FILE
     --seed 7 --shrink        leave out faults as long as the seed still fails
 
-A search that is interrupted says what it has done, and how to go on.
-The exit code is 1 if anything was violated.
-"""
+An interrupted search prints what it has done, and the option that continues it.
+The exit code is 1 if a check failed.
+"""  # noqa: D301 - click keeps the lines after a backspace
 
 import signal
 import sys
@@ -76,41 +77,49 @@ def _traits(
 
 
 @click.command(help=__doc__)
-@click.option("--seed", type=click.IntRange(min=0), help="One seed.")
-@click.option("--seeds", callback=_seeds, metavar="A..B", help="All seeds from A to B.")
-@click.option("--minutes", type=float, default=1.0, show_default=True, help="Time with faults.")
+@click.option("--seed", type=click.IntRange(min=0), help="Run one seed.")
+@click.option("--seeds", callback=_seeds, metavar="A..B", help="Run all seeds from A to B.")
+@click.option(
+    "--minutes", type=float, default=1.0, show_default=True, help="Simulated time with faults."
+)
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
-    "--only", callback=_numbers, metavar="N,N,...", help="Play these faults of the schedule only."
+    "--only", callback=_numbers, metavar="N,N,...", help="Run only these faults of the schedule."
 )
 @click.option(
     "--transactions",
     type=click.IntRange(1, 2),
-    help="Play transactions of this version instead of the usual clients.",
+    help="Run transactions of this version instead of the default clients.",
 )
-@click.option("--groups", is_flag=True, help="Play members of a group instead of them.")
+@click.option(
+    "--groups", is_flag=True, help="Run members of a group instead of the default clients."
+)
 @click.option(
     "--reassign/--no-reassign",
     "reassigns",
     default=True,
     show_default=True,
-    help="Give the partitions of several brokers other replicas all the while.",
+    help="With several brokers, reassign partitions all the time.",
 )
-@click.option("--durable", is_flag=True, help="Acknowledge what is on disk, and lose power.")
-@click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Draw faults of these kinds.")
+@click.option(
+    "--durable", is_flag=True, help="Brokers flush before they acknowledge, and lose power."
+)
+@click.option(
+    "--kinds", callback=_kinds, metavar="KIND,...", help="Use only faults of these kinds."
+)
 @click.option(
     "--traits",
     callback=_traits,
     metavar="TRAIT,...",
-    help="What each seed has instead of what is drawn from it; `none` for nothing.",
+    help="The traits of each seed, instead of random ones; `none` for no traits.",
 )
 @click.option("--shrink", "smaller", is_flag=True, help="Find fewer faults that still fail.")
 @click.option("--trace", is_flag=True, help="Print everything that happened.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes that play.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="The number of processes.")
 @click.option(
     "--keep",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append a line of JSON that says what was found.",
+    help="Append a line of JSON with the result to this file.",
 )
 def main(  # noqa: PLR0913, PLR0917 - one for each option
     seed: int | None,
@@ -131,7 +140,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Run."""
     if (seed is None) == (seeds is None):
-        raise click.UsageError("say --seed N or --seeds A..B")
+        raise click.UsageError("set --seed N or --seeds A..B")
     options = Options(
         seconds=minutes * 60,
         brokers=brokers,
@@ -154,7 +163,7 @@ def main(  # noqa: PLR0913, PLR0917 - one for each option
             _tell(outcome, is_alone=len(wanted) == 1, smaller=smaller)
     except KeyboardInterrupt:
         done = wanted[: totals.seeds]
-        click.echo(f"interrupted; --seeds {done.stop}..{wanted[-1]} goes on")
+        click.echo(f"interrupted; --seeds {done.stop}..{wanted[-1]} continues")
     click.echo(str(totals))
     if keep is not None and totals.seeds:
         with keep.open("a", encoding="utf-8") as file:

@@ -74,7 +74,7 @@ def test_an_interrupted_search_says_how_to_go_on(monkeypatch, tmp_path):
 
     monkeypatch.setattr(command_line, "search", interrupted)
     done = run("--seeds", "5..9", "--keep", str(tmp_path / "kept"))
-    assert "interrupted; --seeds 7..9 goes on" in done.output
+    assert "interrupted; --seeds 7..9 continues" in done.output
     found = json.loads((tmp_path / "kept").read_text())
     assert (found["first"], found["last"], found["failed"]) == (5, 6, [5, 6])
 
@@ -87,8 +87,8 @@ def test_a_trace():
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "say --seed N or --seeds A..B"),
-        (("--seed", "1", "--seeds", "1..2"), "say --seed N or --seeds A..B"),
+        ((), "set --seed N or --seeds A..B"),
+        (("--seed", "1", "--seeds", "1..2"), "set --seed N or --seeds A..B"),
         (("--seeds", "2..1"), "'2..1': must be A..B with numbers A <= B"),
         (("--seed", "1", "--only", "x"), "'x': must be `none` or numbers with commas"),
         (("--seed", "1", "--kinds", "rain"), "RAIN: must be one of KILL, "),

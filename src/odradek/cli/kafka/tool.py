@@ -24,7 +24,7 @@ from odradek.model.errors import OdradekError
 
 
 class Tool(NamedTuple):
-    """The module of a tool, and what a list of tools says of it."""
+    """The module of a tool, and its line in the list of tools."""
 
     module: str
     summary: str
@@ -41,31 +41,33 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "odradek.cli.kafka.consumer_groups", "List, describe, delete and reset groups."
     ),
     "transactions": Tool(
-        "odradek.cli.kafka.transactions", "Tell transactions; end those that hang."
+        "odradek.cli.kafka.transactions", "List and describe transactions; abort hanging ones."
     ),
-    "features": Tool("odradek.cli.kafka.features", "Tell and change levels of features."),
-    "cluster": Tool("odradek.cli.kafka.cluster", "Tell the cluster's id and its brokers."),
+    "features": Tool("odradek.cli.kafka.features", "Describe and change feature levels."),
+    "cluster": Tool("odradek.cli.kafka.cluster", "Show the cluster's id and its brokers."),
     "broker-api-versions": Tool(
-        "odradek.cli.kafka.broker_api_versions", "Tell which APIs brokers serve, in which versions."
+        "odradek.cli.kafka.broker_api_versions", "Show the APIs and versions that brokers support."
     ),
     "zookeeper-shell": Tool(
-        "odradek.cli.kafka.zookeeper_shell", "Look at the coordination store, node by node."
+        "odradek.cli.kafka.zookeeper_shell", "Show and change znodes of the coordination store."
     ),
     # Below `odradek` this name is the broker's own command, without -daemon.
-    "server-start": Tool("odradek.cli.kafka.server_start", "Run one broker, or start it."),
-    "server-stop": Tool(
-        "odradek.cli.kafka.server_stop", "Tell the brokers of this machine to end."
+    "server-start": Tool(
+        "odradek.cli.kafka.server_start", "Run one broker, or start it in the background."
     ),
+    "server-stop": Tool("odradek.cli.kafka.server_stop", "Stop the brokers of this machine."),
     "acls": Tool("odradek.cli.kafka.acls", "Add, remove and list ACLs."),
-    "get-offsets": Tool("odradek.cli.kafka.get_offsets", "Tell offsets of partitions, by time."),
+    "get-offsets": Tool("odradek.cli.kafka.get_offsets", "Show offsets of partitions, by time."),
     "delete-records": Tool(
         "odradek.cli.kafka.delete_records", "Delete records below given offsets."
     ),
-    "log-dirs": Tool("odradek.cli.kafka.log_dirs", "Tell which replicas are in which directories."),
-    "leader-election": Tool(
-        "odradek.cli.kafka.leader_election", "Elect preferred, or unclean, leaders."
+    "log-dirs": Tool(
+        "odradek.cli.kafka.log_dirs", "Show which replicas are in which log directories."
     ),
-    "dump-log": Tool("odradek.cli.kafka.dump_log", "Show what is in a broker's files."),
+    "leader-election": Tool(
+        "odradek.cli.kafka.leader_election", "Elect preferred or unclean leaders."
+    ),
+    "dump-log": Tool("odradek.cli.kafka.dump_log", "Show the contents of a broker's files."),
     "console-producer": Tool(
         "odradek.cli.kafka.clients.console_producer", "Write lines to a topic."
     ),
@@ -79,16 +81,16 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "odradek.cli.kafka.clients.consumer_perf_test", "Measure a consumer."
     ),
     "e2e-latency": Tool(
-        "odradek.cli.kafka.clients.e2e_latency", "Measure the way of a record there and back."
+        "odradek.cli.kafka.clients.e2e_latency", "Measure the time from producer to consumer."
     ),
     "verifiable-producer": Tool(
-        "odradek.cli.kafka.clients.verifiable_producer", "Write, and tell all as JSON."
+        "odradek.cli.kafka.clients.verifiable_producer", "Write records, and log each step as JSON."
     ),
     "verifiable-consumer": Tool(
-        "odradek.cli.kafka.clients.verifiable_consumer", "Read, and tell all as JSON."
+        "odradek.cli.kafka.clients.verifiable_consumer", "Read records, and log each step as JSON."
     ),
     "replica-verification": Tool(
-        "odradek.cli.kafka.replica_verification", "Compare what the replicas of topics hold."
+        "odradek.cli.kafka.replica_verification", "Compare the replicas of topics."
     ),
 }
 _BARE: Final = frozenset({"zookeeper-shell"})

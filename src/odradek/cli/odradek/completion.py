@@ -89,7 +89,7 @@ _TEMPLATES: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 @click.command
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete `odradek` and Kafka's tools: names and flags."""
+    """Print the shell code that completes names and flags of `odradek` and Kafka's tools."""
     from click.shell_completion import get_completion_class  # noqa: PLC0415 - for this alone
 
     made = get_completion_class(shell)

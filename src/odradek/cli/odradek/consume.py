@@ -35,11 +35,13 @@ class NoSuchTopicError(OdradekError):
     metavar="WHERE",
     help="beginning, end, or an offset.",
 )
-@click.option("--partition", type=int, metavar="N", help="This partition alone.")
-@click.option("--count", type=int, metavar="N", help="End after so many records.")
-@click.option("--follow", is_flag=True, help="Do not end at the end: wait for more.")
-@click.option("--committed", is_flag=True, help="Only what is committed (read_committed).")
-@click.option("--json", "as_json", is_flag=True, help="An object for each record, not its value.")
+@click.option("--partition", type=int, metavar="N", help="Only this partition.")
+@click.option("--count", type=int, metavar="N", help="Stop after N records.")
+@click.option("--follow", is_flag=True, help="At the end, wait for more records.")
+@click.option("--committed", is_flag=True, help="Only committed records (read_committed).")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object for each record, not its value."
+)
 @connection_options
 def consume(  # noqa: PLR0913 - one argument for each option
     *,

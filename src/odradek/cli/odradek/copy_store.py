@@ -20,16 +20,16 @@ from odradek.coord.copying import copy_nodes
 @click.argument("source")
 @click.argument("target")
 def copy_store(source: str, target: str) -> None:
-    """Copy a cluster's nodes from one coordination store to another; its brokers are stopped.
+    """Copy a cluster's znodes from one coordination store to another. Stop its brokers first.
 
-    Each is host:port,host:port/chroot of a ZooKeeper, or a directory of `odradek up`.
+    SOURCE and TARGET are host:port,host:port/chroot of a ZooKeeper, or a directory of `odradek up`.
     """
     folder = pathlib.Path(target)
     if folder.is_dir():
         target = str(folder / EMBEDDED)
         pathlib.Path(target).touch()  # an empty file is a new store
     count = asyncio.run(_copy(source, target))
-    print(f"{count} nodes of {source} stand in {target}", file=sys.stderr)
+    print(f"{count} znodes of {source} copied to {target}", file=sys.stderr)
 
 
 async def _copy(source: str, target: str) -> int:

@@ -84,21 +84,21 @@ class Lines:
 
 
 @click.command
-@click.option("--small", is_flag=True, help="One broker, no Spark: a few seconds.")
+@click.option("--small", is_flag=True, help="One broker and no Spark; takes a few seconds.")
 @click.option(
     "--out", type=click.Path(path_type=pathlib.Path), default="odradek-demo", show_default=True,
-    help="Where chart and report go.",
+    help="The directory for the chart and the report.",
 )  # fmt: skip
 def demo(*, small: bool, out: pathlib.Path) -> None:
-    """Show that it works: a cluster, Spark, a broker that dies, and a result that is checked.
+    """Run a cluster and Spark on real data, kill a broker, and check the result.
 
-    Leaves no process behind, and of files the chart and the report.
+    Leaves no process behind, and only two files: the chart and the report.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lacking = [] if small else demo_flights.missing()
     if lacking:
         say(f"the whole demo needs {', '.join(lacking)}: pip install 'odradek[demo]'")
-        say("this is the small one, without Spark")
+        say("running the small demo, without Spark")
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as path:
         folder = pathlib.Path(path)
         play = not small and not lacking

@@ -31,9 +31,9 @@ _WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}
     "--bootstrap-server",
     "servers",
     metavar="HOST:PORT,...",
-    help="Brokers to connect to, on whatever hosts.",
+    help="Brokers to connect to, on any hosts.",
 )
-@click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's.")
+@click.option("--command-config", metavar="FILE", help="A file of client properties.")
 @click.option(
     "--dir",
     "path",
@@ -48,16 +48,16 @@ _WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="How long a rebalance, an open transaction or a group without commits is fine.",
+    help="Report rebalances, open transactions and groups without commits after this time.",
 )
 @click.option(
     "--disk-percent",
     default=DISK_PERCENT,
     show_default=True,
     type=click.FloatRange(0, 100),
-    help="How full a disk may be.",
+    help="Report disks from this percentage on.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One object, for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(
     servers: str | None,
     command_config: str | None,
@@ -67,7 +67,7 @@ def doctor(
     *,
     as_json: bool,
 ) -> int:
-    """Say what is wrong with a cluster, since when, why, and what to do.
+    """Report what is wrong with a cluster, since when, why, and what to do.
 
     The exit code is 1 if something does not work.
     """

@@ -43,11 +43,13 @@ def _verb(name: str, act: Callable[[Supervisor, int], None], text: str) -> click
 
 
 start = _verb("start", Supervisor.start, "Start broker ID and wait until it serves.")
-stop = _verb("stop", Supervisor.stop, "Stop broker ID cleanly (SIGTERM) and wait for its end.")
+stop = _verb(
+    "stop", Supervisor.stop, "Stop broker ID cleanly (SIGTERM) and wait until it has ended."
+)
 restart = _verb("restart", Supervisor.restart, "Stop broker ID cleanly, if it runs, and start it.")
-kill = _verb("kill", Supervisor.kill, "Kill broker ID where it stands (kill -9).")
-pause = _verb("pause", Supervisor.pause, "Freeze broker ID (SIGSTOP): it answers nobody.")
-resume = _verb("resume", Supervisor.resume, "Let a frozen broker ID go on (SIGCONT).")
+kill = _verb("kill", Supervisor.kill, "Kill broker ID (kill -9).")
+pause = _verb("pause", Supervisor.pause, "Freeze broker ID (SIGSTOP): it answers no request.")
+resume = _verb("resume", Supervisor.resume, "Continue the frozen broker ID (SIGCONT).")
 
 
 @click.command
@@ -59,9 +61,9 @@ def down(path: pathlib.Path) -> None:
 
 @click.command
 @dir_option
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(path: pathlib.Path, *, as_json: bool) -> None:
-    """Say which brokers run, and where to connect."""
+    """Show which brokers run, and their addresses."""
     report = Supervisor(ClusterDirectory(path), say=say).status()
     if as_json:
         print(json.dumps(report))

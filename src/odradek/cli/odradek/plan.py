@@ -84,8 +84,8 @@ Command = Callable[..., Any]
 def cluster_options(command: Command) -> Command:
     """How to come to the cluster, and how the answer is wanted."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One object, for machines."),
-        click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--command-config", metavar="FILE", help="A file of client properties."),
         click.option("--bootstrap-server", "servers", required=True, metavar="HOST:PORT,..."),
     ):
         command = option(command)
@@ -96,12 +96,12 @@ def movement_options(command: Command) -> Command:
     """How a plan that moves replicas is carried out."""
     for option in (
         click.option("--cancel", "cancels", is_flag=True,
-                     help="Take back what is under way, clear throttles, and stop."),
+                     help="Cancel the reassignments under way, and clear throttles."),
         click.option("--batch", default=20, show_default=True, type=click.IntRange(min=1),
-                     help="With --execute: how many partitions at a time."),
+                     help="With --execute: partitions moved at a time."),
         click.option("--throttle", type=to_bytes,
-                     help="Bytes a second that copies may take of each broker."),
-        click.option("--execute", "executes", is_flag=True, help="Carry the plan out."),
+                     help="Bytes per second that copies may use on each broker."),
+        click.option("--execute", "executes", is_flag=True, help="Execute the plan."),
     ):  # fmt: skip
         command = option(command)
     return cluster_options(command)
@@ -117,24 +117,36 @@ def plan() -> None:
 
 @plan.command
 @click.option(
-    "--target", required=True, type=to_bytes, help="Bytes a second the topic has to take."
+    "--target", required=True, type=to_bytes, help="Bytes per second that the topic must handle."
 )
-@click.option("--producer-rate", type=to_bytes, help="What one partition takes; else measured.")
-@click.option("--consumer-rate", type=to_bytes, help="What one partition gives; else measured.")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...", help="To measure on.")
-@click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's.")
+@click.option(
+    "--producer-rate", type=to_bytes, help="Bytes/s written to one partition; else measured."
+)
+@click.option(
+    "--consumer-rate", type=to_bytes, help="Bytes/s read from one partition; else measured."
+)
+@click.option(
+    "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="The cluster to measure."
+)
+@click.option("--command-config", metavar="FILE", help="A file of client properties.")
 @click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1))
-@click.option("--brokers", type=click.IntRange(min=1), help="How many; else the cluster's.")
+@click.option(
+    "--brokers", type=click.IntRange(min=1), help="The number of brokers; else the cluster's."
+)
 @click.option("--seconds", default=5.0, show_default=True, help="How long to measure.")
 @click.option("--record-bytes", default=1000, show_default=True, type=click.IntRange(min=1))
-@click.option("--batch-bytes", default=BATCH_BYTES, show_default=True, help="batch.size.")
-@click.option("--present", type=click.IntRange(min=1), help="How many partitions there are now.")
+@click.option(
+    "--batch-bytes", default=BATCH_BYTES, show_default=True, help="The producer's batch.size."
+)
+@click.option("--present", type=click.IntRange(min=1), help="The present number of partitions.")
 @click.option("--keys", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="A sample of keys, one a line.")  # fmt: skip
-@click.option("--keys-topic", metavar="TOPIC", help="Or a topic to read keys from.")
-@click.option("--sample", default=100_000, show_default=True, help="So many of its records.")
-@click.option("--candidates", metavar="N,N,...", help="Counts to look at besides.")
-@click.option("--json", "as_json", is_flag=True, help="One object, for machines.")
+              help="A file with a sample of keys, one per line.")  # fmt: skip
+@click.option("--keys-topic", metavar="TOPIC", help="A topic to read keys from instead.")
+@click.option(
+    "--sample", default=100_000, show_default=True, help="The number of its records to read."
+)
+@click.option("--candidates", metavar="N,N,...", help="Other counts to compare.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def partitions(
     target: float,
     servers: str | None,
@@ -143,7 +155,7 @@ def partitions(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """How many partitions a topic needs, and what they cost."""
+    """Calculate how many partitions a topic needs, and what they cost."""
     throughput, brokers, elections = _figures(servers, command_config, given)
     if target <= 0:
         raise PlanError(f"--target {target:g}: it has to be above 0")
@@ -330,16 +342,25 @@ def _numbers(text: str | None) -> list[int]:
 @click.option("--partitions", "count", required=True, type=click.IntRange(min=1))
 @click.option("--replication-factor", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option("--min-insync-replicas", "isr_min", default=1, show_default=True)
-@click.option("--start", type=click.IntRange(min=0), help="Where the walk starts; else drawn.")
-@click.option("--shift", type=click.IntRange(min=0), help="How far followers are; else drawn.")
+@click.option(
+    "--start", type=click.IntRange(min=0), help="The index of the first broker; else random."
+)
+@click.option(
+    "--shift", type=click.IntRange(min=0), help="The first shift of followers; else random."
+)
 @click.option("--ignore-racks", is_flag=True)
 @click.option("--brokers", "listed", metavar="N|ID,ID,...",
-              help="Without a cluster: so many brokers, 0 to N-1, or these.")  # fmt: skip
+              help="Without a cluster: the number of brokers, or their ids.")  # fmt: skip
 @click.option("--racks", metavar="A,A,B,...",
-              help="Without a cluster: their racks, one after the other.")  # fmt: skip
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Those of a cluster.")
-@click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's.")
-@click.option("--json", "as_json", is_flag=True, help="One object, for machines.")
+              help="Without a cluster: the brokers' racks, in order.")  # fmt: skip
+@click.option(
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT,...",
+    help="The cluster whose brokers to use.",
+)
+@click.option("--command-config", metavar="FILE", help="A file of client properties.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def assignment(
     servers: str | None,
     command_config: str | None,
@@ -349,7 +370,7 @@ def assignment(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Where a new topic's replicas would go, why, and what a loss would leave."""
+    """Show where a new topic's replicas would go, why, and what remains after a failure."""
     if servers is None:
         picture = ClusterPicture(imagined(listed, racks), {}, {})
         _show_assignment(picture, given, as_json=as_json)
@@ -446,10 +467,10 @@ def _show_assignment(picture: ClusterPicture, given: Mapping[str, Any], *, as_js
 
 @plan.command
 @click.option("--by", type=click.Choice(["replicas", "bytes"]), default="replicas",
-              show_default=True, help="What every broker gets its share of.")  # fmt: skip
+              show_default=True, help="What is balanced over brokers.")  # fmt: skip
 @movement_options
 def rebalance(by: str, servers: str, command_config: str | None, **given: Any) -> int:
-    """Give every broker its share, moving as little as possible."""
+    """Balance replicas over brokers, with as few moves as possible."""
     return _move(
         servers,
         command_config,
@@ -462,12 +483,12 @@ def rebalance(by: str, servers: str, command_config: str | None, **given: Any) -
 @click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0))
 @movement_options
 def drain(brokers: Sequence[int], servers: str, command_config: str | None, **given: Any) -> int:
-    """Take everything from some BROKERS."""
+    """Move all replicas away from BROKERS."""
     return _move(servers, command_config, given, lambda picture: movement.drain(picture, brokers))
 
 
 @plan.command("replication-factor")
-@click.option("--topic", "topics", multiple=True, required=True, help="Which; may be repeated.")
+@click.option("--topic", "topics", multiple=True, required=True, help="The topic; may be repeated.")
 @click.option("--replication-factor", "factor", required=True, type=int)
 @movement_options
 def replication_factor(
@@ -477,7 +498,7 @@ def replication_factor(
     command_config: str | None,
     **given: Any,
 ) -> int:
-    """Give the partitions of a topic more replicas, or fewer."""
+    """Change the number of replicas of a topic's partitions."""
 
     def make(picture: ClusterPicture) -> Plan:
         missing = sorted(set(topics) - {partition.topic for partition in picture.partitions})

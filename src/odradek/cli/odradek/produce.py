@@ -23,16 +23,16 @@ _ROWS_A_TURN = 256
 
 @click.command
 @click.argument("topic")
-@click.option("--from", "source", default="-", metavar="FILE", help="The file; - is stdin.")
+@click.option("--from", "source", default="-", metavar="FILE", help="The file; - for stdin.")
 @click.option("--key", metavar="FIELD", help="The field that becomes the key.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="What the file is.  [default: by its suffix, else lines]",
+    help="The format of the file.  [default: by its suffix, else lines]",
 )
 @connection_options
-@click.option("--json", "as_json", is_flag=True, help="The summary for machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def produce(  # noqa: PLR0913 - one argument for each option
     *,
     topic: str,
@@ -47,7 +47,7 @@ def produce(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Write the rows of a file to TOPIC: lines, CSV with a header, or JSON line by line.
 
-    A CSV row becomes a JSON object. What was written before an error is said with it.
+    A CSV row becomes a JSON object. An error is reported with what was written before it.
     """
     defaults = {"linger.ms": "20", "batch.size": "65536"}
     properties = {**defaults, **client_properties(servers, path, config, words)}

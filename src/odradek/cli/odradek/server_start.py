@@ -23,14 +23,14 @@ from odradek.local.ready import tell
     "--ready-fd",
     type=int,
     metavar="FD",
-    help="Tell there, in one line of JSON, when the broker serves.",
+    help="Write one line of JSON to this file descriptor when the broker serves.",
 )
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=pathlib.Path),
     metavar="PATH",
-    help="The cluster's directory: whether all of it is stopped is looked up there.",
+    help="The cluster's directory, which shows whether the whole cluster is stopped.",
 )
 def server_start(
     file: pathlib.Path,
@@ -47,7 +47,7 @@ def server_start(
         raise InvalidConfigError(f"{file}: {error}") from None
     overrides = parse_overrides(override)
     for unknown in check_broker_options(overrides):
-        say(f"--override {unknown}: no broker option that is known; it has no effect")
+        say(f"--override {unknown}: this broker option is unknown; it has no effect")
     properties |= overrides
 
     def serves(listeners: Sequence[str], http: str | None) -> None:

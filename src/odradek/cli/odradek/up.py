@@ -23,17 +23,19 @@ from odradek.local.supervisor import Supervisor
 
 
 @click.command
-@click.option("--brokers", type=int, metavar="N", help="How many brokers.  [default: 1]")
+@click.option("--brokers", type=int, metavar="N", help="The number of brokers.  [default: 1]")
 @dir_option
 @click.option("--detach", is_flag=True, help="Return as soon as all brokers serve.")
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, metavar="P", help="P, P+1 ...  [default: free ones]")
-@click.option("--racks", metavar="A,B,...", help="The brokers' racks, one after the other.")
-@click.option("--zookeeper", metavar="HOST:PORT", help="Coordinated there, not by a file.")
-@click.option("--http-port", type=int, metavar="P", help="Likewise, for /metrics and /health.")
+@click.option(
+    "--port", type=int, metavar="P", help="The brokers' ports: P, P+1 ...  [default: free ports]"
+)
+@click.option("--racks", metavar="A,B,...", help="The racks of brokers 0, 1, ...")
+@click.option("--zookeeper", metavar="HOST:PORT", help="Use ZooKeeper, not a file.")
+@click.option("--http-port", type=int, metavar="P", help="Likewise for /metrics and /health.")
 @click.option(
     "--timeout", type=float, default=300.0, show_default=True, metavar="S",
-    help="Give up when a broker does not serve within S seconds.",
+    help="Fail if a broker does not serve within S seconds.",
 )  # fmt: skip
 @click.argument("properties", nargs=-1, metavar="[-- KEY=VALUE ...]")
 def up(  # noqa: PLR0913  one argument for each option
@@ -49,14 +51,14 @@ def up(  # noqa: PLR0913  one argument for each option
     timeout: float,
     properties: Sequence[str],
 ) -> None:
-    """Start a cluster on this machine: every broker a process of its own.
+    """Start a cluster on this machine: each broker is a process.
 
-    What follows -- are broker options, as in server.properties. An existing directory is started
-    with the ports and options it had.
+    Arguments after -- are broker options, as in server.properties. The cluster of an existing
+    directory is started with its former ports and options.
     """
     overrides = parse_overrides(properties)
     for unknown in check_broker_options(overrides):
-        say(f"{unknown}: no broker option that is known; it is kept, and has no effect")
+        say(f"{unknown}: this broker option is unknown; it is kept and has no effect")
     options = UpOptions(
         brokers=brokers, host=host, port=port, http_port=http_port,
         racks=tuple(racks.split(",")) if racks is not None else (), zookeeper=zookeeper,

@@ -27,12 +27,12 @@ Tell = Callable[[Asked], list[str]]
 
 @click.group
 def why() -> None:
-    """Say why a topic, a broker or a group is as it is, and what to do."""
+    """Explain the state of a topic, a broker or a group, and what to do."""
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="What was found out, for machines."),
+        click.option("--json", "as_json", is_flag=True, help="Print the facts as one JSON object."),
         click.option(
             "--dir",
             "path",
@@ -41,12 +41,12 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="The directory of the cluster on this machine, if no server is named.",
         ),
-        click.option("--command-config", metavar="FILE", help="Client properties, as Kafka's."),
+        click.option("--command-config", metavar="FILE", help="A file of client properties."),
         click.option(
             "--bootstrap-server",
             "servers",
             metavar="HOST:PORT,...",
-            help="Brokers to connect to, on whatever hosts.",
+            help="Brokers to connect to, on any hosts.",
         ),
     ):
         command = option(command)
@@ -55,10 +55,10 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @why.command
 @click.argument("name")
-@click.option("--partition", type=click.IntRange(min=0), help="This one alone.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 @_options
 def topic(name: str, partition: int | None, **where: Any) -> int:
-    """Why topic NAME is led, copied, moved or deleted as it is.
+    """Explain the leaders, replicas, moves and deletion of topic NAME.
 
     With --partition the high watermark and each replica's log end offset, too.
     """
@@ -78,7 +78,7 @@ def topic(name: str, partition: int | None, **where: Any) -> int:
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @_options
 def broker(broker_id: int, **where: Any) -> int:
-    """Why broker ID leads what it leads, and what it lacks."""
+    """Explain what broker ID leads, and what is wrong with it."""
     query = {"broker": str(broker_id)}
     wanted = {"journal": query, "controller": query, "broker": {}}
     return _answer(wanted, lambda asked: explain_broker(_picture(asked), broker_id), **where)
@@ -88,7 +88,7 @@ def broker(broker_id: int, **where: Any) -> int:
 @click.argument("name")
 @_options
 def group(name: str, **where: Any) -> int:
-    """Why consumer group NAME rebalances or waits: members, generation, strategy, who is idle."""
+    """Explain the state of group NAME: members, generation, strategy, rebalances, idle members."""
     wanted = {"groups": {"group": name}}
     return _answer(
         wanted, lambda asked: explain_group(asked, name, time.time_ns() // 1_000_000), **where
