@@ -1,1 +1,1 @@
-"""The record batch (format v2): read, patched in place, checked, encoded."""
+"""The record batch (format v2): read, validate, set a leader's fields in place, encode."""

@@ -1,8 +1,8 @@
-"""The record batch, version 2: its header read, and the fields that a broker sets.
+"""The record batch, version 2: reading its header, and setting the fields that a broker sets.
 
-     0  base offset       i64   the broker's
+     0  base offset       i64   set by the broker
      8  length            i32   bytes after this field
-    12  leader epoch      i32   the broker's
+    12  leader epoch      i32   set by the broker
     16  magic             i8    2
     17  crc               u32   CRC-32C of everything from the attributes on
     21  attributes        i16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
@@ -14,15 +14,14 @@
     51  producer epoch    i16
     53  base sequence     i32
     57  record count      i32
-    61  records                 compressed as a whole, if a codec is set
+    61  records                 compressed together, if a codec is set
 
-Base offset and leader epoch lie outside the checksum, so a leader sets them without reading
+Base offset and leader epoch are outside the checksum, so a leader sets them without reading
 the records: either in place (`patch`), or by writing `patched_prefix` and after it the
-producer's own bytes from `PREFIX_BYTES` on, which copies nothing.
+producer's own bytes from `PREFIX_BYTES` on, without a copy.
 
-A batch is a `memoryview` here. What stands in front of a whole `BatchHeader` (a tuple of 13:
-0.5 us) are functions that read one field at a position, for the ways on which a field or two
-is enough.
+A batch is a `memoryview` here. A whole `BatchHeader` (a tuple of 13 fields) takes 0.5 us; where a
+field or two is enough, the functions below read one field at a position.
 """
 
 from collections.abc import Iterator
@@ -40,11 +39,11 @@ ATTRIBUTES_AT: Final = 21
 LAST_OFFSET_DELTA_AT: Final = 23
 MAX_TIMESTAMP_AT: Final = 35
 HEADER_BYTES: Final = 61
-# Base offset and length: what the length does not count.
+# Base offset and length: the length does not count them.
 OVERHEAD_BYTES: Final = 12
-# What the broker sets: base offset, length, leader epoch.
+# What the broker sets: base offset and leader epoch, with the length between them.
 PREFIX_BYTES: Final = 16
-# No batch or message of any magic is shorter: a smaller length is damage.
+# No batch or message of any magic is shorter: a smaller length is corrupt.
 LENGTH_MIN: Final = 14
 
 CODEC_MASK: Final = 0x07
@@ -73,21 +72,21 @@ Bytes = bytes | bytearray | memoryview
 
 
 class CorruptBatchError(ApiError):
-    """Bytes that are no batch, or not the batch that was written: length, magic or checksum."""
+    """The bytes are not a batch, or not as written: wrong length, magic or checksum."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class TimestampType(IntEnum):
-    """Whose clock stamped the records. In a LogAppendTime batch all have its max timestamp."""
+    """Which clock the timestamps are from. With LogAppendTime all are the max timestamp."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, as it stands in the bytes."""
+    """All fields of the header of one batch."""
 
     base_offset: int
     length: int
@@ -110,7 +109,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record, or of the last one there was before compaction."""
+        """The offset of the last record; compaction keeps it when that record is removed."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -127,40 +126,40 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The codec's number: see `odradek.record.compression.Codec`."""
+        """The codec's number, one of `odradek.record.compression.Codec`."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock stamped the records."""
+        """Which clock the timestamps are from."""
         return TimestampType(self.attributes & LOG_APPEND_TIME_BIT != 0)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether this belongs to a transaction, a marker included."""
+        """Whether this is part of a transaction; true for its marker, too."""
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        """Whether this is a marker, not data."""
+        """Whether this is a control batch (a transaction marker), not data."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote this."""
+        """Whether an idempotent or transactional producer wrote this batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in here may go; set by the compaction that met them."""
+        """When its tombstones and markers may be removed; set by the first compaction of it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked.
+    """The header at `position`, not validated.
 
     Raises:
-        CorruptBatchError: fewer bytes are left than a header has.
+        CorruptBatchError: there are fewer bytes than a header has.
     """
     if len(buffer) - position < HEADER_BYTES:
         raise CorruptBatchError(
@@ -170,7 +169,7 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
-# One field each. The position must be that of a batch: the caller has checked the length.
+# One field each. The position must be the start of a batch whose length the caller has checked.
 
 
 def base_offset_at(buffer: Bytes, position: int) -> int:
@@ -213,13 +212,13 @@ def attributes_at(buffer: Bytes, position: int) -> int:
 
 
 def iter_batches(buffer: Bytes, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `position` on: where it begins, and its header.
+    """Each whole batch from `position` on: its position and its header.
 
-    Ends before a batch that is not all there, as the end of a fetch response or of a torn
-    file has it: where it ended is the last position plus that batch's size.
+    Stops before an incomplete batch, as at the end of a fetch response or of a torn file; it
+    begins at the last yielded position plus that batch's size.
 
     Raises:
-        CorruptBatchError: a length that no batch has, or another magic than 2.
+        CorruptBatchError: a length too small for a batch, or a magic other than 2.
     """
     end = len(buffer)
     unpack, make = HEADER.unpack_from, BatchHeader._make
@@ -234,7 +233,7 @@ def iter_batches(buffer: Bytes, position: int = 0) -> Iterator[tuple[int, BatchH
         yield position, header
         position = following
     if end - position > MAGIC_AT:
-        # Too short for any header of ours: torn, unless what is there already contradicts it.
+        # Too short for a header: incomplete, unless length or magic already show a corrupt one.
         length = _LENGTH.unpack_from(buffer, position + 8)[0]
         magic = buffer[position + MAGIC_AT]
         if magic != MAGIC or length < HEADER_BYTES - OVERHEAD_BYTES:
@@ -242,10 +241,10 @@ def iter_batches(buffer: Bytes, position: int = 0) -> Iterator[tuple[int, BatchH
 
 
 def whole_batches_end(buffer: Bytes, position: int = 0) -> int:
-    """Where the last whole batch ends, walking lengths alone; `position` if there is none.
+    """Where the last whole batch ends, by the lengths alone; `position` if there is none.
 
     Raises:
-        CorruptBatchError: a length that no batch has.
+        CorruptBatchError: a length too small for a batch.
     """
     end = len(buffer)
     while end - position >= OVERHEAD_BYTES:
@@ -263,7 +262,7 @@ def whole_batches_end(buffer: Bytes, position: int = 0) -> int:
 def _no_batch(position: int, length: int, magic: int) -> CorruptBatchError:
     if magic in (0, 1) and length >= LENGTH_MIN:
         return CorruptBatchError(
-            f"message format v{magic} at position {position}: only v{MAGIC} is served, "
+            f"message format v{magic} at position {position}: only v{MAGIC} is supported, "
             f"which Kafka has written since 0.11"
         )
     if magic != MAGIC:
@@ -278,13 +277,13 @@ def _no_batch(position: int, length: int, magic: int) -> CorruptBatchError:
 
 
 def has_valid_crc(buffer: memoryview, position: int, header: BatchHeader) -> bool:
-    """Whether the whole batch at `position` is what its producer or broker signed."""
+    """Whether the checksum of the batch at `position` is right."""
     end = position + OVERHEAD_BYTES + header.length
     return header.crc == crc32c(buffer[position + ATTRIBUTES_AT : end])
 
 
 def sign(batch: bytearray) -> None:
-    """Set the checksum of one batch, after a field within it was changed."""
+    """Set the checksum of one batch, after a field covered by it was changed."""
     with memoryview(batch) as view:
         _CHECKSUM.pack_into(batch, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
 
@@ -293,13 +292,13 @@ def sign(batch: bytearray) -> None:
 
 
 def patched_prefix(base_offset: int, length: int, leader_epoch: int) -> bytes:
-    """The first `PREFIX_BYTES` of a batch: write these, then the batch from there on."""
+    """The first `PREFIX_BYTES` of a batch: written in place of the producer's own."""
     return _PREFIX.pack(base_offset, length, leader_epoch)
 
 
 def patch(
     buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
 ) -> None:
-    """Set base offset and leader epoch of the batch at `position`, in place."""
+    """Set base offset and leader epoch of the batch at `position` in place."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)

@@ -1,13 +1,12 @@
-"""What a leader checks of the records inside a batch; compiled where that is installed.
+"""What a leader checks of the records inside a batch; a compiled version is used if installed.
 
-Two functions compute the same, and property tests hold them to each other: `check` of the package
+Two functions compute the same, and property tests compare them: `check` of the package
 `odradek_fast`, some 10 ns a record, and `plain_check` here, some 600 ns a record.
 
-Every byte may come from a hostile peer, and nothing in them is believed before it was held
-against the bytes that are there: the count of records first, then each length. Well-formed are
-records that fill the body exactly, each with the offset delta of its place, with a timestamp of 64
-bits, with lengths of at least -1 (null; a header's key is not null), and with varints that fit
-their type. A varint may be longer than it needs to be.
+Every byte may come from a hostile client, so every count and length is compared with the number of
+bytes before it is used. Well-formed records fill the body exactly, each has its index as offset
+delta, a timestamp of 64 bits, lengths of at least -1 (null; a header's key is not null), and
+varints that fit their type. A varint may be longer than necessary.
 """
 
 import importlib
@@ -19,7 +18,7 @@ from odradek.record.batch import NO_TIMESTAMP, Bytes
 
 # A byte each for length, attributes, two deltas, two lengths and a count.
 RECORD_BYTES_MIN: Final = 7
-# More of them would say nothing new and make a response of megabytes.
+# A longer list would add nothing and make a response of megabytes.
 REJECTED_MAX: Final = 1000
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
@@ -28,14 +27,14 @@ _INT64_MAX: Final = (1 << 63) - 1
 Rejected: TypeAlias = tuple[int, int | None]
 # Largest timestamp or -1, number of rejected records, the first of them.
 Checked: TypeAlias = tuple[int, int, list[Rejected]]
-# Body, where in it the records begin, their count, base timestamp, earliest and latest
-# timestamp, whether each needs a key.
+# Body, position of the first record in it, record count, base timestamp, earliest and latest
+# timestamp, whether each record needs a key.
 Check: TypeAlias = Callable[[Bytes, int, int, int, int, int, bool], Checked]
 
 
 @cache
 def fastest_check() -> Check:
-    """The compiled check, or `plain_check` where none is installed (or one from before 0.2)."""
+    """The compiled check, or `plain_check` if none is installed (or one older than 0.2)."""
     try:
         compiled = importlib.import_module("odradek_fast")
     except ImportError:
@@ -55,10 +54,10 @@ def plain_check(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one pass, n
     """Check that `body` has exactly `count` well-formed records from `start` on.
 
     A record is rejected if it has no key and needs one, or if its timestamp is not -1 and not
-    within [earliest, latest]; all the rest of a batch is checked nevertheless.
+    within [earliest, latest]; the rest of the batch is checked nevertheless.
 
     Raises:
-        ValueError: they are not; which record it is, and what is wrong with it.
+        ValueError: they are not well-formed; the message names the record and the field.
     """
     is_whole = isinstance(body, bytes | bytearray) and not start
     data = body if is_whole else bytes(memoryview(body)[start:])
@@ -69,8 +68,8 @@ def plain_check(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one pass, n
     rejected = position = 0
     listed: list[Rejected] = []
     for index in range(count):
-        # Varints of one or two bytes, which nearly all are, are read here and not by a call
-        # each. What is unusual, damage included, is read again by `_one`.
+        # Varints of one or two bytes, the usual case, are decoded inline and not by a call each.
+        # Anything unusual, corrupt records included, is decoded again by `_one`.
         at = position
         more = delta = key = timestamp = end = 0
         try:
@@ -136,7 +135,7 @@ def plain_check(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one pass, n
 
 
 class _Parts:
-    """One record, read part by part."""
+    """Decodes one record field by field."""
 
     __slots__ = ("at", "data", "end", "what")
 
@@ -147,7 +146,7 @@ class _Parts:
         self.what = ""
 
     def number(self, what: str, bits: int = 32) -> int:
-        """The next varint; ValueError if it is not whole, or does not fit."""
+        """The next varint; ValueError if it is incomplete or too large."""
         self.what = what
         raw = shift = 0
         while True:
@@ -164,7 +163,7 @@ class _Parts:
         return (raw >> 1) ^ -(raw & 1)
 
     def skip(self, what: str, least: int) -> int:
-        """Past the next length and as many bytes; ValueError if they are not there."""
+        """Skip the next length and that many bytes; ValueError if there are fewer."""
         length = self.number(what)
         if not least <= length <= self.end - self.at:
             raise ValueError
@@ -175,10 +174,10 @@ class _Parts:
 def _one(
     data: Bytes, position: int, index: int, count: int, base_timestamp: int
 ) -> tuple[int, int, int]:
-    """Timestamp, 1 if the key is null, and end of any record.
+    """Timestamp, 1 if the key is null, and end position of any record.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the record is corrupt.
     """
     parts = _Parts(data, position)
     try:

@@ -1,22 +1,21 @@
-"""gzip, snappy, lz4 and zstd, as Kafka's clients write them, with an end to what comes out.
+"""gzip, snappy, lz4 and zstd as Kafka's clients use them, with a limit on the output.
 
-A codec applies to all records of a batch together, not to its header. What each means by its
-name, and who differs:
+A codec applies to all records of a batch together, not to its header. The formats:
 
     gzip     RFC 1952; several members may follow each other
     snappy   blocks in the framing of snappy-java (Java, sarama, kafkajs: a 16-byte header,
-             then blocks with their length in front), or one raw block without any framing
-             (librdkafka). Both are read, the framing is written
-    lz4      the frame format, with the header checksum that its specification demands
-    zstd     frames, seldom with their content size
+             then blocks, each after its length), or one raw block without framing
+             (librdkafka). Both are read; the framing is written
+    lz4      the frame format, with the header checksum that its specification requires
+    zstd     frames, rarely with their content size
 
-A peer chooses what is in here, so no length in it is believed: each function makes at most
-`bytes_max` bytes, and asks for memory as output appears or after the claimed size was found to
-be possible. Every library here lets go of the GIL while it works.
+The input comes from a client, so no length in it is trusted: each function makes at most
+`bytes_max` bytes, and allocates as output appears or after the claimed size was found to be
+possible. Every library used here releases the GIL while it works.
 
-Why three libraries: zlib is Python's own and takes an end to its output; `lz4` decodes a small
-frame in 0.3 us where cramjam takes 4, and encodes in 0.4 against 37; `zstandard` knows levels
-below zero and says when a frame ends early; raw snappy stands only in cramjam (0.2 us).
+Why several libraries: zlib is part of Python and limits its output; `lz4` decodes a small frame
+in 0.3 us where cramjam takes 4, and encodes in 0.4 against 37; `zstandard` has levels below zero
+and reports a truncated frame; only cramjam has raw snappy (0.2 us).
 """
 
 import zlib
@@ -31,41 +30,41 @@ import zstandard
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.record.batch import Bytes
 
-# Of one batch's records. Producers fill a batch by its size before compression, or by its
-# expected size after it; the first are far below, the second at a ratio of 64.
+# For the records of one batch. Producers limit a batch by its size before compression, or by its
+# expected size after it; the former are far below, the latter reach it at a ratio of 64.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _PIECE_BYTES: Final = 256 * 1024
-# What a stream of its own, or a block of snappy's, counts at least: a million empty ones take time.
+# A stream or a snappy block counts as at least this many bytes: a million empty ones take time.
 _STREAM_BYTES_MIN: Final = 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
-# The best that the format can do: a copy of 64 bytes is written in 3.
+# The best ratio of the format: a copy of 64 bytes is written in 3.
 _SNAPPY_RATIO_MAX: Final = 22
 
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-# These few can become 2 MiB: a block of 128 KiB is written in 4 bytes.
+# These few bytes can become 2 MiB: a block of 128 KiB is written in 4 bytes.
 _ZSTD_STEP_BYTES: Final = 64
 _ZSTD_LIKELY_RATIO: Final = 16
-# Contexts that are not in use: as many as there are threads, and 20 to 50 us to make.
+# Contexts not in use: one for each thread at most; making one takes 20 to 50 us.
 _idle_zstd: Final[list[zstandard.ZstdDecompressor]] = []
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW: Final = 31  # 15 for the largest window, 16 for gzip's header and trailer
 
-# The best that the format can do: each byte of a length stands for 255.
+# The best ratio of the format: each byte of a length stands for 255.
 _LZ4_RATIO_MAX: Final = 255
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_CONTENT_SIZE_AT: Final = 6
-# Kafka's name for "as fast as possible", whose number in the library is 0.
+# Kafka's default level means "as fast as possible", which is 0 in the library.
 LZ4_LEVEL_DEFAULT: Final = 9
 
 
 class Codec(IntEnum):
-    """The codecs, by their number in a batch's attributes."""
+    """Compression codecs, by their number in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -75,7 +74,7 @@ class Codec(IntEnum):
 
 
 def target_codec(compression_type: str) -> Codec | None:
-    """The codec that a topic's `compression.type` demands; None leaves it to the producer."""
+    """The codec required by a topic's `compression.type`; None keeps the producer's."""
     match compression_type:
         case "producer":
             return None
@@ -86,7 +85,7 @@ def target_codec(compression_type: str) -> Codec | None:
 
 
 class Levels(NamedTuple):
-    """How hard to try: `compression.gzip.level` and its like, with Kafka's defaults."""
+    """Compression levels: `compression.gzip.level` and so on, with Kafka's defaults."""
 
     gzip: int = -1
     lz4: int = LZ4_LEVEL_DEFAULT
@@ -97,10 +96,10 @@ DEFAULT_LEVELS: Final = Levels()
 
 
 class DecompressionError(ApiError):
-    """What stands for compressed records is no such thing, or would not end.
+    """The compressed records are corrupt, or decompress to too many bytes.
 
-    INVALID_RECORD and not CORRUPT_MESSAGE: the checksum said that this is what the producer
-    wrote, so it would be the same when sent again.
+    INVALID_RECORD and not CORRUPT_MESSAGE: the checksum is right, so the producer wrote these
+    bytes, and a retry would send the same ones.
     """
 
     def __init__(self, message: str) -> None:
@@ -108,11 +107,11 @@ class DecompressionError(ApiError):
 
 
 class DecompressedTooLargeError(DecompressionError):
-    """The records are more bytes than the caller wants."""
+    """The decompressed records are larger than `bytes_max`."""
 
 
 def compress(codec: Codec, data: Bytes, levels: Levels = DEFAULT_LEVELS) -> bytes:
-    """All records of a batch, compressed."""
+    """Compress all records of a batch."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -127,15 +126,15 @@ def compress(codec: Codec, data: Bytes, levels: Levels = DEFAULT_LEVELS) -> byte
             )
             return compressed
         case Codec.ZSTD:
-            # Not one for all threads: a compressor is not to be shared between them.
+            # Not a shared one: a compressor must not be used by two threads.
             return zstandard.ZstdCompressor(level=levels.zstd).compress(data)
 
 
 def decompress(codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """All records of a batch, as they were before they were compressed.
+    """Decompress all records of a batch.
 
     Raises:
-        DecompressionError: damaged, or more than `bytes_max` bytes, or an unknown codec.
+        DecompressionError: corrupt, larger than `bytes_max`, or an unknown codec.
     """
     return b"".join(_pieces(codec, data, bytes_max))
 
@@ -143,7 +142,7 @@ def decompress(codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX)
 def decompress_gently(
     codec: int, data: Bytes, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes | bytearray:
-    """The same, for a thread: what is large is never copied at one stretch with the GIL held.
+    """Decompress in a thread: large output is not copied in one piece while the GIL is held.
 
     Raises:
         DecompressionError: as `decompress`.
@@ -169,7 +168,7 @@ def _pieces(codec: int, data: Bytes, bytes_max: int) -> Iterator[bytes]:
     return decompressor(data, bytes_max)
 
 
-# The best that each format can do. zstd: a block of 128 KiB that repeats one byte is written in 4.
+# The best ratio of each format. zstd: a block of 128 KiB that repeats one byte is written in 4.
 _RATIO_MAX: Final = {
     Codec.GZIP: 1032,
     Codec.SNAPPY: _SNAPPY_RATIO_MAX,
@@ -179,12 +178,12 @@ _RATIO_MAX: Final = {
 
 
 def decompressed_bytes_at_most(codec: int, size_bytes: int) -> int:
-    """How many bytes so many compressed ones can stand for."""
+    """How many bytes `size_bytes` compressed bytes can decompress to, at most."""
     return size_bytes * _RATIO_MAX[Codec(codec)]
 
 
 def begins_like(codec: int, data: memoryview) -> bool:
-    """Whether what stands for compressed records begins as that codec's does."""
+    """Whether the first bytes are those of the codec's format."""
     head = bytes(data[: len(_XERIAL_MAGIC)])
     match codec:
         case Codec.GZIP:
@@ -229,7 +228,7 @@ def _decompress_gzip(data: Bytes, bytes_max: int) -> Iterator[bytes]:
                 raise _too_much(Codec.GZIP, bytes_max)
             rest = member.unconsumed_tail
             if not piece and not rest and not member.eof:
-                raise DecompressionError("gzip: the stream ends early")
+                raise DecompressionError("gzip: the stream is truncated")
             yield piece
         room -= max(made, _STREAM_BYTES_MIN)
         rest = member.unused_data
@@ -257,13 +256,13 @@ def _decompress_snappy(data: Bytes, bytes_max: int) -> Iterator[bytes]:
         position = len(_XERIAL_HEADER)
         while position < len(view):
             if bytes(view[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
-                position += len(_XERIAL_HEADER)  # two streams, one after the other
+                position += len(_XERIAL_HEADER)  # a second stream follows the first
                 continue
             length = int.from_bytes(view[position : position + 4], "big")
             position += 4
             if length > len(view) - position:
                 raise DecompressionError(
-                    f"snappy: block of {length} bytes, {max(0, len(view) - position)} are left"
+                    f"snappy: block of {length} bytes, only {max(0, len(view) - position)} left"
                 )
             piece = _decompress_snappy_block(view[position : position + length], room, bytes_max)
             yield piece
@@ -277,7 +276,7 @@ def _decompress_snappy_block(block: memoryview, room: int, bytes_max: int) -> by
         if length > room:
             raise _too_much(Codec.SNAPPY, bytes_max)
         if length > len(block) * _SNAPPY_RATIO_MAX:
-            raise DecompressionError(f"snappy: {len(block)} bytes cannot stand for {length}")
+            raise DecompressionError(f"snappy: {len(block)} bytes cannot decompress to {length}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"snappy: {error}") from None
@@ -313,7 +312,7 @@ def _decompress_lz4_piecewise(view: memoryview, bytes_max: int) -> Iterator[byte
         piece = frame.decompress(rest, max_length=_PIECE_BYTES)
         rest = b""
         if not piece and not frame.eof:
-            raise DecompressionError("lz4: the frame ends early")
+            raise DecompressionError("lz4: the frame is truncated")
         room -= len(piece)
         if room < 0:
             raise _too_much(Codec.LZ4, bytes_max)
@@ -337,13 +336,13 @@ def _decompress_zstd(data: Bytes, bytes_max: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd_frame(data: Bytes, bytes_max: int) -> bytes | None:
-    """The only frame; None if something follows it."""
-    # The library asks for all the room at once, which is slow for megabytes.
+    """Decompress the only frame; None if something follows it."""
+    # Otherwise the library allocates `bytes_max` at once, which is slow for megabytes.
     likely = len(data) * _ZSTD_LIKELY_RATIO + _STREAM_BYTES_MIN
     decompressor = _idle_zstd.pop() if _idle_zstd else zstandard.ZstdDecompressor()
     for room in (likely, bytes_max) if likely < bytes_max else (bytes_max,):
         try:
-            # In one piece, for only so does the library say that a frame ends early.
+            # In one piece: only then does the library report a truncated frame.
             whole = decompressor.decompress(data, max_output_size=room, allow_extra_data=False)
         except zstandard.ZstdError as error:
             if "unused data" in str(error):
@@ -354,7 +353,7 @@ def _decompress_zstd_frame(data: Bytes, bytes_max: int) -> bytes | None:
             _idle_zstd.append(decompressor)
             return whole
     raise DecompressedTooLargeError(
-        f"zstd: the frame ends early, or is more than {bytes_max} bytes"
+        f"zstd: the frame is truncated, or has more than {bytes_max} bytes"
     )
 
 
@@ -369,7 +368,7 @@ def _decompress_zstd_frames(data: Bytes, bytes_max: int) -> Iterator[bytes]:
             while not frame.eof:
                 step = view[position : position + _ZSTD_STEP_BYTES]
                 if not step:
-                    raise DecompressionError("zstd: the frame ends early")
+                    raise DecompressionError("zstd: the frame is truncated")
                 piece = frame.decompress(step)
                 made += len(piece)
                 if made > room:

@@ -1,12 +1,12 @@
-"""Control batches: the markers that end a transaction, written into the data.
+"""Control batches: the markers that end a transaction.
 
 A marker is one record in a batch of its own, transactional and control, with the producer's id
-and epoch and no sequence. It takes an offset and never reaches an application.
+and epoch and no sequence. It has an offset; consumers do not return it to applications.
 
     key      i16 version 0, i16 type
     value    i16 version 0, i32 coordinator epoch
 
-Types other than ABORT and COMMIT belong to KRaft; they are passed over, as clients do.
+Types other than ABORT and COMMIT are KRaft's; they are skipped, as clients do.
 """
 
 from enum import IntEnum
@@ -21,14 +21,14 @@ _VALUE: Final = Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """How a transaction ended."""
+    """How a transaction ended (Kafka: `ControlRecordType`)."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as a transaction coordinator has written it."""
+    """The end of a transaction, as the coordinator wrote it (Kafka: `EndTransactionMarker`)."""
 
     type: ControlType
     coordinator_epoch: int
@@ -58,12 +58,12 @@ def build_marker(
 
 
 def read_marker(batch: Bytes) -> Marker | None:
-    """The marker in a control batch; None if it is of a type that does not concern us.
+    """The marker in a control batch; None for another type or an empty batch.
 
     Raises:
-        InvalidRecordError: no key, a key or value too short, or of a version below zero.
+        InvalidRecordError: the key or the value is missing, too short, or of a negative version.
     """
-    # Compaction leaves an empty batch where a marker was its producer's last.
+    # Compaction keeps an empty batch for a producer's last sequence number.
     record = next(iter_records(batch), None)
     if record is None:
         return None

@@ -1,14 +1,14 @@
-"""The outline of a batch's records: where each lies, its key, and whether it has a value.
+"""The outline of a batch's records: position, key, and whether there is a value.
 
-For who has to know what may go (the cleaner) and copies what stays as the bytes it is. One pass
-over the records, about half a microsecond for each: headers and values are passed over, so this
-finds damage only where it makes a record end elsewhere than its length says. Whoever wants more
-reads with `odradek.record.records`.
+For the cleaner, which decides by keys and copies the remaining records unchanged. One pass over
+the records, about half a microsecond for each; headers and values are skipped, so corrupt ones
+are found only where a record does not end where its length says. `odradek.record.records` decodes
+everything.
 """
 
 from odradek.record.records import VARLONG_SHIFT_MAX, InvalidRecordError, raw_varint
 
-# Where the record begins and ends, its timestamp less the base timestamp, its offset less the
+# Start and end of the record, its timestamp minus the base timestamp, its offset minus the
 # base offset, its key, whether it has a value.
 Outline = tuple[int, int, int, int, bytes | None, bool]
 
@@ -16,10 +16,10 @@ Outline = tuple[int, int, int, int, bytes | None, bool]
 def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, PLR0915
     """The outline of decompressed records, in their order.
 
-    Varints of one or two bytes, which nearly all are, are read here and not by a call each.
+    Varints of one or two bytes, the usual case, are decoded inline and not by a call each.
 
     Raises:
-        InvalidRecordError: they are not exactly `count` records of the lengths they claim.
+        InvalidRecordError: they are not exactly `count` records of the lengths they have.
     """
     found: list[Outline] = []
     append = found.append
@@ -71,16 +71,16 @@ def outline(body: bytes, count: int) -> list[Outline]:  # noqa: C901, PLR0912, P
                 at = position
                 position += raw >> 1
                 key = body[at:position]
-            # Of the value's length only the sign: negative is null.
+            # Of the value's length only the sign is needed: negative is null.
             has_value = not body[position] & 1
             if position >= end or end > size:
                 raise InvalidRecordError(
-                    f"record {len(found)} of {count} claims to end at {end} of {size}"
+                    f"record {len(found)} of {count} has its end at {end} of {size} bytes"
                 )
             append((start, end, timestamp_delta, offset_delta, key, has_value))
             position = end
     except IndexError:
-        raise InvalidRecordError(f"record {len(found)} of {count} ends early") from None
+        raise InvalidRecordError(f"record {len(found)} of {count} is truncated") from None
     if position != size:
         raise InvalidRecordError(f"{size - position} bytes after the last of {count} records")
     return found

@@ -1,17 +1,17 @@
-"""The records inside a batch, decoded and encoded.
+"""Decodes and encodes the records of a batch.
 
-    varint   length of what follows
+    varint   length of the rest
     i8       attributes, unused
-    varlong  timestamp, less the batch's base timestamp
-    varint   offset, less the batch's base offset
+    varlong  timestamp minus the batch's base timestamp
+    varint   offset minus the batch's base offset
     varint   key length (-1: null), key
     varint   value length (-1: null), value
     varint   header count; for each: varint key length, key, varint value length (-1: null), value
 
-Varints are zig-zag. One record costs about 2 us to decode and 2 us to encode, so nothing here
-stands on the way of produce or fetch: it is for coordinators' logs, compaction, tools and
-careful checks. Everything in here may come from a peer, so every length is held against what
-is left, and damage raises `InvalidRecordError`, nothing else.
+Varints are zig-zag. A record takes about 2 us to decode and 2 us to encode, so the produce and
+fetch path does not use this module: it is for coordinators' logs, compaction, tools and thorough
+checks. Everything may come from a client, so every length is compared with the bytes that are
+left, and corrupt input raises `InvalidRecordError` only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,23 +52,23 @@ VARLONG_SHIFT_MAX: Final = 63
 
 
 class InvalidRecordError(ApiError):
-    """The inside of a batch is not what its header says, or breaks a rule of its topic."""
+    """A batch's records do not match its header, or break a rule of their topic."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 class Record(NamedTuple):
-    """One record. A header's key that is no UTF-8 survives decoding and encoding unchanged."""
+    """One record. A header's key that is not UTF-8 stays unchanged by decoding and encoding."""
 
     key: bytes | None
     value: bytes | None
     timestamp: int = NO_TIMESTAMP
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    offset: int = -1  # to `build_batch`: the next one
+    offset: int = -1  # -1 in a call of `build_batch`: the next offset
 
 
-# Where the parts of a record are, for who does not want them copied out: timestamp delta,
+# The positions of a record's parts, for callers that copy only some: timestamp delta,
 # offset delta, key start, key length (-1: null), value start, value length (-1: null),
 # headers start, headers count.
 Span = tuple[int, int, int, int, int, int, int, int]
@@ -80,14 +80,14 @@ Span = tuple[int, int, int, int, int, int, int, int]
 def iter_records(
     batch: Bytes, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """Every record of the one batch that `batch` begins with.
+    """Every record of the first batch in `batch`.
 
     Raises:
-        InvalidRecordError, CorruptBatchError, DecompressionError: damage.
+        InvalidRecordError, CorruptBatchError, DecompressionError: the batch is corrupt.
     """
     header = read_header(batch)
     if header.record_count == 0:
-        return  # compaction has left the header alone
+        return  # compaction may keep the header alone
     body = records_bytes(batch, header, decompressed_bytes_max)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -109,8 +109,8 @@ def records_bytes(
     """The records of the batch, decompressed.
 
     Raises:
-        InvalidRecordError: the batch is longer than `batch`.
-        DecompressionError: damaged, or more than `bytes_max` bytes.
+        InvalidRecordError: `batch` has fewer bytes than the header's length.
+        DecompressionError: corrupt, or more than `bytes_max` bytes.
     """
     if not HEADER_BYTES <= header.size_bytes <= len(batch):
         raise InvalidRecordError(f"batch of {header.size_bytes} bytes in {len(batch)}")
@@ -119,13 +119,13 @@ def records_bytes(
 
 
 def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR0912, PLR0915
-    """Walk decompressed records.
+    """Iterate over decompressed records.
 
-    Varints of one or two bytes, which nearly all are, are read here and not by a call each:
-    compacted topics are walked at every produce, and this halves the time.
+    Varints of one or two bytes, the usual case, are decoded inline and not by a call each:
+    compacted topics are checked at every produce request, and this halves the time.
 
     Raises:
-        InvalidRecordError: they are not exactly `count` well-formed ones.
+        InvalidRecordError: they are not exactly `count` well-formed records.
     """
     position = 0
     index = -1
@@ -200,13 +200,13 @@ def iter_spans(body: bytes, count: int) -> Iterator[Span]:  # noqa: C901, PLR091
                 headers_count,
             )
     except IndexError:
-        raise InvalidRecordError(f"record {index} of {count} ends early") from None
+        raise InvalidRecordError(f"record {index} of {count} is truncated") from None
     if position != size:
         raise InvalidRecordError(f"{size - position} bytes after the last of {count} records")
 
 
 def _skip_headers(body: bytes, position: int, count: int) -> int:
-    # Each takes two bytes at least, so a huge count ends at the end of the bytes.
+    # Each takes two bytes at least, so a huge count fails at the end of the bytes.
     if count < 0:
         raise InvalidRecordError(f"header count {count}")
     for _ in range(count):
@@ -234,17 +234,17 @@ def _read_headers(body: bytes, position: int, count: int) -> tuple[tuple[str, by
 
 
 def _varint(body: bytes, position: int, shift_max: int = _VARINT_SHIFT_MAX) -> tuple[int, int]:
-    """The number at `position`, and where the next thing begins; IndexError past the end."""
+    """The number at `position`, and the position after it; IndexError past the end."""
     raw, position = raw_varint(body, position, shift_max)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def raw_varint(body: bytes, position: int, shift_max: int) -> tuple[int, int]:
-    """The number at `position` before zig-zag is undone, and where the next thing begins.
+    """The number at `position` before zig-zag decoding, and the position after it.
 
     Raises:
-        IndexError: the bytes end before it does.
-        InvalidRecordError: it does not end where the longest would.
+        IndexError: the varint is truncated.
+        InvalidRecordError: the varint is too long.
     """
     raw = shift = 0
     while True:
@@ -278,12 +278,12 @@ def build_batch(  # noqa: PLR0913 - the fields of a batch, each by its name
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch.
+    """Build one batch.
 
-    A record's offset, where it has none, is the one after its predecessor's. Compaction, which
-    leaves gaps, gives offsets, and `last_offset` where the last record did not survive;
-    `delete_horizon_ms` then takes the place of the base timestamp. `append_time_ms` is the
-    timestamp of all records of a LogAppendTime batch.
+    A record without an offset gets the one after its predecessor's. Compaction, which leaves gaps,
+    gives the offsets, and `last_offset` if the last record was removed; `delete_horizon_ms` then
+    replaces the base timestamp. `append_time_ms` is the timestamp of all records of a
+    LogAppendTime batch.
     """
     body = bytearray()
     offset = base_offset - 1
@@ -309,7 +309,7 @@ def build_batch(  # noqa: PLR0913 - the fields of a batch, each by its name
     )
     header = BatchHeader(
         base_offset=base_offset,
-        length=0,  # these two are set by `assemble`
+        length=0,  # length and checksum are set by `assemble`
         crc=0,
         leader_epoch=leader_epoch,
         magic=MAGIC,
@@ -326,7 +326,7 @@ def build_batch(  # noqa: PLR0913 - the fields of a batch, each by its name
 
 
 def assemble(header: BatchHeader, body: Bytes) -> bytearray:
-    """A batch with this header and these compressed records: length and checksum are set."""
+    """A batch of this header and these compressed records, with length and checksum set."""
     length = HEADER_BYTES - OVERHEAD_BYTES + len(body)
     batch = bytearray(HEADER.pack(*header._replace(length=length)))
     batch += body

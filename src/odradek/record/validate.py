@@ -1,36 +1,35 @@
-"""What a leader checks before it appends, and what it sets; what a follower checks.
+"""What a leader checks and sets before it appends a batch; what a follower checks.
 
-A leader looks at every produced batch:
+A leader checks every produced batch:
 
-    one batch, whole, of magic 2, base offset 0             INVALID_RECORD, CORRUPT_MESSAGE
-    not above `max.message.bytes`                           MESSAGE_TOO_LARGE
+    one whole batch of magic 2, base offset 0               INVALID_RECORD, CORRUPT_MESSAGE
+    at most `max.message.bytes`                             MESSAGE_TOO_LARGE
     the checksum                                            CORRUPT_MESSAGE
-    count = last offset delta + 1 > 0; no marker; a         INVALID_RECORD
+    count = last offset delta + 1 > 0; not a marker; a      INVALID_RECORD
         producer id with a sequence, a transaction with
         a producer id
-    an epoch of at least -1                                 INVALID_PRODUCER_EPOCH
-    a codec that we know, zstd only from Produce v7 on      UNSUPPORTED_COMPRESSION_TYPE
-    not LogAppendTime (that is the broker's to set)         INVALID_TIMESTAMP
-    records that are not there: a count that the bytes      INVALID_RECORD
-        cannot hold, a body that is not the codec's
+    a producer epoch of at least -1                         INVALID_PRODUCER_EPOCH
+    a known codec, zstd only from Produce v7 on             UNSUPPORTED_COMPRESSION_TYPE
+    not LogAppendTime (only the broker sets it)             INVALID_TIMESTAMP
+    a count that the bytes can hold, a body in the          INVALID_RECORD
+        codec's format
     every record (`odradek.record.check`), decompressed     INVALID_RECORD, INVALID_TIMESTAMP
 
-The last line is `log.validate.records=full`, the default. With `batch` the records are looked at
-where the topic's rules depend on them (a compacted topic, whose every record needs a key; limits
-on timestamps; another codec), and where it costs next to nothing: uncompressed ones by the compiled
-check. What is trusted otherwise is that the records are well-formed, as many as the header says,
-and that the header's max timestamp is theirs. tests/oracle/record/answers.txt has Apache Kafka's
-answer to each damage that we know.
+The last line applies with `log.validate.records=full`, the default. With `batch` the records are
+checked where the topic's rules depend on them (a compacted topic, whose records need keys; limits
+on timestamps; another codec), and where it costs almost nothing: uncompressed ones by the compiled
+check. Otherwise it is assumed that the records are well-formed, that their number is the header's,
+and that the header's max timestamp is right. tests/oracle/record/answers.txt has Apache Kafka's
+answer to each kind of damage.
 
-Small work is done at once. What may take longer than the event loop may wait, a batch that
-decompresses to megabytes or an old codec replaced by a new one, is handed back unfinished
-(`ValidatedBatch.cost_ns`), for `look_inside` to be called in a thread.
+Small batches are validated at once. What may block the event loop for too long, a batch that
+decompresses to megabytes or is compressed again with another codec, is returned unfinished
+(`ValidatedBatch.cost_ns`), and `look_inside` is then called in a thread.
 
-What a leader sets: the codec and its level where `compression.type` demands another one than
-the producer's, timestamp type and max timestamp where the topic's is LogAppendTime, the max
-timestamp where the walk found another one. Only a changed codec copies; otherwise the bytes
-that came in are changed in place and handed on. Base offset and leader epoch are set by the
-log as it appends.
+A leader sets: codec and level if `compression.type` is not the producer's codec; timestamp type and
+max timestamp if the topic's is LogAppendTime; the max timestamp if the records have another one.
+Only a changed codec copies the batch; otherwise the received bytes are changed in place. The log
+sets base offset and leader epoch when it appends.
 """
 
 from dataclasses import dataclass, field
@@ -86,8 +85,8 @@ NO_LIMIT_MS: Final = (1 << 63) - 1
 RECORD_ERRORS_MAX: Final = REJECTED_MAX
 UNLIMITED_NS: Final = 1 << 62
 UNFINISHED: Final = -1
-# Estimates: what a codec takes for a byte that it makes, what the slowest takes for one that it
-# compresses, what a check takes for a record.
+# Estimates: time of a codec for each byte of output, of the slowest codec for each byte that it
+# compresses, of a check for each record.
 _DECOMPRESS_NS: Final = {Codec.GZIP: 4, Codec.SNAPPY: 1, Codec.LZ4: 1, Codec.ZSTD: 1}
 _COMPRESS_NS: Final = 50
 _CHECK_NS: Final = 10
@@ -97,13 +96,13 @@ PRODUCE_VERSION_WITH_ZSTD: Final = 7
 _NOT_FROM_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
 _INT64_MIN: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
-_new_tuple = tuple.__new__  # half of what `_make` costs
+_new_tuple = tuple.__new__  # takes half the time of `_make`
 _CRC_AND_ATTRIBUTES: Final = Struct(">Ih")
 _TIMESTAMP: Final = Struct(">q")
 
 
 class RejectedBatchError(ApiError):
-    """A batch that breaks a rule; with the records at fault where it was records."""
+    """A batch that breaks a rule, with the records at fault if it was records."""
 
     def __init__(
         self,
@@ -117,24 +116,24 @@ class RejectedBatchError(ApiError):
 
 @dataclass(slots=True, kw_only=True)
 class ValidationRules:
-    """What one topic's configuration means for the batches produced to it. Made once for it."""
+    """The rules for batches produced to one topic, computed once from its configuration."""
 
     message_bytes_max: int = 1_048_588
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = NO_LIMIT_MS
     timestamp_after_max_ms: int = NO_LIMIT_MS
     compacted: bool = False
-    codec: Codec | None = None  # None: the producer's
+    codec: Codec | None = None  # None: keep the producer's
     levels: Levels = DEFAULT_LEVELS
     full: bool = True
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
     check: Check = field(default_factory=fastest_check)
     check_ns: int = field(init=False)
     limits_timestamps: bool = field(init=False)
-    checks: bool = field(init=False)  # the records, where they are not compressed
-    decompresses: bool = field(init=False)  # and checks them then
+    checks: bool = field(init=False)  # whether uncompressed records are checked
+    decompresses: bool = field(init=False)  # whether compressed ones are, too
     rewrites: bool = field(init=False)
-    only_checks: bool = field(init=False)  # where they are not compressed: the usual case
+    only_checks: bool = field(init=False)  # uncompressed records are checked, not changed: usual
 
     def __post_init__(self) -> None:
         create_time = self.timestamp_type is TimestampType.CREATE_TIME
@@ -149,10 +148,10 @@ class ValidationRules:
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that may be appended, and its header, base offset still 0.
+    """A batch that may be appended, and its header, still with base offset 0.
 
-    `cost_ns` estimates what was spent on its records. UNFINISHED: they have not been looked at, as
-    it would take longer than was allowed; `look_inside` has to be called before it is appended.
+    `cost_ns` estimates the time spent on its records. UNFINISHED: they are not checked yet, because
+    it would take longer than allowed; `look_inside` has to be called before the append.
     """
 
     view: memoryview
@@ -160,7 +159,7 @@ class ValidatedBatch(NamedTuple):
     cost_ns: int
 
 
-def validate_produced(  # noqa: C901 - no calls that can be spared, on the way of the data
+def validate_produced(  # noqa: C901 - on the produce path: no call that can be avoided
     view: memoryview,
     rules: ValidationRules,
     *,
@@ -168,13 +167,13 @@ def validate_produced(  # noqa: C901 - no calls that can be spared, on the way o
     api_version: int,
     spend_ns: int = UNLIMITED_NS,
 ) -> ValidatedBatch:
-    """Check what a client produced to one partition; a writable `view` may be changed.
+    """Validate a batch that a client produced; a writable `view` may be changed.
 
-    About `spend_ns` may be spent on its records; where that is too little the result is UNFINISHED.
+    At most about `spend_ns` is spent on its records; if they need more the result is UNFINISHED.
 
     Raises:
         RejectedBatchError, CorruptBatchError, InvalidRecordError, DecompressionError: all of
-            them `ApiError`, with the code that Kafka gives.
+            them `ApiError`, with Kafka's error code.
     """
     size_bytes = len(view)
     codec_max = Codec.ZSTD if api_version >= PRODUCE_VERSION_WITH_ZSTD else Codec.LZ4
@@ -218,7 +217,7 @@ def validate_produced(  # noqa: C901 - no calls that can be spared, on the way o
         or attributes & CODEC_MASK > codec_max
     ):
         _check_fields(header, api_version)
-    if rules.only_checks and not attributes & CODEC_MASK:  # nearly always
+    if rules.only_checks and not attributes & CODEC_MASK:  # the usual case
         cost_ns = record_count * rules.check_ns
         if cost_ns <= spend_ns:
             try:
@@ -249,9 +248,9 @@ def look_inside(
     now_ms: int,
     spend_ns: int = UNLIMITED_NS,
 ) -> ValidatedBatch:
-    """Check the records of a batch whose header is sound, and set what a leader sets.
+    """Check the records of a batch with a valid header, and set what a leader sets.
 
-    It may run in a thread: nothing that it is given is changed, but a writable `view`.
+    May run in a thread: nothing is changed but a writable `view`.
 
     Raises:
         RejectedBatchError, InvalidRecordError, DecompressionError: as `validate_produced`.
@@ -293,12 +292,12 @@ def look_inside(
 
 
 def validate_replicated(view: memoryview) -> tuple[int, list[BatchHeader]]:
-    """Check what a leader sent to a follower: how many bytes are whole batches, their headers.
+    """Check what a leader sent to a follower. Returns the size of the whole batches, their headers.
 
-    The leader has checked the rest; what can go wrong between its disk and ours is damage.
+    The leader has validated the records; this finds damage between its disk and the follower.
 
     Raises:
-        CorruptBatchError: a length, a magic, a checksum, or offsets that do not rise.
+        CorruptBatchError: a wrong length, magic or checksum, or offsets that do not increase.
     """
     headers: list[BatchHeader] = []
     end = 0
@@ -310,35 +309,35 @@ def validate_replicated(view: memoryview) -> tuple[int, list[BatchHeader]]:
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptBatchError(
                 f"batch of offsets {header.base_offset} to {header.last_offset} "
-                f"where {next_offset} was due"
+                f"where {next_offset} was expected"
             )
         next_offset = header.base_offset + header.last_offset_delta + 1
         headers.append(header)
     return end, headers
 
 
-# ---------------------------------------------------------------------- why it is refused
+# ---------------------------------------------------------------------- refusals
 
 
 def _not_one_batch(view: memoryview) -> ApiError:
-    whole_batches_end(view)  # says so if there is a length that no batch has
+    whole_batches_end(view)  # raises if a length is too small for a batch
     return InvalidRecordError(f"no whole record batch in {len(view)} bytes")
 
 
 def _the_only_batch(view: memoryview, header: BatchHeader) -> memoryview:
-    """The batch that `view` begins with. What follows may be the start of another, torn."""
+    """The first batch in `view`. What follows may be the start of another, incomplete one."""
     if header.length < LENGTH_MIN:
         raise _not_one_batch(view)
     if header.magic in (0, 1):
         raise InvalidRecordError(f"message format v{header.magic}; only v{MAGIC} is accepted")
     if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-        raise CorruptBatchError(f"magic {header.magic}, length {header.length}: no batch")
+        raise CorruptBatchError(f"magic {header.magic}, length {header.length}: not a batch")
     if header.size_bytes > len(view):
         raise _not_one_batch(view)
     if whole_batches_end(view) != header.size_bytes:
         raise InvalidRecordError("more than one record batch for a partition")
     if header.base_offset != 0:
-        raise InvalidRecordError(f"base offset {header.base_offset}; producers set 0")
+        raise InvalidRecordError(f"base offset {header.base_offset}; producers have to send 0")
     return view[: header.size_bytes]
 
 
@@ -357,9 +356,9 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:  # noqa: C901 
             f"record count {header.record_count}, last offset delta {header.last_offset_delta}"
         )
     if header.is_control:
-        raise InvalidRecordError("control records are not for clients to write")
+        raise InvalidRecordError("clients cannot write control records")
     if header.attributes & DELETE_HORIZON_BIT:
-        raise InvalidRecordError("a delete horizon is not for clients to set")
+        raise InvalidRecordError("clients cannot set a delete horizon")
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecordError(
             f"producer id {header.producer_id} with sequence {header.base_sequence}"
@@ -373,7 +372,7 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:  # noqa: C901 
         raise InvalidRecordError("a transactional batch without a producer id")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise RejectedBatchError(
-            ErrorCode.INVALID_TIMESTAMP, "timestamp type LogAppendTime is not for clients to set"
+            ErrorCode.INVALID_TIMESTAMP, "clients cannot set the timestamp type LogAppendTime"
         )
     if header.codec > Codec.ZSTD:
         raise RejectedBatchError(
@@ -386,16 +385,16 @@ def _check_fields(header: BatchHeader, api_version: int) -> None:  # noqa: C901 
         )
 
 
-# ------------------------------------------------------------------------------ the inside
+# ------------------------------------------------------------------------------ the records
 
 
 def _check_outside(view: memoryview, header: BatchHeader, rules: ValidationRules) -> None:
-    """What can be said of records that are not looked at: whether the bytes can be that many."""
+    """Check records without decompressing them: whether the bytes can hold that many."""
     codec = header.attributes & CODEC_MASK
     size_bytes = len(view) - HEADER_BYTES
     if codec:
         if not begins_like(codec, view[HEADER_BYTES:]):
-            raise InvalidRecordError(f"what should be {Codec(codec).name.lower()} is not")
+            raise InvalidRecordError(f"the records are not in {Codec(codec).name.lower()} format")
         size_bytes = min(
             decompressed_bytes_at_most(codec, size_bytes), rules.decompressed_bytes_max
         )
@@ -406,7 +405,7 @@ def _check_outside(view: memoryview, header: BatchHeader, rules: ValidationRules
 def _checked(
     body: Bytes, start: int, header: BatchHeader, rules: ValidationRules, now_ms: int
 ) -> int:
-    """Look at every record; returns the largest timestamp."""
+    """Check every record; returns the largest timestamp."""
     earliest, latest = _INT64_MIN, _INT64_MAX
     if rules.limits_timestamps:
         earliest = max(earliest, now_ms - rules.timestamp_before_max_ms)
@@ -434,7 +433,7 @@ def _records_rejected(
     errors = tuple(
         (
             index,
-            "a compacted topic takes no record without a key"
+            "a compacted topic requires a key in every record"
             if timestamp is None
             else f"timestamp {timestamp} is not within [{earliest}, {latest}]",
         )
@@ -444,7 +443,7 @@ def _records_rejected(
     first, message = errors[0]
     return RejectedBatchError(
         ErrorCode.INVALID_TIMESTAMP if is_mistimed else ErrorCode.INVALID_RECORD,
-        f"{count} records are rejected, the first of them record {first}: {message}",
+        f"{count} records are rejected, the first is record {first}: {message}",
         errors,
     )
 
@@ -458,7 +457,7 @@ def _rewritten(  # noqa: PLR0913, PLR0917 - the parts of one thing
     now_ms: int,
     cost_ns: int,
 ) -> ValidatedBatch:
-    """With what the leader sets; `records` are those to be compressed by the topic's codec."""
+    """The batch with what the leader sets; `records` are compressed by the topic's codec."""
     attributes = header.attributes
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_BIT

@@ -222,7 +222,7 @@ def test_what_kafka_wrote_passes_as_replicated():
 
     assert end == len(whole)
     assert [header.base_offset for header in headers] == [5, 155]
-    with pytest.raises(ApiError, match="155 was due"):
+    with pytest.raises(ApiError, match="155 was expected"):
         validate_replicated(memoryview(batches))
 
 
