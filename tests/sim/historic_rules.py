@@ -4,7 +4,7 @@ The rules that hold now are patched away here, not switched off by an option: no
 ships. Each takes pytest's `monkeypatch`.
 """
 
-from odradek.broker import orders
+from odradek.broker import controller_requests
 from odradek.broker.apis import fetch
 from odradek.broker.controller.election import Reign
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher
@@ -90,12 +90,12 @@ def no_leader_epoch_in_fetches(monkeypatch):
 
 def no_broker_epoch(monkeypatch):
     """Up to 2.1: an order meant for the life before is obeyed (KIP-380)."""
-    refuse = orders.refuse_request
+    refuse = controller_requests.refuse_request
 
     def obey(**epochs):
         return refuse(**{**epochs, "broker_epoch": -1, "own_broker_epoch": 0})
 
-    monkeypatch.setattr(orders, "refuse_request", obey)
+    monkeypatch.setattr(controller_requests, "refuse_request", obey)
     no_broker_epoch_of_isr_members(monkeypatch)
 
 
@@ -122,12 +122,12 @@ def the_life_that_a_follower_is_in_by_now(monkeypatch):
 
 def no_controller_fencing(monkeypatch):
     """Up to 2.1: a deposed controller still writes, and is obeyed (KAFKA-6082, KAFKA-3083)."""
-    refuse = orders.refuse_request
+    refuse = controller_requests.refuse_request
 
     def obey(**epochs):
         return refuse(**{**epochs, "newest_controller_epoch": -1})
 
-    monkeypatch.setattr(orders, "refuse_request", obey)
+    monkeypatch.setattr(controller_requests, "refuse_request", obey)
     anything = property(lambda self: Check(layout.CONTROLLER_EPOCH, ANY_VERSION))
     monkeypatch.setattr(Reign, "token", anything)
 

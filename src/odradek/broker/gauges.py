@@ -1,21 +1,34 @@
 """What is not counted but asked for: the numbers that the parts of a broker know of themselves."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from odradek.broker.apis.fetch import FetchApi
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.replication.partition import Partition
+from odradek.broker.reported import ReportedParts
+from odradek.broker.serving.purgatory import Purgatory
+from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
-from odradek.obs.metrics import FollowerNumbers, PartitionNumbers
+from odradek.obs.metrics import BrokerMetrics, FollowerNumbers, PartitionNumbers
 from odradek.replica.leader import LeaderReplica
-
-if TYPE_CHECKING:
-    from odradek.broker.server import Broker
 
 _STATES: Final = {"starting": 1, "recovering": 2, "running": 3, "shutting-down": 7, "stopped": 0}
 
 
-def publish(broker: "Broker") -> None:
+class MeasuredParts(ReportedParts, Protocol):
+    """The parts whose numbers are read, besides those of reports."""
+
+    state: str
+    metrics: BrokerMetrics
+    fetch: FetchApi
+    metadata: MetadataCache
+    purgatory: Purgatory
+    housekeeping: Housekeeping
+
+
+def publish(broker: MeasuredParts) -> None:
     """Have the metrics of a broker read these."""
     metrics, replicas = broker.metrics, broker.replicas
     gauge = metrics.gauge
@@ -108,7 +121,7 @@ def publish(broker: "Broker") -> None:
     )
 
 
-def _publish_controller(broker: "Broker") -> None:
+def _publish_controller(broker: MeasuredParts) -> None:
     """What the controller knows of the cluster; nothing of it where another one reigns."""
 
     def of(number: Callable[[Controller], float]) -> Callable[[], float]:

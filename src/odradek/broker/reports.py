@@ -13,24 +13,22 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from odradek.broker.controller.view import control_routes, in_pieces
 from odradek.broker.coordinators.group_report import group_report, groups_report
 from odradek.broker.http import Response, Route, json_response
 from odradek.broker.replication.partition import Partition
+from odradek.broker.reported import ReportedParts
 from odradek.config.broker import BROKER_OPTIONS
 from odradek.log.disk import StorageError
 from odradek.log.producer_state import NO_OFFSET
-
-if TYPE_CHECKING:
-    from odradek.broker.server import Broker
 
 PARTITIONS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
 
 
-def report_routes(broker: "Broker") -> Mapping[str, Route]:
+def report_routes(broker: ReportedParts) -> Mapping[str, Route]:
     """Each report by its name."""
     return {
         **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
@@ -43,7 +41,7 @@ def report_routes(broker: "Broker") -> Mapping[str, Route]:
 # --------------------------------------------------------------------------------- the broker
 
 
-def _broker(broker: "Broker") -> Mapping[str, Any]:
+def _broker(broker: ReportedParts) -> Mapping[str, Any]:
     config = broker.config
     return {
         **asdict(broker.health()),
@@ -67,7 +65,7 @@ def _broker(broker: "Broker") -> Mapping[str, Any]:
     }
 
 
-def _directory(broker: "Broker", path: str) -> Mapping[str, Any]:
+def _directory(broker: ReportedParts, path: str) -> Mapping[str, Any]:
     offline = broker.logs.is_offline(path)
     since_ms, why = broker.incidents.failed_directories.get(path, (None, ""))
     total = usable = None
@@ -86,7 +84,7 @@ def _directory(broker: "Broker", path: str) -> Mapping[str, Any]:
     }
 
 
-def _cleaner(broker: "Broker") -> Mapping[str, Any]:
+def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
     cleaner = broker.cleaner
     return {
         "is_enabled": broker.config.log_cleaner_enable,
@@ -102,7 +100,7 @@ def _cleaner(broker: "Broker") -> Mapping[str, Any]:
 # --------------------------------------------------------------------------------- replicas
 
 
-def _replicas(broker: "Broker", query: Mapping[str, str]) -> Response:
+def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     topic, number = query.get("topic"), query.get("partition")
     now_ms = broker.groups.now().monotonic_ms
     settings = broker.settings
@@ -167,7 +165,7 @@ def _replica(partition: Partition, now_ms: int) -> Mapping[str, Any]:
 # ----------------------------------------------------------------------------------- groups
 
 
-def _groups(broker: "Broker", query: Mapping[str, str]) -> Response:
+def _groups(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     group_id = query.get("group")
     shell = broker.groups
     if group_id is None:

@@ -28,12 +28,15 @@ _CODECS: Mapping[str, Codec | None] = {
 class TopicSettingsBook:
     """The settings of every topic."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, changed: Callable[[str], None] = lambda _topic: None
+    ) -> None:
+        """`changed` is called with the name of a topic whose own options have changed."""
         self._config = config
+        self._changed = changed
         self._defaults = settings_of(config.topic_defaults, config)
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._own: dict[str, TopicSettings] = {}
-        self.on_change: Callable[[str], None] = lambda _topic: None
 
     def topic(self, name: str) -> TopicSettings:
         """The present settings of a topic; the same object for all that have no own."""
@@ -58,7 +61,7 @@ class TopicSettingsBook:
         else:
             self._own.pop(name, None)
             self._overrides.pop(name, None)
-        self.on_change(name)
+        self._changed(name)
 
     def set_broker(self, config: BrokerConfig) -> None:
         """The broker's options are now these."""

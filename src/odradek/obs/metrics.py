@@ -179,6 +179,13 @@ class BrokerMetrics:
             topic = self.topics[name] = TopicMetrics()
         return topic
 
+    def isr_changed(self, grew: bool) -> None:
+        """An ISR that this broker leads has become larger (`grew`) or smaller."""
+        if grew:
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1
+
     def topic_deleted(self, name: str) -> None:
         """Drop a deleted topic's counters; its counts stay in the sums over all topics."""
         topic = self.topics.pop(name, None)

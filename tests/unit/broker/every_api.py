@@ -365,7 +365,7 @@ def _alter_replica_log_dirs(live, version):
 
 
 def _from_controller(live):
-    orders = live.broker.orders
+    orders = live.broker.controller_requests
     return {"controller_id": 0, "controller_epoch": orders.controller_epoch + 1}
 
 
@@ -494,7 +494,7 @@ _RES = ResourceType
 def _alter_partition(live, version):
     """The ISR that stands."""
     held = live.broker.replicas.get("t", 0)
-    epoch = live.broker.orders.broker_epoch
+    epoch = live.broker.broker_epoch
     partition = alter_partition.AlterPartitionPartition(
         partition_index=0,
         leader_epoch=held.leader_epoch if held else 0,
@@ -512,12 +512,12 @@ def _alter_partition(live, version):
 
 
 def _controlled_shutdown(live, version):
-    epoch = live.broker.orders.broker_epoch if version >= 2 else -1
+    epoch = live.broker.broker_epoch if version >= 2 else -1
     return ControlledShutdownRequest(broker_id=0, broker_epoch=epoch)
 
 
 def _allocate_producer_ids(live, version):
-    return AllocateProducerIdsRequest(broker_id=0, broker_epoch=live.broker.orders.broker_epoch)
+    return AllocateProducerIdsRequest(broker_id=0, broker_epoch=live.broker.broker_epoch)
 
 
 def _elect_leaders(live, version):

@@ -310,7 +310,7 @@ class Live:
         self.broker.isr_changes._gone = lambda _: None
         topic_id = topic_id or name.encode().ljust(16, b".")[:16]
         isr = replicas if isr is None else isr
-        orders = self.broker.orders
+        orders = self.broker.controller_requests
         response = await orders.leader_and_isr(
             LeaderAndIsrRequest(
                 controller_epoch=orders.controller_epoch,

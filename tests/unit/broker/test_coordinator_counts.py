@@ -55,10 +55,14 @@ class Stage:
         loop = asyncio.get_running_loop()
         self.tree = MemoryTree()
         self.store = MemoryStore(self.tree)
-        self.cache = MetadataCache(loop, lambda: 0)
+        self.metadata_changed = lambda: None
+        self.cache = MetadataCache(loop, lambda: 0, changed=self.changed)
         self.failures = []
         self.tasks = Tasks(loop, lambda name, error: self.failures.append((name, error)))
         self.all_are_ours = True
+
+    def changed(self):
+        self.metadata_changed()
 
     async def broker(self):
         """The counts of a broker that starts."""
@@ -67,7 +71,7 @@ class Stage:
         counts = CoordinatorCounts(
             store, self.cache, self.tasks, all_are_ours=lambda: self.all_are_ours
         )
-        self.cache.on_change = counts.metadata_changed
+        self.metadata_changed = counts.metadata_changed
         await counts.load()
         return counts
 
@@ -189,7 +193,7 @@ def test_while_the_store_does_not_answer_there_is_no_count():
         store = MemoryStore(stage.tree)
         await store.open()
         counts = CoordinatorCounts(store, stage.cache, stage.tasks, all_are_ours=lambda: True)
-        stage.cache.on_change = counts.metadata_changed
+        stage.metadata_changed = counts.metadata_changed
         await stage.make(5)
         store.cut()
         stage.announce(*range(5))

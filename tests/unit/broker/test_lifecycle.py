@@ -36,7 +36,7 @@ def test_a_broker_is_registered_as_kafka_does_it():
 
         assert node.version == 1, "created, then set"
         assert node.owner == live.store.session_id
-        assert live.broker.orders.broker_epoch == node.created_id
+        assert live.broker.broker_epoch == node.created_id
         broker = layout.decode_broker(0, node.data, broker_epoch=node.created_id)
         assert [(p.listener, p.host, p.port) for p in broker.end_points] == [
             ("PLAINTEXT", "b0", 9092)
@@ -53,11 +53,11 @@ def logs_of(live):
 
 def test_a_broker_says_when_it_registered_without_a_log_and_goes_on_saying_it():
     async def story(live):
-        first = live.broker.orders.broker_epoch
+        first = live.broker.broker_epoch
         assert logs_of(live).empty_since == first
         await live.topic("t")
         live.tree.expire(live.store.session_id)
-        await live.until(lambda: live.broker.orders.broker_epoch > first)
+        await live.until(lambda: live.broker.broker_epoch > first)
         assert logs_of(live).empty_since == first, "its logs are there since then"
 
         await live.restart()
@@ -74,7 +74,7 @@ def test_a_broker_whose_directories_come_back_new_warns_of_it(caplog):
         caplog.clear()
         live.broker = live.make()
         await live.start()
-        assert logs_of(live).empty_since == live.broker.orders.broker_epoch
+        assert logs_of(live).empty_since == live.broker.broker_epoch
         (said,) = [r.message for r in caplog.records if "meta.properties" in r.message]
         assert said.startswith("broker 0 was registered before")
 
@@ -84,7 +84,7 @@ def test_a_broker_whose_directories_come_back_new_warns_of_it(caplog):
 def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():
     async def story(live):
         await live.topic("t")
-        before, reign = live.broker.orders.broker_epoch, live.broker.controller.reign
+        before, reign = live.broker.broker_epoch, live.broker.controller.reign
         assert reign is not None
         live.tree.expire(live.store.session_id)
         assert registered(live) is None
@@ -92,7 +92,7 @@ def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():
 
         node = registered(live)
         assert node.owner == live.store.session_id
-        assert live.broker.orders.broker_epoch == node.created_id > before
+        assert live.broker.broker_epoch == node.created_id > before
         await live.until(lambda: not isinstance(live.broker.replicas.find_led("t", 0), ErrorCode))
         peer = live.peer()
         assert produced(await peer.ask(produce(live.batch(b"a"), acks=-1))) == {T0: 0}
@@ -141,7 +141,11 @@ def test_options_that_changed_while_there_was_no_session_are_learnt():
 
 def test_a_session_that_cannot_be_opened_again_yet_is_opened_later(monkeypatch):
     async def story(live):
-        before, opening, refusals = live.broker.orders.broker_epoch, live.store.open, iter(range(5))
+        before, opening, refusals = (
+            live.broker.broker_epoch,
+            live.store.open,
+            iter(range(5)),
+        )
 
         async def refusing():
             if next(refusals, None) is not None:
@@ -150,7 +154,7 @@ def test_a_session_that_cannot_be_opened_again_yet_is_opened_later(monkeypatch):
 
         monkeypatch.setattr(live.store, "open", refusing)
         live.tree.expire(live.store.session_id)
-        await live.until(lambda: live.broker.orders.broker_epoch > before)
+        await live.until(lambda: live.broker.broker_epoch > before)
 
         assert next(refusals, None) is None
         assert not live.fatal
@@ -160,13 +164,13 @@ def test_a_session_that_cannot_be_opened_again_yet_is_opened_later(monkeypatch):
 
 def test_the_store_that_answers_no_more_is_asked_until_it_does():
     async def story(live):
-        before = live.broker.orders.broker_epoch
+        before = live.broker.broker_epoch
         live.store.cut()
         await asyncio.sleep(60)
         assert registered(live) is None
         live.store.restore()
         await live.until(lambda: registered(live) is not None)
-        await live.until(lambda: live.broker.orders.broker_epoch > before)
+        await live.until(lambda: live.broker.broker_epoch > before)
 
         assert not live.fatal
 
@@ -234,7 +238,7 @@ def test_a_registration_whose_answer_was_lost(loss):
         await live.start()
 
         assert registered(live).owner == live.store.session_id
-        assert live.broker.orders.broker_epoch == registered(live).created_id
+        assert live.broker.broker_epoch == registered(live).created_id
 
     play(story)
 
@@ -270,7 +274,7 @@ def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune
             has_met = await start_with_misfortune_at(live, number)
             await live.until(lambda: live.broker.controller.reign is not None)
             assert registered(live).owner == live.store.session_id
-            assert live.broker.orders.broker_epoch == registered(live).created_id
+            assert live.broker.broker_epoch == registered(live).created_id
             assert not live.fatal
             if not has_met:
                 break

@@ -36,9 +36,9 @@ def config(**properties):
 
 
 def book(**properties):
-    made = TopicSettingsBook(config(**properties))
-    made.changed = []
-    made.on_change = made.changed.append
+    changed = []
+    made = TopicSettingsBook(config(**properties), changed=changed.append)
+    made.changed = changed
     return made
 
 

@@ -85,11 +85,3 @@ def api_versions(
                 )
             ]
     return response
-
-
-def unsupported(first: int, last: int) -> ApiVersionsResponse:
-    """The answer, to be encoded as v0, to a version of ApiVersions that is not served."""
-    return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=18, min_version=first, max_version=last)],
-    )

@@ -13,22 +13,20 @@ Behaviour:
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from odradek.broker.reported import ReportedParts
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.messages.describe_state import DescribeStateRequest, DescribeStateResponse
-
-if TYPE_CHECKING:
-    from odradek.broker.server import Broker
 
 BYTES_MAX: Final = 8 << 20
 FIELDS_MAX: Final = 16
 
 
 async def describe_state(
-    broker: "Broker",
+    broker: ReportedParts,
     session: Session,
     request: DescribeStateRequest,
     *,

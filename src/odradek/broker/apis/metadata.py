@@ -33,6 +33,7 @@ from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.admin.topic_maker import MADE_AT_ONCE
 from odradek.broker.cluster.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
+from odradek.broker.serving.answers import Encoded
 from odradek.broker.serving.parts import PART
 from odradek.broker.serving.session import Session
 from odradek.model.acl import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
@@ -65,12 +66,6 @@ class TopicMaker(Protocol):
 
     def make(self, names: Iterable[str]) -> None:
         """Begin to create these with the broker's defaults; whoever asks again will see."""
-
-
-class Encoded(NamedTuple):
-    """A response that was encoded before. Its first field is the throttle time."""
-
-    body: bytes
 
 
 class _Key(NamedTuple):

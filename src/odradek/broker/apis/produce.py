@@ -109,7 +109,13 @@ class ProduceApi:
         throttle: Callable[[Connection, int], None],
         worker: Worker,
         turns: Turns,
+        verification: Ask | None = None,
+        refused: Callable[[Connection, str], None] = lambda _connection, _what: None,
     ) -> None:
+        """`verification` asks the coordinator of a transaction (`TransactionVerification.ask`).
+
+        `refused` is called once for each topic that a request was refused for.
+        """
         self._replicas = replicas
         self.purgatory = purgatory
         self._clock = clock
@@ -122,12 +128,10 @@ class ProduceApi:
         self._left_ns = SPEND_NS
         self._read_ms = 0
         self._read_of = 0
-        # Asks the coordinator of a transaction (`TransactionVerification.ask`).
-        self.verification: Ask | None = None
+        self.verification = verification
         # Whether also for producers that have added their partitions themselves (version 1).
         self.verifies_version_1 = True
-        # Told of each topic that was refused: for operators, never for the way of the data.
-        self.refused: Callable[[Connection, str], None] = lambda _connection, _what: None
+        self.refused = refused
         self.is_closed = False  # the whole cluster is being stopped: no leader takes records
 
     def handle(

@@ -6,8 +6,13 @@ for it is sent away. A test compares this table with the files of this folder.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from odradek.broker.admin.acls import AclAdmin
+from odradek.broker.admin.clients import ClientAdmin
+from odradek.broker.admin.configs import ConfigAdmin
+from odradek.broker.admin.topic_maker import InternalTopics
+from odradek.broker.admin.topics import TopicAdmin
 from odradek.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from odradek.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
@@ -41,6 +46,7 @@ from odradek.broker.apis.describe_user_scram_credentials import describe_user_sc
 from odradek.broker.apis.elect_leaders import elect_leaders
 from odradek.broker.apis.end_txn import end_txn
 from odradek.broker.apis.expire_delegation_token import expire_delegation_token
+from odradek.broker.apis.fetch import FetchApi
 from odradek.broker.apis.find_coordinator import find_coordinator
 from odradek.broker.apis.heartbeat import heartbeat
 from odradek.broker.apis.incremental_alter_configs import incremental_alter_configs
@@ -51,29 +57,90 @@ from odradek.broker.apis.list_groups import list_groups
 from odradek.broker.apis.list_offsets import list_offsets
 from odradek.broker.apis.list_partition_reassignments import list_partition_reassignments
 from odradek.broker.apis.list_transactions import list_transactions
+from odradek.broker.apis.metadata import MetadataApi
 from odradek.broker.apis.offset_commit import offset_commit
 from odradek.broker.apis.offset_delete import offset_delete
 from odradek.broker.apis.offset_fetch import offset_fetch
 from odradek.broker.apis.offset_for_leader_epoch import offset_for_leader_epoch
+from odradek.broker.apis.produce import ProduceApi
 from odradek.broker.apis.renew_delegation_token import renew_delegation_token
 from odradek.broker.apis.sasl_authenticate import sasl_authenticate
 from odradek.broker.apis.sasl_handshake import sasl_handshake
 from odradek.broker.apis.sync_group import sync_group
 from odradek.broker.apis.txn_offset_commit import txn_offset_commit
 from odradek.broker.apis.update_features import update_features
-from odradek.broker.orders import Asker
+from odradek.broker.apis.write_txn_markers import TxnMarkersApi
+from odradek.broker.cluster.features import FeatureShell
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
+from odradek.broker.coordinators.producer_ids import ProducerIds
+from odradek.broker.coordinators.txn_shell import TransactionShell
+from odradek.broker.replication.log_dir_moves import LogDirMoves
+from odradek.broker.reported import ReportedParts
 from odradek.broker.serving.request_loop import RawRoute, Request, Route
-from odradek.broker.serving.session import Session
+from odradek.broker.serving.session import Origin, Session
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import APIS, OWN_APIS, ApiKey
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.wire.schema import Message
 
-if TYPE_CHECKING:
-    from odradek.broker.server import Broker
+
+class FromController(Protocol):
+    """The controller's requests to this broker, checked and carried out."""
+
+    def leader_and_isr(
+        self, request: LeaderAndIsrRequest, origin: Origin | None = None
+    ) -> Awaitable[LeaderAndIsrResponse]:
+        """Lead or follow partitions."""
+
+    def stop_replica(
+        self, request: StopReplicaRequest, origin: Origin | None = None
+    ) -> Awaitable[StopReplicaResponse]:
+        """Stop replicas, and delete those that are marked for it."""
+
+    def update_metadata(
+        self, request: UpdateMetadataRequest, origin: Origin | None = None
+    ) -> Awaitable[UpdateMetadataResponse]:
+        """Update the metadata cache."""
 
 
-def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
+class ServedParts(ReportedParts, Protocol):
+    """The parts of a broker that requests need, besides those that reports read."""
+
+    metadata: MetadataCache
+    topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
+    transactions: TransactionShell
+    produce: ProduceApi
+    fetch: FetchApi
+    producer_ids: ProducerIds
+    txn_markers: TxnMarkersApi
+    features: FeatureShell
+    metadata_api: MetadataApi
+    coordinator_counts: CoordinatorCounts
+    internal_topics: InternalTopics
+    log_dir_moves: LogDirMoves
+    acls: AclAdmin
+    clients: ClientAdmin
+
+    @property
+    def controller_requests(self) -> "FromController":
+        """Carries out the controller's requests."""
+
+    cluster_id: str
+
+    def offsets_partition_of(self, group_id: str) -> int | None:
+        """The partition of `__consumer_offsets` with a group's offsets; None, not known yet."""
+
+    @property
+    def draw_producer_ids(self) -> Callable[[int], Awaitable[tuple[int, int]]]:
+        """As controller: the next block of producer ids for a broker."""
+
+
+def routes(broker: ServedParts) -> Mapping[ApiKey, Route | RawRoute]:
     """Every API of this broker."""
     advertised: list[ServedRange] = []
     for_our_tools: list[ServedRange] = []
@@ -81,6 +148,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     replicas, cache = broker.replicas, broker.metadata
     topics, configs = broker.topic_admin, broker.config_admin
     groups, transactions = broker.groups, broker.transactions
+    inbound = broker.controller_requests
     table: dict[ApiKey, Route | RawRoute] = {
         # The way of the data.
         ApiKey.PRODUCE: RawRoute(broker.produce.handle),
@@ -243,9 +311,9 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
         ApiKey.EXPIRE_DELEGATION_TOKEN: Route(lambda r: expire_delegation_token(r.session)),
         ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(lambda r: describe_delegation_token(r.session)),
         # From the controller and other brokers.
-        ApiKey.LEADER_AND_ISR: Route(lambda r: broker.orders.leader_and_isr(r.body, _asker(r))),
-        ApiKey.STOP_REPLICA: Route(lambda r: broker.orders.stop_replica(r.body, _asker(r))),
-        ApiKey.UPDATE_METADATA: Route(lambda r: broker.orders.update_metadata(r.body, _asker(r))),
+        ApiKey.LEADER_AND_ISR: Route(lambda r: inbound.leader_and_isr(r.body, _origin(r))),
+        ApiKey.STOP_REPLICA: Route(lambda r: inbound.stop_replica(r.body, _origin(r))),
+        ApiKey.UPDATE_METADATA: Route(lambda r: inbound.update_metadata(r.body, _origin(r))),
         ApiKey.ALTER_PARTITION: Route(
             lambda r: _for_brokers(
                 r.session,
@@ -253,7 +321,7 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
                     broker.controller,
                     r.body,
                     r.header.api_version,
-                    announced=broker.topic_name,
+                    announced=cache.topic_name,
                 ),
             )
         ),
@@ -274,8 +342,8 @@ def routes(broker: "Broker") -> Mapping[ApiKey, Route | RawRoute]:
     return table
 
 
-def _asker(request: Request) -> Asker:
-    return Asker(request.session, request.header.api_version)
+def _origin(request: Request) -> Origin:
+    return Origin(request.session, request.header.api_version)
 
 
 def _for_brokers(session: Session, handle: Callable[[], Awaitable[Message]]) -> Awaitable[Message]:
@@ -285,7 +353,7 @@ def _for_brokers(session: Session, handle: Callable[[], Awaitable[Message]]) -> 
     return handle()
 
 
-def _when_features_are_known(broker: "Broker", answer: Callable[[Request], Message]) -> Route:
+def _when_features_are_known(broker: ServedParts, answer: Callable[[Request], Message]) -> Route:
     """A client asks once for each connection: what it is answered must not be too low."""
 
     async def later(request: Request) -> Message:

@@ -60,10 +60,6 @@ class OffsetsEnded(Protocol):
         """A marker in this partition is committed."""
 
 
-def _nobody_minds(index: int, producer_id: int, *, committed: bool) -> None:
-    """Before there is a group coordinator."""
-
-
 class TxnMarkersApi:
     """Serves WriteTxnMarkers."""
 
@@ -74,14 +70,18 @@ class TxnMarkersApi:
         *,
         clock: Clock,
         timeout_ms: int,
+        offsets_ended: OffsetsEnded,
     ) -> None:
-        """`timeout_ms` is how long a marker may take to be on all replicas in sync."""
+        """`timeout_ms` is how long a marker may take to be on all in-sync replicas.
+
+        `offsets_ended` is called in the loop's turn in which a marker of `__consumer_offsets` is
+        known to be committed.
+        """
         self._replicas = replicas
         self._purgatory = purgatory
         self._clock = clock
         self._timeout_ms = timeout_ms
-        # Told within the turn in which such a marker is known to be committed.
-        self.offsets_ended: OffsetsEnded = _nobody_minds
+        self.offsets_ended = offsets_ended
 
     async def handle(
         self, session: Session, request: WriteTxnMarkersRequest

@@ -53,15 +53,18 @@ class Lifecycle:
         randomness: random.Random,
         *,
         session_timeout_ms: int,
+        lost: Callable[[], None],
+        registered: Callable[[int], None],
     ) -> None:
+        """`lost` is called when a session has ended, `registered` with each later broker epoch."""
         self._store = store
         self._clock = clock
         self._random = randomness
         self._session_timeout_ms = session_timeout_ms
         self._lost = asyncio.Event()
         self._epoch: int | None = None  # of the last registration of this life
-        self.on_lost: Callable[[], None] = lambda: None
-        self.on_registered: Callable[[int], None] = lambda _broker_epoch: None
+        self._session_ended = lost
+        self._registered = registered
         store.on_session_lost = self._session_lost
 
     async def open(self) -> None:
@@ -238,7 +241,7 @@ class Lifecycle:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            self.on_lost()
+            self._session_ended()
             log.warning("the session with the coordination store is over; opening another")
             try:
                 if not self._store.session_id:  # else an answer was lost, and the session lives
@@ -248,7 +251,7 @@ class Lifecycle:
                 self._lost.set()
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            self.on_registered(epoch)
+            self._registered(epoch)
 
     async def _open_again(self) -> None:
         """A new session, whenever it can be had: who serves goes on serving meanwhile."""

@@ -42,7 +42,13 @@ class TopicMetadata:
 class MetadataCache:
     """The cluster as this broker knows it. `version` grows with every change."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        *,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.version = 0
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
@@ -51,7 +57,7 @@ class MetadataCache:
         self._deleted_ids: dict[str, bytes] = {}  # of the last deletions announced, by topic
         self._loop = loop
         self._now_ms = now_ms
-        self.on_change: Callable[[], None] = lambda: None
+        self._changed = changed
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
     # ------------------------------------------------------------------- questions
@@ -73,6 +79,11 @@ class MetadataCache:
     def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
         """A topic, by id."""
         return self._by_id.get(topic_id)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic that the controller has announced."""
+        topic = self.topic_by_id(topic_id)
+        return topic.name if topic is not None else None
 
     def deleted_id(self, name: str) -> bytes | None:
         """The id of the last topic of this name whose deletion the controller has announced.
@@ -158,7 +169,7 @@ class MetadataCache:
                     tuple(state.offline_replicas),
                 )
         self.version += 1
-        self.on_change()
+        self._changed()
         self._wake()
         return gone
 

@@ -13,12 +13,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from odradek.broker.controller.channels import ControlRequest, ControlResponse
 from odradek.model.clock import Clock
 from odradek.net.channel import Channel, Connector
 from odradek.wire.api_keys import ApiKey, response_class
 from odradek.wire.codec import decoder, encoder
 from odradek.wire.header import encode_request_header
+from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from odradek.wire.schema import Message
 
 VERSIONS: Final = {
@@ -36,6 +38,8 @@ VERSIONS: Final = {
 }
 
 R = TypeVar("R", bound=Message)
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 
 
 class PeerError(OSError):

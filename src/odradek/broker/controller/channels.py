@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from odradek.broker.cluster.peers import ControlRequest, ControlResponse
 from odradek.broker.serving.tasks import Tasks
 from odradek.controller.effects import Announce, BrokerNews, PartitionNews, StopNews
 from odradek.controller.events import LeaderAndIsrAnswered, ReplicasDeleted
@@ -37,12 +38,9 @@ from odradek.wire.messages.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
-    UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
 
-ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 Answered = LeaderAndIsrAnswered | ReplicasDeleted
 
 QUEUED_MAX: Final = 1_000  # requests for one broker

@@ -95,9 +95,10 @@ class GroupShell:
         world: World,
         *,
         commit_timeout_ms: Callable[[], int],
+        transactions: Transactions | None = None,
     ) -> None:
         self.topic = topic
-        self.transactions: Transactions | None = None
+        self.transactions = transactions
         self._world = world
         self._commit_timeout_ms = commit_timeout_ms
         self._events: deque[tuple[Led, Event]] = deque()

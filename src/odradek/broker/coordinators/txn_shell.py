@@ -95,12 +95,13 @@ class TransactionShell:
         self,
         topic: CoordinatorTopic[TransactionMind],
         *,
+        markers: MarkerPost,
         ids: ProducerIds,
         clock: Clock,
         config: Callable[[], BrokerConfig],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self.markers: MarkerPost  # set by whoever assembles the broker
+        self.markers = markers
         self._topic = topic
         self._ids = ids
         self._clock = clock

@@ -88,10 +88,14 @@ class StopOrder(NamedTuple):
     delete: bool
 
 
+def _ignore(partition: Partition) -> None:
+    del partition
+
+
 class ReplicaManager:
     """All replicas that this broker holds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         *,
         broker_id: int,
@@ -100,8 +104,16 @@ class ReplicaManager:
         settings: Settings,
         lag_ms_max: int,
         knows: Callable[[str, int], bool],
+        ask_for_isr: Callable[[Partition, tuple[int, ...]], None] = lambda _partition, _isr: None,
+        follow: Callable[[Partition], None] = _ignore,
+        leave: Callable[[Partition], None] = _ignore,
+        role_changed: Callable[[Partition], None] = _ignore,
     ) -> None:
-        """`knows` tells whether the cluster has such a partition (the metadata cache)."""
+        """`knows` answers whether the metadata cache has such a partition.
+
+        `ask_for_isr` proposes an ISR to the controller; `follow` and `leave` start and end fetching
+        from a leader; `role_changed` is called in the loop's turn in which the leader changed.
+        """
         self._broker_id = broker_id
         self._logs = logs
         self._clock = clock
@@ -113,15 +125,11 @@ class ReplicaManager:
         self._held = Counter[bytes]()  # partitions of each topic id
         self._topic_ids = TopicIds()
         self._order = asyncio.Lock()
-        # Set by whoever assembles the broker: ISR changes, and who fetches from whom.
-        self.ask_for_isr: Callable[[Partition, tuple[int, ...]], None] = lambda _partition, _isr: (
-            None
-        )
+        self.ask_for_isr = ask_for_isr
+        self.follow = follow
+        self.leave = leave
+        self.role_changed = role_changed
         self._live: frozenset[int] = frozenset()
-        self.follow: Callable[[Partition], None] = lambda _partition: None
-        self.leave: Callable[[Partition], None] = lambda _partition: None
-        # Told within the turn in which a partition got another leader, or none.
-        self.role_changed: Callable[[Partition], None] = lambda _partition: None
 
     # -------------------------------------------------------------------- questions
 

@@ -19,9 +19,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
-from odradek.broker.apis.api_versions import unsupported
-from odradek.broker.apis.metadata import Encoded
 from odradek.broker.incidents import Incidents
+from odradek.broker.serving.answers import Encoded, unsupported_api_versions
 from odradek.broker.serving.parts import Parts, join, parts_of, split
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Authorizer, Session
@@ -190,7 +189,7 @@ class RequestLoop:
             raise MalformedRequestError(
                 f"{known.name} version {header.api_version}; served are {known.accepted}"
             )
-        body = encoder(ApiVersionsResponse, 0)(unsupported(*known.served))
+        body = encoder(ApiVersionsResponse, 0)(unsupported_api_versions(*known.served))
         connection.respond([_framed(encode_response_header(18, 0, header.correlation_id), body)])
 
     def _refuse_inter_broker(self, connection: Connection, header: RequestHeader) -> None:

@@ -1,7 +1,7 @@
 """Who is asking: every handler gets a `Session`, and asks it before it touches anything."""
 
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek.broker.serving.produce_refusals import ProduceRefusals
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -65,3 +65,10 @@ class Session:
         """
         if not self.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class Origin(NamedTuple):
+    """The session over which a request came, and the version in which it was encoded."""
+
+    session: Session
+    api_version: int

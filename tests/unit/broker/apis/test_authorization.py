@@ -56,7 +56,7 @@ def state_of(live: Live):
         "futures": broker.logs.futures,
         "epochs": [(p.topic_partition, p.leader_epoch, p.error) for p in broker.replicas],
         "metadata": (broker.metadata.version, list(broker.metadata.topics)),
-        "controller epoch": broker.orders.controller_epoch,
+        "controller epoch": broker.controller_requests.controller_epoch,
         "config": dict(broker.config.values),
         "loggers": broker.config_admin.loggers.levels(),
         "sessions": len(broker.fetch.sessions),

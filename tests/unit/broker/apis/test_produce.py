@@ -233,7 +233,7 @@ def test_the_isr_shrank_below_what_is_needed_while_waiting():
 def test_the_topic_deleted_while_waiting():
     async def story(live):
         answer = await waiting_produce(live)
-        orders = live.broker.orders
+        orders = live.broker.controller_requests
         await orders.stop_replica(
             StopReplicaRequest(
                 controller_epoch=orders.controller_epoch,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.broker.live import play
 
-from odradek.broker.orders import Asker
+from odradek.broker.serving.session import Origin
 from odradek.coord.layout_config import encode_config, topic_entity
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.leader_and_isr import (
@@ -54,7 +54,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 async def give(live, kind, controller_epoch=0, broker_epoch=0):
     """Give an order with epochs relative to those that hold."""
-    orders = live.broker.orders
+    orders = live.broker.controller_requests
     request = KINDS[kind](
         controller_epoch=orders.controller_epoch + controller_epoch,
         broker_epoch=-1 if broker_epoch is None else orders.broker_epoch + broker_epoch,
@@ -80,10 +80,10 @@ async def prepared(live, kind):
 def test_an_order_of_an_older_controller_is_refused_whole(kind):
     async def story(live):
         await prepared(live, kind)
-        refused = live.broker.orders.refused
+        refused = live.broker.controller_requests.refused
         assert await give(live, kind, controller_epoch=-1) == ErrorCode.STALE_CONTROLLER_EPOCH
         assert not has_happened(live, kind)
-        assert live.broker.orders.refused == refused + 1
+        assert live.broker.controller_requests.refused == refused + 1
 
     play(story)
 
@@ -92,10 +92,10 @@ def test_an_order_of_an_older_controller_is_refused_whole(kind):
 def test_a_newer_controller_fences_the_older_ones_from_then_on(kind):
     async def story(live):
         await prepared(live, kind)
-        epoch = live.broker.orders.controller_epoch
+        epoch = live.broker.controller_requests.controller_epoch
         assert await give(live, kind, controller_epoch=3) == ErrorCode.NONE
         assert has_happened(live, kind)
-        assert live.broker.orders.controller_epoch == epoch + 3
+        assert live.broker.controller_requests.controller_epoch == epoch + 3
         for other in KINDS:
             assert await give(live, other, controller_epoch=-1) == ErrorCode.STALE_CONTROLLER_EPOCH
 
@@ -123,10 +123,10 @@ def test_an_order_is_for_one_life_of_the_broker(kind, broker_epoch, error):
 
 def test_a_stale_order_does_not_lift_the_controller_epoch():
     async def story(live):
-        epoch = live.broker.orders.controller_epoch
+        epoch = live.broker.controller_requests.controller_epoch
         await give(live, "leader_and_isr", controller_epoch=9, broker_epoch=-1)
 
-        assert live.broker.orders.controller_epoch == epoch
+        assert live.broker.controller_requests.controller_epoch == epoch
 
     play(story)
 
@@ -135,14 +135,14 @@ def test_a_stale_order_does_not_lift_the_controller_epoch():
 def test_over_the_network_the_same_gate_is_passed(kind):
     async def story(live):
         await prepared(live, kind)
-        orders = live.broker.orders
+        orders = live.broker.controller_requests
         stale = KINDS[kind](controller_epoch=orders.controller_epoch - 1)
         assert (await live.peer().ask(stale)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
         fresh = KINDS[kind](controller_epoch=orders.controller_epoch)
         assert (await live.peer().ask(fresh)).error_code == ErrorCode.NONE
         assert has_happened(live, kind)
-        asker = Asker(live.peer().connection.session, 0)
-        answer = await getattr(orders, kind)(fresh, asker)
+        origin = Origin(live.peer().connection.session, 0)
+        answer = await getattr(orders, kind)(fresh, origin)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     play(story)
@@ -165,7 +165,7 @@ def test_a_deleted_topics_options_and_metrics_are_forgotten():
         live.broker.metrics.topic("t").produced(1, 1)
         own = live.broker.settings.topic("t")
         gone = UpdateMetadataRequest(
-            controller_epoch=live.broker.orders.controller_epoch,
+            controller_epoch=live.broker.controller_requests.controller_epoch,
             topic_states=[
                 UpdateMetadataTopicState(
                     topic_name="t",
@@ -174,7 +174,7 @@ def test_a_deleted_topics_options_and_metrics_are_forgotten():
                 )
             ],
         )
-        await live.broker.orders.update_metadata(gone)
+        await live.broker.controller_requests.update_metadata(gone)
 
         assert live.broker.settings.topic("t") is not own
         assert live.broker.settings.topic("t").log_config.retention_ms != 1234
@@ -184,7 +184,7 @@ def test_a_deleted_topics_options_and_metrics_are_forgotten():
 
 def test_one_order_after_the_other():
     async def story(live):
-        request = lead(controller_epoch=live.broker.orders.controller_epoch)
+        request = lead(controller_epoch=live.broker.controller_requests.controller_epoch)
         state = request.topic_states[0].partition_states[0]
         request.topic_states[0].partition_states = [
             LeaderAndIsrPartitionState(
@@ -194,7 +194,8 @@ def test_one_order_after_the_other():
         ]
         assert state.partition_index == 0
         first, second = await asyncio.gather(
-            live.broker.orders.leader_and_isr(request), live.broker.orders.leader_and_isr(request)
+            live.broker.controller_requests.leader_and_isr(request),
+            live.broker.controller_requests.leader_and_isr(request),
         )
         errors = [
             {error.error_code for topic in answer.topics for error in topic.partition_errors}

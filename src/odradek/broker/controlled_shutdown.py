@@ -32,7 +32,7 @@ _PAUSE_S: Final = 0.01
 _AGAIN_S: Final = 0.25
 
 
-class HandOver:
+class ControlledShutdown:
     """What a broker asks of the controller before it stops."""
 
     def __init__(

@@ -1,20 +1,21 @@
-"""The controller's orders: who gives them is checked here, what they say is carried out elsewhere.
+"""LeaderAndIsr, StopReplica and UpdateMetadata: which of the controller's requests are accepted.
 
-The own controller's orders come by a direct call (`Orders` is its port to this broker), those
-of another by the inter-broker listener; both pass the same gate. Orders in a version that does
-not name topics by id (`inter.broker.protocol.version` below 2.8) are UNSUPPORTED_VERSION.
+A controller in this process calls `ControllerRequests` directly, another one sends its requests to
+the inter-broker listener; the same checks hold for both. A request in a version that does not name
+topics by id (`inter.broker.protocol.version` below 2.8) is UNSUPPORTED_VERSION.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from odradek.broker.apis.leader_and_isr import leader_and_isr
 from odradek.broker.apis.stop_replica import stop_replica
 from odradek.broker.apis.update_metadata import update_metadata
 from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peers import ControlRequest
 from odradek.broker.replication.replica_manager import ReplicaManager
-from odradek.broker.serving.session import Session
+from odradek.broker.serving.session import Origin
 from odradek.coord.store import ConnectionLostError, SessionExpiredError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
@@ -23,25 +24,16 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndI
 from odradek.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
-AnyOrder = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
-
 _PAUSE_SECONDS: Final = 0.1
-_FIRST_VERSION: Final[Mapping[type[AnyOrder], int]] = {
+_FIRST_VERSION: Final[Mapping[type[ControlRequest], int]] = {
     LeaderAndIsrRequest: 5,
     StopReplicaRequest: 3,
     UpdateMetadataRequest: 7,
 }
 
 
-class Asker(NamedTuple):
-    """Who sent an order over the network, in which version."""
-
-    session: Session
-    api_version: int
-
-
-class Orders:
-    """The gate: newest controller epoch seen, own broker epoch, the asker's right to order."""
+class ControllerRequests:
+    """Checks the controller epoch, the broker epoch and the sender's CLUSTER_ACTION right."""
 
     def __init__(
         self,
@@ -61,10 +53,10 @@ class Orders:
         self.refused = 0
 
     async def leader_and_isr(
-        self, request: LeaderAndIsrRequest, asker: Asker | None = None
+        self, request: LeaderAndIsrRequest, origin: Origin | None = None
     ) -> LeaderAndIsrResponse:
         """Lead or follow."""
-        refusal = self._refusal(request, asker)
+        refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return LeaderAndIsrResponse(error_code=refusal)
         # A topic's options come before its logs: they say how these are written.
@@ -77,9 +69,9 @@ class Orders:
             try:
                 await self._learn_all(new)
             except SessionExpiredError:
-                # The registration that this order was meant for is gone with the session.
+                # The registration that this request was meant for ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            refusal = self._refusal(request, asker)  # much may have happened meanwhile
+            refusal = self._refusal(request, origin)  # much may have happened meanwhile
             if refusal is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=refusal)
         return await leader_and_isr(self._replicas, request)
@@ -94,19 +86,19 @@ class Orders:
                 return
 
     async def stop_replica(
-        self, request: StopReplicaRequest, asker: Asker | None = None
+        self, request: StopReplicaRequest, origin: Origin | None = None
     ) -> StopReplicaResponse:
         """Hold no longer."""
-        refusal = self._refusal(request, asker)
+        refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return StopReplicaResponse(error_code=refusal)
         return await stop_replica(self._replicas, request)
 
     async def update_metadata(
-        self, request: UpdateMetadataRequest, asker: Asker | None = None
+        self, request: UpdateMetadataRequest, origin: Origin | None = None
     ) -> UpdateMetadataResponse:
         """Know."""
-        refusal = self._refusal(request, asker)
+        refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)
         response, gone = update_metadata(self._cache, request)
@@ -115,13 +107,13 @@ class Orders:
             self._gone(topic)
         return response
 
-    def _refusal(self, request: AnyOrder, asker: Asker | None) -> ErrorCode:
-        if asker is not None:
-            if not asker.session.authorize(
+    def _refusal(self, request: ControlRequest, origin: Origin | None) -> ErrorCode:
+        if origin is not None:
+            if not origin.session.authorize(
                 AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
             ):
                 return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            if asker.api_version < _FIRST_VERSION[type(request)]:
+            if origin.api_version < _FIRST_VERSION[type(request)]:
                 return ErrorCode.UNSUPPORTED_VERSION
         refusal = refuse_request(
             controller_epoch=request.controller_epoch,

@@ -1,0 +1,35 @@
+"""The parts of a broker that reports and gauges read."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.broker.controller.journal import DecisionJournal
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.coordinators.group_shell import GroupShell
+from odradek.broker.incidents import Incidents
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.settings import TopicSettingsBook
+from odradek.broker.storage.cleaner_shell import LogCleaner
+from odradek.config.broker import BrokerConfig
+from odradek.log.logs import Logs
+from odradek.net.server import Server
+
+if TYPE_CHECKING:
+    from odradek.broker.http import Health
+
+
+class ReportedParts(Protocol):
+    """What `odradek.broker.reports` reads."""
+
+    config: BrokerConfig
+    controller: ControllerShell
+    journal: DecisionJournal
+    incidents: Incidents
+    server: Server
+    cleaner: LogCleaner
+    groups: GroupShell
+    settings: TopicSettingsBook
+    replicas: ReplicaManager
+    logs: Logs
+
+    def health(self) -> "Health":
+        """State, version and listeners."""

@@ -1,0 +1,1 @@
+"""How the parts of one broker are made and given to each other."""

@@ -1,0 +1,59 @@
+"""Options that changed in the store, given to the parts that use them."""
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from odradek.broker.controller.shell import ControllerShell
+from odradek.broker.settings import TopicSettingsBook
+from odradek.config.broker import BrokerConfig, ConfigConflictError, InvalidConfigError
+
+log = logging.getLogger(__name__)
+
+
+class Configured(Protocol):
+    """What has options that change while it runs."""
+
+    config: BrokerConfig
+    settings: TopicSettingsBook
+    controller: ControllerShell
+
+    def set_config(self, config: BrokerConfig) -> None:
+        """Use other options from now on."""
+
+
+class ConfigChanges:
+    """The listener of `DynamicConfig`."""
+
+    def __init__(self, broker: Configured) -> None:
+        self._broker = broker
+
+    def topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """A topic's own options; those that make no sense are logged, and the old ones stay."""
+        try:
+            self._broker.settings.set_topic(topic, overrides)
+        except InvalidConfigError as error:
+            self.note(f"topic {topic} keeps its options: {error}")
+            return
+        if overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
+            self._broker.controller.unclean_allowed(topic)
+
+    def broker_config(self, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
+        """The options stored for this broker, and for all brokers."""
+        broker = self._broker
+        try:
+            config = broker.config.with_dynamic(dynamic=dynamic, dynamic_default=dynamic_default)
+        except (InvalidConfigError, ConfigConflictError) as error:
+            self.note(f"the broker keeps its options: {error}")
+            return
+        # Equal values do not make equal layers, which DescribeConfigs and AlterConfigs go by.
+        if (config.dynamic, config.dynamic_default, config.values) != (
+            broker.config.dynamic,
+            broker.config.dynamic_default,
+            broker.config.values,
+        ):
+            broker.set_config(config)
+
+    def note(self, text: str) -> None:
+        """Log an option that cannot be used."""
+        log.warning("%s", text)

@@ -1,0 +1,103 @@
+"""Options as the parts of a broker take them, and options that stop a broker from starting."""
+
+import logging
+from collections.abc import Callable
+
+from odradek.broker.admin.acls import ACL_AUTHORIZER
+from odradek.broker.serving.session import ANONYMOUS
+from odradek.config.broker import BrokerConfig
+from odradek.model.errors import StartupError
+from odradek.net.server import ConnectionLimits
+from odradek.replica.selector import LEADER, RACK_AWARE
+
+log = logging.getLogger(__name__)
+
+
+class ControllerOptions:
+    """The options of the controller, with their present values."""
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+
+    @property
+    def deletion_enabled(self) -> bool:
+        return self._config().delete_topic_enable
+
+    @property
+    def isr_min(self) -> int:
+        return self._config().topic_defaults.min_insync_replicas
+
+    @property
+    def unclean_allowed(self) -> bool:
+        return self._config().topic_defaults.unclean_leader_election_enable
+
+    @property
+    def rebalance_enabled(self) -> bool:
+        return self._config().auto_leader_rebalance_enable
+
+    @property
+    def rebalance_interval_seconds(self) -> int:
+        return self._config().leader_imbalance_check_interval_seconds
+
+    @property
+    def rebalance_percentage(self) -> int:
+        return self._config().leader_imbalance_per_broker_percentage
+
+
+def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
+    """How many may connect, and how much they may send."""
+    inside = config.inter_broker_listener
+    return ConnectionLimits(
+        connections_max=config.max_connections,
+        per_ip_max=config.max_connections_per_ip,
+        per_ip_overrides=config.max_connections_per_ip_overrides,
+        idle_ms_max=config.connections_max_idle_ms,
+        frame_bytes_max=config.socket_request_max_bytes,
+        queued_bytes_max=config.queued_max_request_bytes,
+        waiting_bytes_max=config.odradek_connection_responses_max_bytes,
+        memory_bytes_max=config.odradek_connections_memory_max_bytes,
+        files_max=files_max,
+        protected_listener=inside if len(config.listeners) > 1 else None,
+    )
+
+
+def refuse_unsupported(config: BrokerConfig) -> None:
+    """Check what this version cannot do.
+
+    Raises:
+        StartupError: an option asks for it.
+    """
+    for point in config.listeners:
+        if point.security_protocol != "PLAINTEXT":
+            raise StartupError(
+                f"listener {point.listener} has security protocol {point.security_protocol}: "
+                "this version serves PLAINTEXT only"
+            )
+    selector = config.replica_selector_class
+    if selector not in (None, "", LEADER, RACK_AWARE):
+        raise StartupError(
+            f"replica.selector.class={selector}: must be unset, {LEADER} or {RACK_AWARE}"
+        )
+    _refuse_unenforced_acls(config)
+
+
+def _refuse_unenforced_acls(config: BrokerConfig) -> None:
+    authorizer = config.values["authorizer.class.name"]
+    if not authorizer:
+        return
+    if authorizer != ACL_AUTHORIZER:
+        raise StartupError(
+            f"authorizer.class.name={authorizer}: this version supports {ACL_AUTHORIZER} only"
+        )
+    # Every client of a PLAINTEXT listener is anonymous. If the anonymous user is a super user,
+    # Kafka's authorizer allows everything, too.
+    if ANONYMOUS not in str(config.values["super.users"]).split(";"):
+        raise StartupError(
+            "authorizer.class.name is set: this version stores and lists ACLs, but does not "
+            "enforce them, so every client could do everything; remove the option, or accept "
+            f"that with super.users={ANONYMOUS}"
+        )
+    log.warning(
+        "authorizer.class.name is set: ACLs are stored and listed, but this version does NOT "
+        "ENFORCE them; every client that reaches a listener may do everything"
+    )

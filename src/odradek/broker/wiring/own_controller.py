@@ -1,0 +1,102 @@
+"""Requests to the controller: over the network, or by a call in the controller's own process."""
+
+from collections.abc import Callable
+
+from odradek.broker.admin.topics import TopicAdmin, store_errors_told
+from odradek.broker.apis.allocate_producer_ids import allocate_producer_ids
+from odradek.broker.apis.alter_partition import alter_partition
+from odradek.broker.apis.controlled_shutdown import controlled_shutdown
+from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.peers import VERSIONS, Peer, PeerError
+from odradek.broker.controller.link import ControllerLink
+from odradek.broker.controller.shell import ControllerShell
+from odradek.config.broker import BrokerConfig
+from odradek.coord.registry import next_producer_id_block
+from odradek.coord.store import MultiError, Store
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.wire.api_keys import ApiKey
+from odradek.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from odradek.wire.messages.alter_partition import AlterPartitionRequest
+from odradek.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek.wire.schema import Message
+
+
+class ProducerIdBlocks:
+    """Blocks of producer ids: taken from the store as controller, asked for as broker."""
+
+    def __init__(self, store: Store, topic_admin: TopicAdmin) -> None:
+        self._store = store
+        self._topic_admin = topic_admin
+
+    async def draw(self, broker_id: int) -> tuple[int, int]:
+        """As controller: the first id of the next block, and how many it has.
+
+        Raises:
+            ApiError: this broker is not the controller, or the store did not answer.
+        """
+        guard = self._topic_admin.check_reign().token
+        try:
+            with store_errors_told():
+                block = await next_producer_id_block(self._store, broker_id, guard=guard)
+        except MultiError as error:  # another broker was elected in the meantime
+            raise ApiError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        return block.first_producer_id, block.end_producer_id - block.first_producer_id
+
+
+async def allocate_block(
+    link: ControllerLink, *, broker_id: int, broker_epoch: int
+) -> tuple[int, int]:
+    """Ask the controller for a block: its first id, and how many it has.
+
+    Raises:
+        ApiError: COORDINATOR_LOAD_IN_PROGRESS, after which every client tries again.
+    """
+    request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    try:
+        answer = await link.ask(request)
+    except PeerError as error:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+    assert isinstance(answer, AllocateProducerIdsResponse)
+    if answer.error_code:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return answer.producer_id_start, answer.producer_id_len
+
+
+def link_of(
+    config: BrokerConfig,
+    *,
+    metadata: MetadataCache,
+    controller: ControllerShell,
+    make_peer: Callable[[str, int], Peer],
+    blocks: ProducerIdBlocks,
+) -> ControllerLink:
+    """The way to the controller, which may be `controller` itself."""
+
+    async def alter(request: Message) -> Message:
+        assert isinstance(request, AlterPartitionRequest)
+        return await alter_partition(
+            controller, request, VERSIONS[ApiKey.ALTER_PARTITION], announced=metadata.topic_name
+        )
+
+    async def shut_down(request: Message) -> Message:
+        assert isinstance(request, ControlledShutdownRequest)
+        return await controlled_shutdown(controller, request)
+
+    async def allocate(request: Message) -> Message:
+        assert isinstance(request, AllocateProducerIdsRequest)
+        return await allocate_producer_ids(blocks.draw, request)
+
+    return ControllerLink(
+        broker_id=config.broker_id,
+        listener=config.inter_broker_listener,
+        cache=metadata,
+        own={
+            AlterPartitionRequest: alter,
+            ControlledShutdownRequest: shut_down,
+            AllocateProducerIdsRequest: allocate,
+        },
+        make_peer=make_peer,
+    )
