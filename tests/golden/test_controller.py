@@ -37,6 +37,13 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.controller.answers import (
+    ElectionsAnswer,
+    IsrChangesAnswer,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+    ShutdownAnswer,
+)
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Announce,
@@ -45,20 +52,14 @@ from odradek.controller.effects import (
     Connect,
     Disconnect,
     Effect,
-    ElectionsAnswer,
     ForgetDeletions,
     ForgetElections,
     ForgetReassignments,
-    IsrChangesAnswer,
     PartitionNews,
-    Proceed,
     ReadTopics,
-    ReassignmentsAnswer,
-    ReassignmentsList,
     Record,
     RemoveTopics,
     Resign,
-    ShutdownAnswer,
     Store,
     WriteAssignments,
     WriteTopics,
@@ -93,6 +94,7 @@ from odradek.controller.events import (
     UncleanElectionsEnabled,
 )
 from odradek.controller.proposals import Accepted, Conflicting, StoredState
+from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
@@ -101,15 +103,15 @@ SCENARIOS = sorted((pathlib.Path(__file__).parent / "controller").glob("*.txt"))
 
 
 class Stage:
-    """One controller, spoken to in words; its effects wait in a stack, as in the shell."""
+    """One controller, to which events are given as text."""
 
     def __init__(self) -> None:
         self.controller = Controller(controller_epoch=1)
         self.brokers: tuple[Broker, ...] = ()
         self.topics: dict[str, TopicSeen] = {}
         self.states: dict[TopicPartition, StoredState] = {}
-        self.stack: list[Effect] = []
-        self.waiting: Effect | None = None
+        self.settling: Settling | None = None
+        self.waiting: Effect | None = None  # for the scenario to say what became of it
         self.out: list[str] = []
 
     def play(self, line: str) -> str:
@@ -246,43 +248,41 @@ class Stage:
         assert isinstance(self.waiting, AskUnclean), self.waiting
         self.report(UncleanAllowed({name: name in plain for name in self.waiting.topics}))
 
-    # ------------------------------------------------------------------------- the stack
+    # ------------------------------------------------------------------------- settling
 
     def take(self, event: Event) -> None:
         assert self.waiting is None, f"first say what became of {self.waiting}"
-        self.report(event)
+        self.settling = Settling(self.controller, event)
+        self.go_on()
 
-    def report(self, event: Event) -> None:
+    def report(self, outcome: Event) -> None:
         self.waiting = None
-        self.push(self.controller.handle(event))
-        while self.stack and self.waiting is None:
-            self.perform(self.stack.pop())
+        self.settling.report([outcome])
+        self.go_on()
 
-    def push(self, effects: list[Effect]) -> None:
-        self.stack += reversed(effects)
-
-    def perform(self, effect: Effect) -> None:
-        if isinstance(effect, Proceed):
-            self.push(effect.step())
-            return
-        self.out += show(effect)
-        if isinstance(effect, Resign):
-            self.stack.clear()
-        match effect:
-            case Store() | AskUnclean():
+    def go_on(self) -> None:
+        for effect in self.settling:
+            self.out += show(effect)
+            if isinstance(effect, Store | AskUnclean):
                 self.waiting = effect
+            if isinstance(effect, Store | AskUnclean | Resign):
+                return
+            self.settling.report(self.perform(effect))
+
+    def perform(self, effect: Effect) -> Iterable[Event]:
+        match effect:
             case ReadTopics(names):
-                seen = tuple(self.topics[name] for name in names if name in self.topics)
-                self.push(self.controller.handle(TopicsRead(seen)))
+                return [TopicsRead(tuple(self.topics[n] for n in names if n in self.topics))]
             case WriteAssignments(assignments):
                 there = {n: a for n, a in assignments.items() if n.topic in self.topics}
                 for name, assignment in there.items():
                     seen = self.topics[name.topic]
                     changed = {**seen.assignments, name.partition: assignment}
                     self.topics[name.topic] = replace(seen, assignments=changed)
-                self.push(self.controller.handle(AssignmentsWritten(there)))
+                return [AssignmentsWritten(there)]
             case RemoveTopics(names):
-                self.push(self.controller.handle(TopicsRemoved(names)))
+                return [TopicsRemoved(names)]
+        return []
 
 
 def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for each effect

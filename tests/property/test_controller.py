@@ -12,23 +12,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from odradek.controller.answers import (
+    ElectionsAnswer,
+    IsrChangesAnswer,
+    ReassignmentsAnswer,
+    ShutdownAnswer,
+)
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Announce,
     Answer,
     AskUnclean,
-    ElectionsAnswer,
     ForgetDeletions,
     ForgetElections,
     ForgetReassignments,
-    IsrChangesAnswer,
-    Proceed,
     ReadTopics,
-    ReassignmentsAnswer,
     Record,
     RemoveTopics,
-    ShutdownAnswer,
     Store,
     WriteAssignments,
 )
@@ -57,6 +58,7 @@ from odradek.controller.events import (
     UncleanAllowed,
 )
 from odradek.controller.proposals import NO_VERSION, Accepted, Conflicting, Purpose, StoredState
+from odradek.controller.settling import Settling
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
@@ -100,29 +102,26 @@ class Life(RuleBasedStateMachine):
         self.settle(LoadingFinished(tuple(sorted(self.deletions)), dict(self.moves)))
 
     def settle(self, event) -> None:
-        effects = self.controller.handle(event)
-        for effect in effects:
-            self.perform(effect)
+        settling = Settling(self.controller, event)
+        for effect in settling:
+            outcome = self.perform(effect)
+            settling.report([outcome] if outcome else [])
 
-    def perform(self, effect) -> None:  # noqa: C901, PLR0912 - one case for each effect
+    def perform(self, effect):  # noqa: C901, PLR0912 - one case for each effect
         match effect:
-            case Proceed(step):
-                for following in step():
-                    self.perform(following)
             case Store(proposals):
-                self.settle(Stored(tuple(map(self.store, proposals))))
+                return Stored(tuple(map(self.store, proposals)))
             case ReadTopics(names):
-                seen = tuple(self.topics[name] for name in names if name in self.topics)
-                self.settle(TopicsRead(seen))
+                return TopicsRead(tuple(self.topics[n] for n in names if n in self.topics))
             case AskUnclean(names):
-                self.settle(UncleanAllowed({name: name in self.unclean for name in names}))
+                return UncleanAllowed({name: name in self.unclean for name in names})
             case RemoveTopics(names):
                 self.remove(names)
-                self.settle(TopicsRemoved(names))
+                return TopicsRemoved(names)
             case ForgetDeletions(names):
                 self.deletions -= set(names)
             case WriteAssignments(assignments):
-                self.settle(AssignmentsWritten(self.write(assignments)))
+                return AssignmentsWritten(self.write(assignments))
             case ForgetReassignments(names):
                 for name in names:
                     del self.moves[name]
@@ -136,6 +135,7 @@ class Life(RuleBasedStateMachine):
                 self.answers.append(answer)
             case Record(decisions):
                 assert all(decision.cause for decision in decisions)
+        return None
 
     def write(self, assignments):
         for name, assignment in assignments.items():

@@ -8,14 +8,27 @@ id in another epoch - does both, in this order.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
-from odradek.controller.context import Partition
-from odradek.controller.effects import Connect, Disconnect, Effect, Proceed
+from odradek.controller.effects import (
+    Connect,
+    Disconnect,
+    Effect,
+    Proceed,
+    in_slices,
+    then_store,
+)
 from odradek.controller.events import BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
 from odradek.controller.machines import Machines
 from odradek.controller.states import PartitionState
+from odradek.controller.steps import (
+    JoinBrokers,
+    LoseReplicas,
+    RestoreReplicas,
+    ResumeDeletions,
+    ResumeReassignments,
+    SendStates,
+)
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
@@ -41,7 +54,7 @@ def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
     if gone:
         effects += _fail(machines, gone)
     if joined:
-        effects.append(Proceed(partial(_connect, machines, joined)))
+        effects.append(Proceed(JoinBrokers(joined, is_connected=False)))
     return effects
 
 
@@ -55,24 +68,22 @@ def _fail(machines: Machines, gone: frozenset[int]) -> list[Effect]:
         batch.decided(Decision(Verdict.BROKER_GONE, broker, cause))
     batch.brokers_changed()
     lost = machines.replicas.on_brokers(gone)
-    return machines.each(lost, partial(_lose, machines, gone, cause))
+    return then_store(in_slices(lambda names: LoseReplicas(names, gone, cause), lost))
 
 
-def _lose(machines: Machines, gone: frozenset[int], cause: Cause, partition: Partition) -> None:
-    if machines.context.is_being_deleted(partition.name):
-        machines.deletion.go_offline(partition, gone)
-    else:
-        machines.replicas.go_offline(partition, gone, cause)
+def lose_replicas(machines: Machines, step: LoseReplicas) -> None:
+    """Elect new leaders and shrink ISRs; a deletion is halted."""
+    for partition in machines.context.known(step.partitions):
+        if machines.context.is_being_deleted(partition.name):
+            machines.deletion.go_offline(partition, step.brokers)
+        else:
+            machines.replicas.go_offline(partition, step.brokers, step.cause)
 
 
-def _connect(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
-    # Who is alive goes out at once: a newcomer that is told to follow must know its leader.
-    return [*map(Connect, joined), *join(machines, joined)]
-
-
-def join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
-    """These brokers, to which there are channels, take part from now on."""
-    context, batch = machines.context, machines.batch
+def join(machines: Machines, step: JoinBrokers) -> list[Effect]:
+    """Announce the brokers, send them everything, and elect where there was no leader."""
+    context, batch, joined = machines.context, machines.batch, step.brokers
+    connect: list[Effect] = [] if step.is_connected else [Connect(broker) for broker in joined]
     ids = frozenset(broker.id for broker in joined)
     cause = Cause(CauseKind.BROKER_STARTED, tuple(sorted(ids)))
     for broker in joined:
@@ -80,16 +91,21 @@ def join(machines: Machines, joined: tuple[Broker, ...]) -> list[Effect]:
         batch.decided(Decision(Verdict.BROKER_JOINED, broker.id, cause))
         _empty(machines, broker)
     batch.brokers_changed()
-    effects = batch.flush()
+    # The registered brokers are sent first: a new one that is to follow must know its leader.
+    announce = batch.flush()
     batch.tell_everything(ids)
     affected = dict.fromkeys(machines.replicas.on_brokers(ids))
-    # A leaderless partition is tried whoever came: its election may have been refused before.
+    # A leaderless partition is tried whichever broker joined: its election may have been refused.
     leaderless = (PartitionState.NEW, PartitionState.OFFLINE)
     affected |= dict.fromkeys(p.name for p in context.partitions() if p.state in leaderless)
-    effects += machines.each(affected, partial(_find, machines, ids, cause))
-    effects.append(Proceed(partial(machines.reassignment.resume, ids)))
-    effects.append(Proceed(partial(machines.deletion.come_online, ids)))
-    return effects
+    restore = in_slices(lambda names: RestoreReplicas(names, ids, cause), affected)
+    return [
+        *connect,
+        *announce,
+        *then_store(restore),
+        Proceed(ResumeReassignments(ids)),
+        Proceed(ResumeDeletions(ids)),
+    ]
 
 
 def _empty(machines: Machines, broker: Broker) -> None:
@@ -104,22 +120,27 @@ def _empty(machines: Machines, broker: Broker) -> None:
         machines.batch.decided(Decision(Verdict.BROKER_EMPTY, broker.id, cause, detail=detail))
 
 
-def _find(machines: Machines, back: frozenset[int], cause: Cause, partition: Partition) -> None:
-    if not machines.context.is_being_deleted(partition.name):
-        machines.replicas.come_online(partition, back)
-        machines.partitions.bring_online(partition, cause)
+def restore_replicas(machines: Machines, step: RestoreReplicas) -> None:
+    """Replicas are online again; elect a leader where there is none."""
+    for partition in machines.context.known(step.partitions):
+        if not machines.context.is_being_deleted(partition.name):
+            machines.replicas.come_online(partition, step.brokers)
+            machines.partitions.bring_online(partition, step.cause)
 
 
 def log_dirs_failed(machines: Machines, event: LogDirsFailed) -> list[Effect]:
-    """Ask these brokers which replicas they still have, by telling them all they should have."""
-    brokers = [id_ for id_ in event.brokers if id_ in machines.context.brokers]
+    """Send these brokers every replica they should have: their response names those they lost."""
+    brokers = tuple(id_ for id_ in event.brokers if id_ in machines.context.brokers)
+    held = machines.replicas.on_brokers(brokers)
+    return then_store(in_slices(lambda names: SendStates(names, brokers), held))
 
-    def tell(partition: Partition) -> None:
+
+def send_states(machines: Machines, step: SendStates) -> None:
+    """Send LeaderAndIsr once more."""
+    for partition in machines.context.known(step.partitions):
         if partition.leader_and_isr and not machines.context.is_being_deleted(partition.name):
-            held = [id_ for id_ in brokers if id_ in partition.assignment.replicas]
+            held = [id_ for id_ in step.brokers if id_ in partition.assignment.replicas]
             machines.batch.leader_and_isr(partition, held)
-
-    return machines.each(machines.replicas.on_brokers(brokers), tell)
 
 
 def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> list[Effect]:
@@ -138,10 +159,9 @@ def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> 
     ids = frozenset({broker.id})
     lost = Cause(CauseKind.LOG_DIR_FAILED, (broker.id,))
     found = Cause(CauseKind.LOG_DIR_REPAIRED, (broker.id,))
-    return [
-        *machines.each(sorted(broken - before), partial(_lose, machines, ids, lost)),
-        *machines.each(sorted(before - now), partial(_find, machines, ids, found)),
-    ]
+    lose = in_slices(lambda names: LoseReplicas(names, ids, lost), sorted(broken - before))
+    restore = in_slices(lambda names: RestoreReplicas(names, ids, found), sorted(before - now))
+    return [*then_store(lose), *then_store(restore)]
 
 
 def fence(machines: Machines, broker: int, broker_epoch: int) -> None:

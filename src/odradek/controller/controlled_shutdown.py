@@ -12,17 +12,16 @@ goes on replicating, and has taken no more records since before it asked: so no 
 before its leader's log does.
 """
 
-from functools import partial
-
+from odradek.controller.answers import ShutdownAnswer
 from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import Partition
-from odradek.controller.effects import Answer, Effect, Proceed, ShutdownAnswer
+from odradek.controller.effects import Answer, Effect, Proceed, in_slices, then_store
 from odradek.controller.events import ControlledShutdownRequested
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import Purpose
+from odradek.controller.steps import AnswerShutdown, FlushRequests, MoveOffBroker
 from odradek.model.errors import ErrorCode
-from odradek.model.partition import TopicPartition
 
 
 def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Effect]:
@@ -40,27 +39,29 @@ def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Ef
         all_asked = context.is_going_down
         error = ErrorCode.NONE if all_asked else ErrorCode.OPERATION_NOT_ATTEMPTED
         return [Answer(ShutdownAnswer(error))]
-    cause = Cause(CauseKind.BROKER_LEAVING, (event.broker,))
-    leaving = frozenset({event.broker})
+    movable = tuple(
+        name
+        for name in machines.replicas.on_brokers({event.broker})
+        if (partition := context.partition(name)) is not None and _is_movable(machines, partition)
+    )
+    return [
+        *then_store(in_slices(lambda names: MoveOffBroker(names, event.broker), movable)),
+        # New leaders are announced before the answer: a broker stops when it has it, and it may be
+        # the controller's own.
+        Proceed(FlushRequests()),
+        Proceed(AnswerShutdown(movable, event.broker)),
+    ]
 
-    def move(partition: Partition) -> None:
-        if partition.leader == event.broker:
+
+def move_off_broker(machines: Machines, step: MoveOffBroker) -> None:
+    """Elect another leader, or stop the follower and take it out of the ISR."""
+    cause = Cause(CauseKind.BROKER_LEAVING, (step.broker,))
+    for partition in machines.context.known(step.partitions):
+        if partition.leader == step.broker:
             machines.partitions.propose(partition, Purpose.SHUTDOWN_ELECTION, cause)
         else:
-            machines.batch.stop(partition, event.broker, delete=False)
-            machines.replicas.go_offline(partition, leaving, cause)
-
-    movable = [
-        name
-        for name in machines.replicas.on_brokers(leaving)
-        if (partition := context.partition(name)) is not None and _is_movable(machines, partition)
-    ]
-    return [
-        *machines.each(movable, move),
-        # The new leaders first: who has the answer goes, and it may be the controller's own broker.
-        Proceed(machines.batch.flush),
-        Proceed(partial(_answer, machines, event.broker, tuple(movable))),
-    ]
+            machines.batch.stop(partition, step.broker, delete=False)
+            machines.replicas.go_offline(partition, {step.broker}, cause)
 
 
 def _is_movable(machines: Machines, partition: Partition) -> bool:
@@ -71,6 +72,8 @@ def _is_movable(machines: Machines, partition: Partition) -> bool:
     )
 
 
-def _answer(machines: Machines, broker: int, moved: tuple[TopicPartition, ...]) -> list[Effect]:
-    remaining = tuple(p.name for p in machines.context.known(moved) if p.leader == broker)
+def answer(machines: Machines, step: AnswerShutdown) -> list[Effect]:
+    """Name the partitions that the broker still leads."""
+    known = machines.context.known(step.partitions)
+    remaining = tuple(partition.name for partition in known if partition.leader == step.broker)
     return [Answer(ShutdownAnswer(ErrorCode.NONE, remaining))]

@@ -1,12 +1,10 @@
-"""The controller: one event in, effects out; which part of its mind minds which event.
+"""The controller as one state machine: an event in, the effects to carry out comes back.
 
-It lives for one reign: made when this broker is elected, dropped with all it believes when
-another one is. Every external event ends with the announcement of what has come of it.
+A `Controller` exists for one controller epoch: it is made when this broker is elected, and
+discarded when another one is. It reads no clock: no decision depends on the time.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import assert_never
 
 from odradek.controller import (
     broker_changes,
@@ -16,6 +14,7 @@ from odradek.controller import (
     preferred_leader,
     topic_changes,
 )
+from odradek.controller import steps as s
 from odradek.controller.context import ControllerContext
 from odradek.controller.effects import Effect, Proceed
 from odradek.controller.events import (
@@ -27,6 +26,7 @@ from odradek.controller.events import (
     ElectionsRequested,
     ElectionsSeen,
     Event,
+    External,
     IsrChangesRequested,
     LeaderAndIsrAnswered,
     LoadingFinished,
@@ -47,69 +47,155 @@ from odradek.controller.events import (
 )
 from odradek.controller.machines import Machines, make_machines
 
-Handler = Callable[[Any], list[Effect]]
-
 
 class Controller:
-    """The cluster's mind, for one controller epoch."""
+    """The cluster's state and what is decided about it, for one controller epoch."""
 
     def __init__(self, *, controller_epoch: int, deletion_enabled: bool = True) -> None:
-        machines = make_machines(controller_epoch, deletion_enabled=deletion_enabled)
-        self._machines = machines
-        self._external: dict[type, Handler] = {
-            BrokersLoaded: partial(failover.brokers_loaded, machines),
-            TopicsLoaded: partial(failover.topics_loaded, machines),
-            LoadingFinished: partial(failover.loading_finished, machines),
-            BrokersChanged: partial(broker_changes.brokers_changed, machines),
-            LogDirsFailed: partial(broker_changes.log_dirs_failed, machines),
-            LeaderAndIsrAnswered: partial(broker_changes.leader_and_isr_answered, machines),
-            TopicsChanged: partial(topic_changes.topics_changed, machines),
-            TopicsRead: partial(topic_changes.topics_read, machines),
-            DeletionsChanged: lambda event: machines.deletion.asked(event.names),
-            ReplicasDeleted: self._replicas_deleted,
-            IsrChangesRequested: partial(isr_changes.requested, machines),
-            ControlledShutdownRequested: partial(controlled_shutdown.requested, machines),
-            ElectionsRequested: partial(preferred_leader.requested, machines),
-            ElectionsSeen: partial(preferred_leader.by_node, machines),
-            ReassignmentsRequested: machines.reassignment.requested,
-            ReassignmentsAskedFor: machines.reassignment.asked_for,
-            ReassignmentsSeen: machines.reassignment.seen,
-            RebalanceDue: partial(preferred_leader.rebalance_due, machines),
-            UncleanElectionsEnabled: partial(preferred_leader.unclean_enabled, machines),
-            LogEndsHeard: machines.partitions.log_ends_heard,
-        }
-        self._reported: dict[type, Handler] = {
-            Stored: lambda event: machines.partitions.stored(event.outcomes),
-            AssignmentsWritten: machines.reassignment.written,
-            UncleanAllowed: lambda event: machines.partitions.unclean_allowed(event.topics),
-            TopicsRemoved: self._topics_removed,
-        }
+        self._machines = make_machines(controller_epoch, deletion_enabled=deletion_enabled)
 
     @property
     def context(self) -> ControllerContext:
-        """What it believes; to be looked at only."""
+        """The state of brokers, topics and partitions; not to be changed from outside."""
         return self._machines.context
 
     @property
     def machines(self) -> Machines:
-        """The parts of its mind; to be looked at only."""
+        """The parts; not to be changed from outside."""
         return self._machines
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event in; give back what has to be done about it, in order."""
-        external = self._external.get(type(event))
-        if external is None:
-            return self._reported[type(event)](event)
-        machines = self._machines
-        finish = Proceed(machines.reassignment.look)
-        return [*external(event), finish, Proceed(machines.batch.flush)]
+        """Take one event in; return what is to be done, in order (`settling` says how)."""
+        if isinstance(event, s.Step):
+            return _go_on(self._machines, event)
+        if isinstance(event, External):
+            last: list[Effect] = [Proceed(s.FinishReassignments()), Proceed(s.FlushRequests())]
+            return [*_begin(self._machines, event), *last]
+        return _report(self._machines, event)
 
-    def _replicas_deleted(self, event: ReplicasDeleted) -> list[Effect]:
-        broker = self.context.brokers.get(event.broker)
-        if broker is None or broker.broker_epoch != event.broker_epoch:
-            return []  # said in a former life
-        return self._machines.deletion.replicas_answered(event.broker, event.errors)
 
-    def _topics_removed(self, event: TopicsRemoved) -> list[Effect]:
-        self._machines.deletion.removed(event.names)
-        return []
+def _begin(machines: Machines, event: External) -> list[Effect]:  # noqa: C901, PLR0912, PLR0915 - one case for each
+    """An external event: one case for each."""
+    effects: list[Effect]
+    match event:
+        case BrokersLoaded():
+            effects = failover.brokers_loaded(machines, event)
+        case TopicsLoaded():
+            effects = failover.topics_loaded(machines, event)
+        case LoadingFinished():
+            effects = failover.loading_finished(machines, event)
+        case BrokersChanged():
+            effects = broker_changes.brokers_changed(machines, event)
+        case LogDirsFailed():
+            effects = broker_changes.log_dirs_failed(machines, event)
+        case LeaderAndIsrAnswered():
+            effects = broker_changes.leader_and_isr_answered(machines, event)
+        case TopicsChanged():
+            effects = topic_changes.topics_changed(machines, event)
+        case TopicsRead():
+            effects = topic_changes.topics_read(machines, event)
+        case DeletionsChanged(names):
+            effects = machines.deletion.asked(names)
+        case ReplicasDeleted():
+            effects = _replicas_deleted(machines, event)
+        case IsrChangesRequested():
+            effects = isr_changes.requested(machines, event)
+        case ControlledShutdownRequested():
+            effects = controlled_shutdown.requested(machines, event)
+        case ElectionsRequested():
+            effects = preferred_leader.requested(machines, event)
+        case ElectionsSeen(partitions):
+            effects = preferred_leader.by_node(machines, partitions)
+        case ReassignmentsRequested():
+            effects = machines.reassignment.requested(event)
+        case ReassignmentsAskedFor():
+            effects = machines.reassignment.asked_for(event)
+        case ReassignmentsSeen():
+            effects = machines.reassignment.seen(event)
+        case RebalanceDue():
+            effects = preferred_leader.rebalance_due(machines, event)
+        case UncleanElectionsEnabled():
+            effects = preferred_leader.unclean_enabled(machines, event)
+        case LogEndsHeard():
+            effects = machines.partitions.log_ends_heard(event)
+        case _:
+            assert_never(event)
+    return effects
+
+
+def _report(
+    machines: Machines, event: Stored | AssignmentsWritten | UncleanAllowed | TopicsRemoved
+) -> list[Effect]:
+    """What became of an effect."""
+    match event:
+        case Stored(outcomes):
+            return machines.partitions.stored(outcomes)
+        case AssignmentsWritten():
+            return machines.reassignment.written(event)
+        case UncleanAllowed(topics):
+            return machines.partitions.unclean_allowed(topics)
+        case TopicsRemoved(names):
+            machines.deletion.removed(names)
+            return []
+        case _:
+            assert_never(event)
+
+
+def _go_on(machines: Machines, step: s.Step) -> list[Effect]:  # noqa: C901, PLR0912, PLR0915 - one case for each
+    """The next step of an external event: one case for each."""
+    effects: list[Effect] = []
+    match step:
+        case s.StoreProposals():
+            effects = machines.partitions.store()
+        case s.FlushRequests():
+            effects = machines.batch.flush()
+        case s.DescribePartitions(keys):
+            machines.batch.describe(keys)
+        case s.BuildRequests():
+            effects = machines.batch.build()
+        case s.TakeOver():
+            failover.take_over(machines, step)
+        case s.JoinBrokers():
+            effects = broker_changes.join(machines, step)
+        case s.LoseReplicas():
+            broker_changes.lose_replicas(machines, step)
+        case s.RestoreReplicas():
+            broker_changes.restore_replicas(machines, step)
+        case s.SendStates():
+            broker_changes.send_states(machines, step)
+        case s.CreatePartitions():
+            topic_changes.create_partitions(machines, step)
+        case s.MoveOffBroker():
+            controlled_shutdown.move_off_broker(machines, step)
+        case s.AnswerShutdown():
+            effects = controlled_shutdown.answer(machines, step)
+        case s.AnswerIsrChanges():
+            effects = isr_changes.answer(machines, step)
+        case s.HoldElections(partitions):
+            effects = preferred_leader.by_node(machines, partitions)
+        case s.ElectAsRequested():
+            preferred_leader.elect_as_requested(machines, step)
+        case s.AnswerElections():
+            effects = preferred_leader.answer(machines)
+        case s.ElectPreferred():
+            preferred_leader.elect_preferred(machines, step)
+        case s.Rebalance():
+            preferred_leader.rebalance(machines, step)
+        case s.RetryElections():
+            preferred_leader.retry_elections(machines, step)
+        case s.ResumeDeletions(brokers):
+            effects = machines.deletion.retry(brokers)
+        case s.EndLeadership(partitions):
+            machines.deletion.end_leadership(partitions)
+        case s.StopReplicas(partitions):
+            machines.deletion.stop_replicas(partitions)
+        case _:
+            effects = machines.reassignment.handle(step)
+    return effects
+
+
+def _replicas_deleted(machines: Machines, event: ReplicasDeleted) -> list[Effect]:
+    broker = machines.context.brokers.get(event.broker)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return []  # of an earlier registration
+    return machines.deletion.replicas_answered(event.broker, event.errors)

@@ -7,19 +7,21 @@ as a programme: store these, *then* proceed there.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from odradek.controller.answers import AnyAnswer
 from odradek.controller.causes import Decision
-from odradek.controller.events import TopicSeen
+from odradek.controller.events import Event, TopicSeen
 from odradek.controller.proposals import Proposal
+from odradek.controller.steps import Step, StoreProposals
 from odradek.model.cluster import Broker
-from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # Partitions worked on before others may run: 5 to 10 us each, so a few milliseconds.
 SLICE: Final = 250
@@ -151,57 +153,7 @@ class Announce:
     topic_ids: Mapping[str, UUID]  # of the topics named in the news
 
 
-# ------------------------------------------------------------------------ who asked, and us
-
-
-@dataclass(frozen=True, slots=True)
-class IsrChangesAnswer:
-    """To AlterPartition: for each partition what stands now, or why not."""
-
-    error: ErrorCode
-    partitions: Mapping[TopicPartition, LeaderAndIsr | ErrorCode]
-
-
-@dataclass(frozen=True, slots=True)
-class ShutdownAnswer:
-    """To ControlledShutdown: what the broker still leads."""
-
-    error: ErrorCode
-    remaining: tuple[TopicPartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionsAnswer:
-    """To ElectLeaders: NONE where an election was held, and then who leads."""
-
-    errors: Mapping[TopicPartition, ErrorCode]
-    leaders: Mapping[TopicPartition, LeaderAndIsr]
-
-
-class Refusal(NamedTuple):
-    """Why something is not done, as the one who asked is told."""
-
-    error: ErrorCode
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignmentsAnswer:
-    """To AlterPartitionReassignments: None where it was begun."""
-
-    refusals: Mapping[TopicPartition, Refusal | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignmentsList:
-    """To ListPartitionReassignments."""
-
-    assignments: Mapping[TopicPartition, Assignment]
-
-
-AnyAnswer = (
-    IsrChangesAnswer | ShutdownAnswer | ElectionsAnswer | ReassignmentsAnswer | ReassignmentsList
-)
+# ------------------------------------------------------------------ requesters, and the shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +172,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Let others run, then take this next step of the same event."""
+    """Let other tasks run, then hand this to `Controller.handle`: the present event goes on."""
 
-    step: "Callable[[], list[Effect]]"
+    step: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Another controller reigns: stop."""
+    """Another controller was elected: stop."""
 
     reason: str
 
@@ -253,16 +205,20 @@ Effect = (
 )
 
 
-def in_slices(items: Iterable[T], do: Callable[[T], None]) -> list[Effect]:
-    """Do something with each of many, so many at a time."""
-    effects: list[Effect] = []
+def in_slices(make: Callable[[tuple[T, ...]], Step], items: Iterable[T]) -> list[Effect]:
+    """Steps that are made for `SLICE` of the items each."""
     left = iter(items)
+    effects: list[Effect] = []
     while chunk := tuple(islice(left, SLICE)):
-        effects.append(Proceed(partial(_do, chunk, do)))
+        effects.append(Proceed(make(chunk)))
     return effects
 
 
-def _do(items: tuple[T, ...], do: Callable[[T], None]) -> list[Effect]:
-    for item in items:
-        do(item)
-    return []
+def then_store(effects: list[Effect]) -> list[Effect]:
+    """These, then write the states that were proposed meanwhile."""
+    return [*effects, Proceed(StoreProposals())]
+
+
+def mapping_in_slices(make: Callable[[Mapping[K, V]], Step], items: Mapping[K, V]) -> list[Effect]:
+    """As `in_slices`, for the items of a mapping."""
+    return in_slices(lambda chunk: make(dict(chunk)), items.items())

@@ -1,8 +1,9 @@
-"""All that may happen to the controller.
+"""The events of the controller.
 
-*External* events come from the world: a watch fired and was read, a broker asked or answered.
-One is settled, with all that follows from it, before the next is taken. *Outcomes* report what
-became of an effect; they are settled before the next effect is carried out.
+*External* events come from outside: a watch fired and its node was read, a broker sent a request
+or a response, a timer fired. One is settled, with all that follows from it, before the next is
+taken. *Outcomes* report what became of an effect; they are settled before the next effect is
+carried out. *Steps* (`odradek.controller.steps`) go on with an external event.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from odradek.controller.last_isr import LogEnd
 from odradek.controller.proposals import Outcome, StoredState
+from odradek.controller.steps import Step
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
@@ -268,4 +270,4 @@ External = (
     | ReplicasDeleted
 )
 Reported = Stored | AssignmentsWritten | UncleanAllowed | TopicsRemoved | TopicsRead
-Event = External | Reported
+Event = External | Reported | Step

@@ -13,23 +13,22 @@ wanted is decided anew.
 """
 
 from collections.abc import Collection, Iterable
-from functools import partial
 
-from odradek.controller import preferred_leader
-from odradek.controller.broker_changes import join
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition, Topic
-from odradek.controller.effects import Connect, Effect, Proceed, WriteTopics
-from odradek.controller.events import (
-    BrokersLoaded,
-    ElectionsSeen,
-    LoadingFinished,
-    TopicSeen,
-    TopicsLoaded,
+from odradek.controller.effects import (
+    Connect,
+    Effect,
+    Proceed,
+    WriteTopics,
+    in_slices,
+    then_store,
 )
+from odradek.controller.events import BrokersLoaded, LoadingFinished, TopicSeen, TopicsLoaded
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import StoredState
 from odradek.controller.states import PartitionState, ReplicaState
+from odradek.controller.steps import HoldElections, JoinBrokers, LoadReassignments, TakeOver
 from odradek.controller.topic_changes import topic_of, with_id
 from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
 
@@ -113,28 +112,30 @@ def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]
     context.bounced.clear()
     deletions = machines.deletion.asked(event.deletions)
     machines.batch.tell_everything(context.brokers)
-    alive = frozenset(context.brokers)
-
-    def take_over(partition: Partition) -> None:
-        if context.is_being_deleted(partition.name):
-            return
-        machines.replicas.come_online(partition, alive)
-        dead = set(partition.assignment.replicas) - alive
-        unled = partition.state is not PartitionState.ONLINE
-        cause = _cause(partition, dead)
-        if dead:
-            machines.replicas.go_offline(partition, dead, cause)
-        if unled:
-            machines.partitions.bring_online(partition, cause)
-
     everything = [partition.name for partition in context.partitions()]
     return [
-        *machines.each(everything, take_over),
-        *((Proceed(partial(join, machines, back)),) if back else ()),
-        Proceed(partial(machines.reassignment.loaded, event.reassignments)),
+        *then_store(in_slices(TakeOver, everything)),
+        *((Proceed(JoinBrokers(back, is_connected=True)),) if back else ()),
+        Proceed(LoadReassignments(event.reassignments)),
         *deletions,
-        Proceed(partial(preferred_leader.by_node, machines, ElectionsSeen(event.elections))),
+        Proceed(HoldElections(event.elections)),
     ]
+
+
+def take_over(machines: Machines, step: TakeOver) -> None:
+    """Send what is stored to the replicas that are online; shrink ISRs, elect leaders."""
+    registered = frozenset(machines.context.brokers)
+    for partition in machines.context.known(step.partitions):
+        if machines.context.is_being_deleted(partition.name):
+            continue
+        machines.replicas.come_online(partition, registered)
+        missing = set(partition.assignment.replicas) - registered
+        has_no_leader = partition.state is not PartitionState.ONLINE
+        cause = _cause(partition, missing)
+        if missing:
+            machines.replicas.go_offline(partition, missing, cause)
+        if has_no_leader:
+            machines.partitions.bring_online(partition, cause)
 
 
 def _gone(machines: Machines, brokers: Iterable[int]) -> None:

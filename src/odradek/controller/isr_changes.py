@@ -6,14 +6,14 @@ NOT_CONTROLLER sends it there. A follower may only join in the life in which it 
 its broker must be registered, in the epoch that the leader saw it fetch with (KIP-841, KIP-903).
 """
 
-from functools import partial
-
+from odradek.controller.answers import IsrChangesAnswer
 from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import Answer, Effect, IsrChangesAnswer, Proceed
+from odradek.controller.effects import Answer, Effect, Proceed
 from odradek.controller.events import IsrChange, IsrChangesRequested
 from odradek.controller.machines import Machines
+from odradek.controller.steps import AnswerIsrChanges
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
 
@@ -34,16 +34,13 @@ def requested(machines: Machines, event: IsrChangesRequested) -> list[Effect]:
             wanted[change.partition] = change.wanted
         else:
             answers[change.partition] = verdict
-    answer = Proceed(partial(_answer, machines, answers, wanted))
-    return [*machines.partitions.store(), answer]
+    return [*machines.partitions.store(), Proceed(AnswerIsrChanges(answers, wanted))]
 
 
-def _answer(
-    machines: Machines,
-    answers: dict[TopicPartition, LeaderAndIsr | ErrorCode],
-    wanted: dict[TopicPartition, LeaderAndIsr],
-) -> list[Effect]:
-    for name, asked in wanted.items():
+def answer(machines: Machines, step: AnswerIsrChanges) -> list[Effect]:
+    """Answer with the states that stand; a leader that another write overtook asks again."""
+    answers = dict(step.answers)
+    for name, asked in step.wanted.items():
         partition = machines.context.partition(name)
         stands = partition.leader_and_isr if partition else None
         answers[name] = ErrorCode.INVALID_UPDATE_VERSION

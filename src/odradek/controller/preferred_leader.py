@@ -7,20 +7,33 @@ partitions whose preferred replica it is, gets back those it may lead
 allowed      unclean election was allowed for topics with leaderless partitions
 """
 
-from functools import partial
-
+from odradek.controller.answers import ElectionsAnswer
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import Partition
-from odradek.controller.effects import Answer, Effect, ElectionsAnswer, ForgetElections, Proceed
+from odradek.controller.effects import (
+    Answer,
+    Effect,
+    ForgetElections,
+    Proceed,
+    in_slices,
+    mapping_in_slices,
+    then_store,
+)
 from odradek.controller.events import (
     ElectionKind,
     ElectionsRequested,
-    ElectionsSeen,
     RebalanceDue,
     UncleanElectionsEnabled,
 )
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import Purpose
+from odradek.controller.steps import (
+    AnswerElections,
+    ElectAsRequested,
+    ElectPreferred,
+    Rebalance,
+    RetryElections,
+)
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.placement.balance import LeaderImbalance, leader_imbalance
@@ -36,18 +49,23 @@ def requested(machines: Machines, event: ElectionsRequested) -> list[Effect]:
     names = event.partitions
     if names is None:
         names = tuple(partition.name for partition in context.partitions())
-    errors = {name: _refused(machines, name, event.kind) for name in names}
+    errors = machines.election_errors
+    errors.clear()
+    errors.update((name, _refused(machines, name, event.kind)) for name in names)
     if event.kind is ElectionKind.PREFERRED:
         purpose, failed = Purpose.PREFERRED_ELECTION, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
         purpose, failed = Purpose.UNCLEAN_ELECTION, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-
-    def elect(partition: Partition) -> None:
-        if not machines.partitions.propose(partition, purpose, ASKED):
-            errors[partition.name] = failed
-
     wanted = [name for name, error in errors.items() if error is ErrorCode.NONE]
-    return [*machines.each(wanted, elect), Proceed(partial(_answer, machines, errors))]
+    elections = in_slices(lambda some: ElectAsRequested(some, purpose, failed), wanted)
+    return [*then_store(elections), Proceed(AnswerElections())]
+
+
+def elect_as_requested(machines: Machines, step: ElectAsRequested) -> None:
+    """Propose a leader for each, or note the error for the answer."""
+    for partition in machines.context.known(step.partitions):
+        if not machines.partitions.propose(partition, step.purpose, ASKED):
+            machines.election_errors[partition.name] = step.error
 
 
 def _refused(machines: Machines, name: TopicPartition, kind: ElectionKind) -> ErrorCode:
@@ -64,30 +82,35 @@ def _refused(machines: Machines, name: TopicPartition, kind: ElectionKind) -> Er
     return ErrorCode.NONE if needed else ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _answer(machines: Machines, errors: dict[TopicPartition, ErrorCode]) -> list[Effect]:
+def answer(machines: Machines) -> list[Effect]:
+    """Answer with the error of each partition, and the leaders that were elected."""
+    errors = dict(machines.election_errors)
+    machines.election_errors.clear()
     held = [name for name, error in errors.items() if error is ErrorCode.NONE]
     leaders = {p.name: p.leader_and_isr for p in machines.context.known(held) if p.leader_and_isr}
     return [Answer(ElectionsAnswer(errors, leaders))]
 
 
-def by_node(machines: Machines, event: ElectionsSeen) -> list[Effect]:
-    """Hold the elections that are needed; the node goes, whatever came of it."""
-    if event.partitions is None:
+def by_node(machines: Machines, partitions: tuple[TopicPartition, ...] | None) -> list[Effect]:
+    """Hold the elections that are needed, then remove the node, whatever came of them."""
+    if partitions is None:
         return []
     wanted = []
-    for name in event.partitions:
+    for name in partitions:
         error = _refused(machines, name, ElectionKind.PREFERRED)
         if error is ErrorCode.NONE:
             wanted.append(name)
         elif error is not ErrorCode.ELECTION_NOT_NEEDED:
             refused = Decision(Verdict.ELECTION_REFUSED, name, BY_NODE, detail=error.name)
             machines.batch.decided(refused)
+    return [*then_store(in_slices(ElectPreferred, wanted)), ForgetElections()]
 
-    def elect(partition: Partition) -> None:
+
+def elect_preferred(machines: Machines, step: ElectPreferred) -> None:
+    """Propose the preferred leader of each, or say why it does not lead yet."""
+    for partition in machines.context.known(step.partitions):
         if not machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, BY_NODE):
             _waits(machines, partition, BY_NODE)
-
-    return [*machines.each(wanted, elect), ForgetElections()]
 
 
 def rebalance_due(machines: Machines, event: RebalanceDue) -> list[Effect]:
@@ -105,17 +128,18 @@ def rebalance_due(machines: Machines, event: RebalanceDue) -> list[Effect]:
         elif imbalance.led_by_others:
             _tolerated(machines, broker, imbalance, event.percentage_max)
     context.said = {key: why for key, why in context.said.items() if key in due or key in wanted}
+    return then_store(mapping_in_slices(Rebalance, wanted))
 
-    def elect(partition: Partition) -> None:
-        cause = Cause(CauseKind.LEADERS_IMBALANCED, (wanted[partition.name],))
+
+def rebalance(machines: Machines, step: Rebalance) -> None:
+    """Propose the preferred leader of each, or say why it does not lead yet."""
+    for partition in machines.context.known(step.partitions):
+        name = partition.name
+        cause = Cause(CauseKind.LEADERS_IMBALANCED, (step.partitions[name],))
         if partition.assignment.is_being_reassigned:
-            _once(
-                machines, Verdict.PREFERRED_WAITS, partition.name, cause, "it is being reassigned"
-            )
+            _once(machines, Verdict.PREFERRED_WAITS, name, cause, "it is being reassigned")
         elif not machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, cause):
             _waits(machines, partition, cause)
-
-    return machines.each(wanted, elect)
 
 
 def _tolerated(
@@ -152,11 +176,14 @@ def _once(
 
 def unclean_enabled(machines: Machines, event: UncleanElectionsEnabled) -> list[Effect]:
     """Try the leaderless partitions of these topics again."""
-
-    def elect(partition: Partition) -> None:
-        if not machines.context.is_being_deleted(partition.name):
-            machines.partitions.bring_online(partition, ALLOWED)
-
     topics = machines.context.topics
     names = topics if event.topics is None else [name for name in event.topics if name in topics]
-    return machines.each((p.name for n in names for p in topics[n].partitions.values()), elect)
+    partitions = [p.name for name in names for p in topics[name].partitions.values()]
+    return then_store(in_slices(lambda some: RetryElections(some, ALLOWED), partitions))
+
+
+def retry_elections(machines: Machines, step: RetryElections) -> None:
+    """Elect a leader for each partition that has none."""
+    for partition in machines.context.known(step.partitions):
+        if not machines.context.is_being_deleted(partition.name):
+            machines.partitions.bring_online(partition, step.cause)

@@ -15,9 +15,10 @@ By `/admin/reassign_partitions` the same is asked for; the node loses what is do
 by a request, and goes with its last entry.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from typing import assert_never
 
+from odradek.controller.answers import ReassignmentsAnswer, ReassignmentsList, Refusal
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import (
@@ -25,11 +26,10 @@ from odradek.controller.effects import (
     Effect,
     ForgetReassignments,
     Proceed,
-    ReassignmentsAnswer,
-    ReassignmentsList,
-    Refusal,
     WriteAssignments,
     in_slices,
+    mapping_in_slices,
+    then_store,
 )
 from odradek.controller.events import (
     AssignmentsWritten,
@@ -43,6 +43,26 @@ from odradek.controller.proposals import Purpose
 from odradek.controller.replica_machine import ReplicaMachine
 from odradek.controller.request_batch import RequestBatch
 from odradek.controller.states import ReplicaState
+from odradek.controller.steps import (
+    AdoptAssignments,
+    AnswerReassignments,
+    Assignments,
+    AssignTargets,
+    BeginReassignments,
+    CompleteReassignments,
+    ContinueReassignments,
+    DeleteReplicas,
+    FinishReassignments,
+    FlushRequests,
+    LeaveIsr,
+    Leaving,
+    LoadReassignments,
+    MoveLeaders,
+    ReassignmentStep,
+    ReleaseReplicas,
+    ResumeDeletions,
+    ResumeReassignments,
+)
 from odradek.controller.topic_deletion import TopicDeletion
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, TopicPartition
@@ -51,9 +71,6 @@ from odradek.placement.reassign import newcomers_problem, remainder_problem, tar
 ASKED = Cause(CauseKind.REASSIGNMENT_ASKED)
 BY_NODE = Cause(CauseKind.REASSIGNMENT_BY_NODE)
 CAUGHT_UP = Cause(CauseKind.REASSIGNMENT_CAUGHT_UP)
-
-Assignments = Mapping[TopicPartition, Assignment]
-Leaving = Mapping[TopicPartition, frozenset[int]]
 
 
 class Reassignment:
@@ -74,6 +91,42 @@ class Reassignment:
         self._deletion = deletion
         self._by_node: dict[TopicPartition, tuple[int, ...]] = {}
 
+    def handle(  # noqa: C901, PLR0912 - one case for each step
+        self, step: ReassignmentStep
+    ) -> list[Effect]:
+        """The next step of a reassignment."""
+        effects: list[Effect] = []
+        match step:
+            case LoadReassignments(targets):
+                effects = self._loaded(targets)
+            case ResumeReassignments(brokers):
+                effects = self._resume(brokers)
+            case AdoptAssignments():
+                effects = self._adopt(step)
+            case ContinueReassignments():
+                effects = self._go_on(step)
+            case BeginReassignments():
+                self._begin(step)
+            case FinishReassignments():
+                effects = self._finish()
+            case AssignTargets():
+                self._assign_targets(step)
+            case ReleaseReplicas():
+                effects = self._release(step)
+            case CompleteReassignments():
+                effects = self._completed(step)
+            case MoveLeaders():
+                self._move_leaders(step)
+            case LeaveIsr():
+                self._leave_isr(step)
+            case DeleteReplicas():
+                self._delete(step)
+            case AnswerReassignments():
+                effects = self._answer(step)
+            case _:
+                assert_never(step)
+        return effects
+
     # ---------------------------------------------------------------------- asked for
 
     def requested(self, event: ReassignmentsRequested) -> list[Effect]:
@@ -88,13 +141,13 @@ class Reassignment:
                 refusals[name], wanted[name] = None, verdict
         # The latest wins, however it was asked for.
         replaced = [name for name in wanted if name in self._by_node]
-        answer = Proceed(partial(self._answer, refusals, wanted))
+        answer = Proceed(AnswerReassignments(refusals, wanted))
         return [*self._forget(replaced), *self._start(wanted, ASKED), answer]
 
-    def _answer(
-        self, refusals: dict[TopicPartition, Refusal | None], wanted: Assignments
-    ) -> list[Effect]:
-        for name, asked in wanted.items():
+    def _answer(self, step: AnswerReassignments) -> list[Effect]:
+        """Answer; a partition whose assignment could not be written is refused after all."""
+        refusals = dict(step.refusals)
+        for name, asked in step.wanted.items():
             partition = self._context.partition(name)
             if partition is None or partition.assignment.target != asked.target:
                 why = "The topic's node is gone, or cannot be read."
@@ -112,7 +165,7 @@ class Reassignment:
         """Begin what the node names and is not under way yet; strike out what cannot be."""
         return self._take_in(event.targets)[1]
 
-    def loaded(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[Effect]:
+    def _loaded(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[Effect]:
         """Go on with what an earlier controller began, wherever it stopped."""
         cause = Cause(CauseKind.CONTROLLER_ELECTED)
         strays = {p.name: _strays(p) for p in self._context.partitions() if _strays(p)}
@@ -174,7 +227,7 @@ class Reassignment:
 
     # ------------------------------------------------------------------------ begun
 
-    def resume(self, brokers: frozenset[int]) -> list[Effect]:
+    def _resume(self, brokers: frozenset[int]) -> list[Effect]:
         """Go on with what waits for one of these brokers."""
         cause = Cause(CauseKind.BROKER_STARTED, tuple(sorted(brokers)))
         return self._go_on_with(
@@ -189,7 +242,7 @@ class Reassignment:
         for partition in partitions:
             names.append(partition.name)
             self._decided(Verdict.REASSIGNMENT_RESUMED, partition, cause)
-        return self._go_on(names, cause) if names else []
+        return self._go_on(ContinueReassignments(tuple(names), cause)) if names else []
 
     def _start(self, wanted: Assignments, cause: Cause) -> list[Effect]:
         if not wanted:
@@ -197,7 +250,7 @@ class Reassignment:
         before = {p.name: p.assignment for p in self._context.known(wanted)}
         changed = {name: new for name, new in wanted.items() if before[name] != new}
         write: list[Effect] = [WriteAssignments(changed)] if changed else []
-        return [*write, Proceed(partial(self._adopted, before, wanted, cause))]
+        return [*write, Proceed(AdoptAssignments(before, wanted, cause))]
 
     def written(self, event: AssignmentsWritten) -> list[Effect]:
         """The store has accepted: these are the replicas."""
@@ -205,7 +258,9 @@ class Reassignment:
             partition.assignment = event.assignments[partition.name]
         return []
 
-    def _adopted(self, before: Assignments, wanted: Assignments, cause: Cause) -> list[Effect]:
+    def _adopt(self, step: AdoptAssignments) -> list[Effect]:
+        """Enter what has started, take out replicas that are not needed any more, and go on."""
+        before, wanted, cause = step.before, step.wanted, step.cause
         adopted = [p for p in self._context.known(wanted) if p.assignment == wanted[p.name]]
         unneeded: dict[TopicPartition, frozenset[int]] = {}
         for partition in adopted:
@@ -220,33 +275,36 @@ class Reassignment:
             self._batch.metadata(partition)
             now = frozenset(partition.assignment.replicas)
             unneeded[partition.name] = frozenset(former.replicas) - now
-        names = [partition.name for partition in adopted]
-        go_on = Proceed(partial(self._go_on, names, cause))
+        names = tuple(partition.name for partition in adopted)
+        go_on = Proceed(ContinueReassignments(names, cause))
         never_led = [p.name for p in adopted if p.leader_and_isr is None]
         done = self._forget(name for name in never_led if name in self._by_node)
         return [*self._take_out(unneeded, cause), go_on, *done]
 
-    def _go_on(self, names: Iterable[TopicPartition], cause: Cause) -> list[Effect]:
+    def _go_on(self, step: ContinueReassignments) -> list[Effect]:
+        """Complete the reassignments whose target is in sync, begin the others."""
         complete: list[TopicPartition] = []
         incomplete: list[TopicPartition] = []
-        for partition in self._context.known(names):
+        for partition in self._context.known(step.partitions):
             (complete if self._is_complete(partition) else incomplete).append(partition.name)
-        begin = partial(self._begin, cause)
-        return [*self._each(incomplete, begin), *self._complete(complete, cause)]
+        begin = in_slices(lambda names: BeginReassignments(names, step.cause), incomplete)
+        return [*then_store(begin), *self._complete(complete, step.cause)]
 
-    def _begin(self, cause: Cause, partition: Partition) -> None:
-        for replica in partition.assignment.replicas:
-            if replica not in partition.replicas:
-                partition.enter_replica(replica, ReplicaState.NEW)
-        if partition.leader_and_isr is None:
-            self._partitions.bring_online(partition, cause)
-        else:
-            self._partitions.propose(partition, Purpose.NEW_ASSIGNMENT, cause)
+    def _begin(self, step: BeginReassignments) -> None:
+        """Let the replicas know of each other, in a new leader epoch."""
+        for partition in self._context.known(step.partitions):
+            for replica in partition.assignment.replicas:
+                if replica not in partition.replicas:
+                    partition.enter_replica(replica, ReplicaState.NEW)
+            if partition.leader_and_isr is None:
+                self._partitions.bring_online(partition, step.cause)
+            else:
+                self._partitions.propose(partition, Purpose.NEW_ASSIGNMENT, step.cause)
 
     # -------------------------------------------------------------------- caught up
 
-    def look(self) -> list[Effect]:
-        """Finish those that have caught up with the present event."""
+    def _finish(self) -> list[Effect]:
+        """Complete those whose target came in sync with the present event."""
         caught_up = [
             partition.name
             for partition in self._context.known(self._partitions.take_moving())
@@ -268,22 +326,23 @@ class Reassignment:
         if not names:
             return []
         before = {p.name: p.assignment for p in self._context.known(names)}
+        assign = in_slices(lambda some: AssignTargets(some, cause), names)
+        return [*then_store(assign), Proceed(ReleaseReplicas(before, cause))]
 
-        def settle(partition: Partition) -> None:
-            assignment = partition.assignment
-            partition.assignment = Assignment(replicas=assignment.target)
-            stays = partition.leader in assignment.target and self._context.is_online(
+    def _assign_targets(self, step: AssignTargets) -> None:
+        """Make the target the assignment, in a new leader epoch, led by one of the target."""
+        for partition in self._context.known(step.partitions):
+            target = partition.assignment.target
+            partition.assignment = Assignment(replicas=target)
+            stays = partition.leader in target and self._context.is_online(
                 partition.leader, partition.name
             )
             purpose = Purpose.NEW_ASSIGNMENT if stays else Purpose.REASSIGNMENT_ELECTION
-            self._partitions.propose(partition, purpose, cause)
+            self._partitions.propose(partition, purpose, step.cause)
 
-        return [
-            *self._each(names, settle),
-            Proceed(partial(self._let_others_go, before, cause)),
-        ]
-
-    def _let_others_go(self, before: Assignments, cause: Cause) -> list[Effect]:
+    def _release(self, step: ReleaseReplicas) -> list[Effect]:
+        """Take the removed replicas out of the ISR and have them delete their logs."""
+        before, cause = step.before, step.cause
         removed: dict[TopicPartition, frozenset[int]] = {}
         finished: dict[TopicPartition, Assignment] = {}
         for partition in self._context.known(before):
@@ -300,17 +359,19 @@ class Reassignment:
             if former.is_being_reassigned
         }
         write: list[Effect] = [WriteAssignments(changed)] if changed else []
-        done = Proceed(partial(self._finished, finished, cause))
-        # Who has to go is told before the store forgets that he was there.
-        tell = Proceed(self._batch.flush)
-        return [*self._take_out(removed, cause), tell, *write, done]
+        done = Proceed(CompleteReassignments(finished, cause))
+        # StopReplica goes out before the store no longer names the removed replicas: a controller
+        # that is elected in between would not send it.
+        return [*self._take_out(removed, cause), Proceed(FlushRequests()), *write, done]
 
-    def _finished(self, before: Assignments, cause: Cause) -> list[Effect]:
+    def _completed(self, step: CompleteReassignments) -> list[Effect]:
+        """Enter what is done; deletions may have waited for it."""
+        before, cause = step.before, step.cause
         for partition in self._context.known(before):
             if before[partition.name].is_being_reassigned:
                 self._decided(Verdict.REASSIGNMENT_COMPLETED, partition, cause)
         done = [name for name in before if name in self._by_node]
-        return [*self._forget(done), Proceed(self._deletion.resume)]
+        return [*self._forget(done), Proceed(ResumeDeletions())]
 
     # ----------------------------------------------------------------------- shared
 
@@ -319,27 +380,27 @@ class Reassignment:
         leaving = {name: gone for name, gone in leaving.items() if gone}
         if not leaving:
             return []
-
-        def move_leader(partition: Partition) -> None:
-            if partition.leader in leaving[partition.name]:
-                self._partitions.propose(partition, Purpose.REASSIGNMENT_ELECTION, cause)
-
-        def leave(partition: Partition) -> None:
-            self._replicas.leave(partition, leaving[partition.name], cause)
-
-        def delete(partition: Partition) -> None:
-            self._replicas.delete(partition, leaving[partition.name])
-
         return [
-            *self._each(leaving, move_leader),
-            *self._each(leaving, leave),
-            *in_slices(self._context.known(leaving), delete),
+            *then_store(mapping_in_slices(lambda some: MoveLeaders(some, cause), leaving)),
+            *then_store(mapping_in_slices(lambda some: LeaveIsr(some, cause), leaving)),
+            *mapping_in_slices(DeleteReplicas, leaving),
         ]
 
-    def _each(
-        self, names: Iterable[TopicPartition], do: Callable[[Partition], None]
-    ) -> list[Effect]:
-        return [*in_slices(self._context.known(names), do), Proceed(self._partitions.store)]
+    def _move_leaders(self, step: MoveLeaders) -> None:
+        """Elect a leader from the target where a leaving replica leads."""
+        for partition in self._context.known(step.leaving):
+            if partition.leader in step.leaving[partition.name]:
+                self._partitions.propose(partition, Purpose.REASSIGNMENT_ELECTION, step.cause)
+
+    def _leave_isr(self, step: LeaveIsr) -> None:
+        """Shrink the ISR to the replicas that stay."""
+        for partition in self._context.known(step.leaving):
+            self._replicas.leave(partition, step.leaving[partition.name], step.cause)
+
+    def _delete(self, step: DeleteReplicas) -> None:
+        """Send StopReplica to the replicas that leave."""
+        for partition in self._context.known(step.leaving):
+            self._replicas.delete(partition, step.leaving[partition.name])
 
     def _forget(self, names: Iterable[TopicPartition]) -> list[Effect]:
         names = tuple(names)

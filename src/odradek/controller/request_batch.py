@@ -10,7 +10,6 @@ changed twice is told once. Nothing comes in here before the store has accepted 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
 from odradek.controller.causes import Decision
@@ -25,6 +24,7 @@ from odradek.controller.effects import (
     StopNews,
     in_slices,
 )
+from odradek.controller.steps import BuildRequests, DescribePartitions
 from odradek.model.partition import EPOCH_DURING_DELETE, TopicPartition
 
 Told: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
@@ -37,6 +37,8 @@ class RequestBatch:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._gathered = _Gathered()
+        self._sending = _Gathered()  # what is being described
+        self._described: Described = {}
 
     def leader_and_isr(
         self, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
@@ -71,25 +73,27 @@ class RequestBatch:
     def flush(self) -> list[Effect]:
         """Everything gathered, as effects, described in slices; the batch is empty again."""
         gathered, self._gathered = self._gathered, _Gathered()
+        self._sending = gathered
         effects: list[Effect] = []
         if gathered.decisions:
             effects.append(Record(tuple(gathered.decisions)))
-        described: Described = {}
         if gathered.know_nothing:
             gathered.everything = {p.name: False for p in self._context.partitions()}
         keys = dict.fromkeys(key for told in gathered.told() for key in told.items())
-        effects += in_slices(keys, partial(self._describe, described))
-        effects.append(Proceed(partial(self._announce, gathered, described)))
-        return effects
+        return [*effects, *in_slices(DescribePartitions, keys), Proceed(BuildRequests())]
 
-    def _describe(self, described: Described, key: tuple[TopicPartition, bool]) -> None:
-        name, is_new = key
+    def describe(self, keys: Iterable[tuple[TopicPartition, bool]]) -> None:
+        """Describe partitions as they are to be sent, each once for all brokers."""
+        for name, is_new in keys:
+            self._describe(name, is_new=is_new)
+
+    def _describe(self, name: TopicPartition, *, is_new: bool) -> None:
         partition = self._context.partition(name)
         if partition is None or partition.leader_and_isr is None:
             return  # gone again, or never led: there is nothing to tell
         assigned, online = partition.assignment.replicas, self._context.online_replicas(partition)
         all_online = len(online) == len(assigned)
-        described[key] = PartitionNews(
+        self._described[name, is_new] = PartitionNews(
             name,
             partition.leader_and_isr,
             partition.controller_epoch,
@@ -99,7 +103,10 @@ class RequestBatch:
             self._context.is_being_deleted(name),
         )
 
-    def _announce(self, gathered: "_Gathered", described: Described) -> list[Effect]:
+    def build(self) -> list[Effect]:
+        """The requests that were gathered, of what was described."""
+        gathered, self._sending = self._sending, _Gathered()
+        described, self._described = self._described, {}
         news = tuple(self._news(gathered, described))
         if not news:
             return []

@@ -9,10 +9,17 @@ from dataclasses import replace
 
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import Partition, Topic
-from odradek.controller.effects import Effect, ReadTopics, WriteTopics
+from odradek.controller.effects import (
+    Effect,
+    ReadTopics,
+    WriteTopics,
+    mapping_in_slices,
+    then_store,
+)
 from odradek.controller.events import TopicsChanged, TopicSeen, TopicsRead
 from odradek.controller.machines import Machines
 from odradek.controller.states import PartitionState
+from odradek.controller.steps import CreatePartitions
 from odradek.model.partition import TopicPartition
 
 CREATED = Cause(CauseKind.TOPIC_CREATED)
@@ -62,11 +69,15 @@ def topics_read(machines: Machines, event: TopicsRead) -> list[Effect]:
                     name = TopicPartition(seen.name, number)
                     topic.partitions[number] = Partition(name, assignment)
                     created[name] = cause
+    effects: list[Effect] = [WriteTopics(tuple(without_id))] if without_id else []
+    if created:
+        effects += then_store(mapping_in_slices(CreatePartitions, created))
+    return effects
 
-    def create(partition: Partition) -> None:
+
+def create_partitions(machines: Machines, step: CreatePartitions) -> None:
+    """Elect the first leaders."""
+    for partition in machines.context.known(step.partitions):
         partition.enter(PartitionState.NEW)
         machines.replicas.created(partition)
-        machines.partitions.bring_online(partition, created[partition.name])
-
-    effects: list[Effect] = [WriteTopics(tuple(without_id))] if without_id else []
-    return [*effects, *machines.each(created, create)] if created else effects
+        machines.partitions.bring_online(partition, step.partitions[partition.name])

@@ -16,11 +16,19 @@ from collections.abc import Collection, Iterable, Mapping
 
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition, Topic
-from odradek.controller.effects import Effect, ForgetDeletions, Proceed, RemoveTopics, in_slices
+from odradek.controller.effects import (
+    Effect,
+    ForgetDeletions,
+    Proceed,
+    RemoveTopics,
+    in_slices,
+    then_store,
+)
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.proposals import Purpose
 from odradek.controller.request_batch import RequestBatch
 from odradek.controller.states import PartitionState, ReplicaState
+from odradek.controller.steps import EndLeadership, ResumeDeletions, StopReplicas
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -61,7 +69,7 @@ class TopicDeletion:
             why = "it is not known" if self._enabled else "delete.topic.enable is false"
             self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
         forget: list[Effect] = [ForgetDeletions(tuple(unserved))] if unserved else []
-        return [*forget, Proceed(self.resume)]
+        return [*forget, Proceed(ResumeDeletions())]
 
     def resume(self) -> list[Effect]:
         """Start what can be started, finish what is done."""
@@ -81,8 +89,8 @@ class TopicDeletion:
         effects: list[Effect] = []
         for name in ready:
             effects += self._start(self._context.topics[name])
-        effects.append(Proceed(self._partitions.store))
-        effects += in_slices(self._partitions_of(ready), self._stop_replicas)
+        effects = then_store(effects)
+        effects += in_slices(StopReplicas, self._partitions_of(ready))
         if finished:
             effects.append(RemoveTopics(tuple(finished)))
         return effects
@@ -99,21 +107,27 @@ class TopicDeletion:
             self.waiting[name] = why
             self._batch.decided(Decision(Verdict.DELETION_HALTED, name, ASKED, detail=why))
 
-    def _partitions_of(self, names: Iterable[str]) -> Iterable[Partition]:
-        for name in names:
-            yield from self._context.topics[name].partitions.values()
+    def _partitions_of(self, names: Iterable[str]) -> Iterable[TopicPartition]:
+        return (p.name for name in names for p in self._context.topics[name].partitions.values())
 
     def _start(self, topic: Topic) -> list[Effect]:
         if topic.name in self._started:
             return []
         self._started.add(topic.name)
         self._batch.decided(Decision(Verdict.DELETION_STARTED, topic.name, ASKED))
-        return in_slices(topic.partitions.values(), self._end_reign)
+        return in_slices(EndLeadership, self._partitions_of([topic.name]))
 
-    def _end_reign(self, partition: Partition) -> None:
-        partition.enter(PartitionState.OFFLINE)
-        partition.enter(PartitionState.NON_EXISTENT)
-        self._partitions.propose(partition, Purpose.DELETION, ASKED)
+    def end_leadership(self, partitions: Iterable[TopicPartition]) -> None:
+        """Propose a state without a leader for each."""
+        for partition in self._context.known(partitions):
+            partition.enter(PartitionState.OFFLINE)
+            partition.enter(PartitionState.NON_EXISTENT)
+            self._partitions.propose(partition, Purpose.DELETION, ASKED)
+
+    def stop_replicas(self, partitions: Iterable[TopicPartition]) -> None:
+        """Send StopReplica to the online replicas of each; one that is offline halts the topic."""
+        for partition in self._context.known(partitions):
+            self._stop_replicas(partition)
 
     def _stop_replicas(self, partition: Partition) -> None:
         self._batch.metadata(partition)
@@ -157,8 +171,8 @@ class TopicDeletion:
                 partition.enter_replica(replica, ReplicaState.DELETION_INELIGIBLE)
                 self._halt(partition.name.topic, f"broker {replica} went away")
 
-    def come_online(self, brokers: Collection[int]) -> list[Effect]:
-        """Brokers came back: topics that waited for them need not wait longer."""
+    def retry(self, brokers: Collection[int]) -> list[Effect]:
+        """Brokers are registered: the deletion of topics that was halted for them resumes."""
         for name in sorted(self.halted):
             held_by = {
                 replica

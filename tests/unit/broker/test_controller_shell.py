@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from odradek.controller.answers import IsrChangesAnswer, ShutdownAnswer
 from odradek.controller.causes import Verdict
-from odradek.controller.effects import IsrChangesAnswer, ShutdownAnswer
 from odradek.controller.events import ControlledShutdownRequested, IsrChange, IsrChangesRequested
 from odradek.coord import layout
 from odradek.coord.layout_config import encode_config, topic_entity

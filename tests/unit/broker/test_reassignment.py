@@ -7,8 +7,8 @@ import pytest
 from odradek.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from odradek.broker.apis.elect_leaders import elect_leaders
 from odradek.broker.apis.list_partition_reassignments import list_partition_reassignments
+from odradek.controller.answers import IsrChangesAnswer
 from odradek.controller.causes import Verdict
-from odradek.controller.effects import IsrChangesAnswer
 from odradek.controller.events import IsrChange, IsrChangesRequested
 from odradek.coord import layout
 from odradek.coord.memory import RequestFate, RequestLoss

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Announce, AskLogEnds, Proceed, Record, Store
+from odradek.controller.effects import Announce, AskLogEnds, Record, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -18,6 +18,7 @@ from odradek.controller.events import (
 )
 from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, holders, remembered
 from odradek.controller.proposals import Accepted, StoredState
+from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
 from odradek.model.partition import (
     NO_LEADER,
@@ -202,16 +203,13 @@ class Settled:
         self.settle(LoadingFinished())
 
     def settle(self, event):
-        effects = self.controller.handle(event)[::-1]
-        while effects:
-            effect = effects.pop()
+        settling = Settling(self.controller, event)
+        for effect in settling:
             match effect:
-                case Proceed(step):
-                    effects += step()[::-1]
                 case Store(proposals):
                     self.stored += [proposal.proposed for proposal in proposals]
                     accepted = [Accepted(p, p.proposed.partition_epoch + 1) for p in proposals]
-                    effects += self.controller.handle(Stored(tuple(accepted)))[::-1]
+                    settling.report([Stored(tuple(accepted))])
                 case AskLogEnds():
                     self.asked.append(effect)
                 case Record(decisions):

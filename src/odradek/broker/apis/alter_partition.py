@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.broker.controller.shell import ControllerShell
-from odradek.controller.effects import IsrChangesAnswer
+from odradek.controller.answers import IsrChangesAnswer
 from odradek.controller.events import IsrChange, IsrChangesRequested
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import LeaderAndIsr, TopicPartition

@@ -16,7 +16,7 @@ from collections import Counter
 
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.session import Session
-from odradek.controller.effects import ReassignmentsAnswer, Refusal
+from odradek.controller.answers import ReassignmentsAnswer, Refusal
 from odradek.controller.events import ReassignmentsRequested
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ Versions:
 """
 
 from odradek.broker.controller.shell import ControllerShell
-from odradek.controller.effects import ShutdownAnswer
+from odradek.controller.answers import ShutdownAnswer
 from odradek.controller.events import ControlledShutdownRequested
 from odradek.model.errors import ApiError
 from odradek.wire.messages.controlled_shutdown import (

@@ -18,7 +18,7 @@ from odradek.broker.admin.topics import TopicAdmin
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.session import Session
-from odradek.controller.effects import ElectionsAnswer
+from odradek.controller.answers import ElectionsAnswer
 from odradek.controller.events import ElectionKind, ElectionsRequested
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode

@@ -9,7 +9,7 @@ Behaviour:
 
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.session import Session
-from odradek.controller.effects import ReassignmentsList
+from odradek.controller.answers import ReassignmentsList
 from odradek.controller.events import ReassignmentsAskedFor
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode

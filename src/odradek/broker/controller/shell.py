@@ -27,30 +27,32 @@ from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection, Reign
 from odradek.broker.controller.log_ends import LogEnds
 from odradek.broker.controller.store import SLICE, ControllerStore, DeposedError, slices
+from odradek.controller.answers import (
+    AnyAnswer,
+    ElectionsAnswer,
+    IsrChangesAnswer,
+    ReassignmentsAnswer,
+    ReassignmentsList,
+    ShutdownAnswer,
+)
 from odradek.controller.causes import Decision
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
     Announce,
     Answer,
-    AnyAnswer,
     AskLogEnds,
     AskUnclean,
     Connect,
     Disconnect,
     Effect,
-    ElectionsAnswer,
     ForgetDeletions,
     ForgetElections,
     ForgetReassignments,
-    IsrChangesAnswer,
     Proceed,
     ReadTopics,
-    ReassignmentsAnswer,
-    ReassignmentsList,
     Record,
     RemoveTopics,
     Resign,
-    ShutdownAnswer,
     Store,
     WriteAssignments,
     WriteTopics,
@@ -81,6 +83,7 @@ from odradek.controller.events import (
     UncleanAllowed,
     UncleanElectionsEnabled,
 )
+from odradek.controller.settling import Settling
 from odradek.coord import layout
 from odradek.coord import store as coord
 from odradek.coord.znode import CorruptNodeError
@@ -546,18 +549,12 @@ class ControllerShell:
         """One event, and everything that follows from it, in order."""
         machine = self._machine
         if machine is None:
-            return  # heard in a reign that is over
-        stack: list[Effect] = machine.handle(event)[::-1]
-        while stack:
+            return  # of a term that is over
+        settling = Settling(machine, event)
+        for effect in settling:
             if self._machine is not machine:
                 raise DeposedError("the session ended while an event was settled")
-            effect = stack.pop()
-            if isinstance(effect, Proceed):
-                await asyncio.sleep(0)
-                stack += effect.step()[::-1]
-            else:
-                outcomes = await self._perform(effect)
-                stack += [Proceed(partial(machine.handle, event)) for event in outcomes][::-1]
+            settling.report(await self._perform(effect))
 
     async def _perform(  # noqa: C901 - one case for each kind of effect
         self, effect: Effect
@@ -590,7 +587,7 @@ class ControllerShell:
                     effect, lambda ends: self._log_ends_found(machine, LogEndsHeard(ends, isr_min))
                 )
             case Proceed():
-                raise AssertionError(effect)
+                await asyncio.sleep(0)
             case _:
                 return await self._perform_on_store(effect, hands)
         return ()

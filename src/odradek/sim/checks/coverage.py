@@ -62,7 +62,7 @@ def all_pairs() -> frozenset[str]:
     return frozenset(
         f"{machine} {event}/{state}"
         for machine, event_type, states in (
-            ("controller", controller_events.Event, _CLUSTER),
+            ("controller", controller_events.External | controller_events.Reported, _CLUSTER),
             ("group", group_events.Event, (NOTHING, *(state.name for state in GroupState))),
             ("transaction", txn_events.Event, (NOTHING, *(s.name for s in TransactionState))),
         )
