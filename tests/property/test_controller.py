@@ -62,7 +62,7 @@ from odradek.controller.settling import Settling
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
-from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
+from odradek.model.partition import NO_LEADER, RECOVERED, Assignment, TopicPartition
 
 BROKERS = st.integers(1, 4)
 TOPICS = st.sampled_from(["a", "b", "c"])
@@ -197,6 +197,9 @@ class Life(RuleBasedStateMachine):
             self.states = {p: s for p, s in self.states.items() if p.topic != name}
 
     def announce(self, told) -> None:
+        if told.broker not in self.live:
+            assert self.controller.context.is_going_down
+            return
         assert self.live[told.broker].broker_epoch == told.broker_epoch
         for news in (*(told.leader_and_isr or ()), *(told.metadata or ())):
             if news.partition.topic in self.topics:
@@ -346,7 +349,8 @@ class Life(RuleBasedStateMachine):
     def what_it_believes_is_what_is_stored(self) -> None:
         context = self.controller.context
         assert set(context.topics) == set(self.topics)
-        assert context.brokers == self.live
+        # When all have asked to leave, the controller does not take out those that are gone.
+        assert context.is_going_down or context.brokers == self.live
         for partition in context.partitions():
             stands = self.states.get(partition.name)
             if stands is None:
@@ -429,7 +433,8 @@ class Life(RuleBasedStateMachine):
         leader = self.live.get(stands.leader)
         if leader is not None:
             replicas = self.topics[name.topic].assignments[name.partition].replicas
-            change = IsrChange(name, replace(stands, isr=replicas), {})
+            caught_up = replace(stands, isr=replicas, leader_recovery_state=RECOVERED)
+            change = IsrChange(name, caught_up, {})
             self.settle(IsrChangesRequested(leader.id, leader.broker_epoch, (change,)))
 
 
