@@ -1,0 +1,130 @@
+"""What always holds of the controller's state, as code.
+
+`check` holds after every event, step and outcome. `check_settled` holds besides when an external
+event is settled, once everything is loaded: in between, a broker may be removed while its replicas
+are not offline yet, or an assignment stored while its new replicas are not known yet.
+
+The simulator, the golden texts and the property tests check both after each event. A broker that
+runs checks the partitions that it loads (`check_partition`): a stored state that breaks a rule ends
+the controller's term with a message that names it, before anything is decided by it.
+"""
+
+from odradek.controller.context import ControllerContext, Partition
+from odradek.controller.machines import Machines
+from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.partition import NO_LEADER
+
+_DELETION = frozenset(
+    {
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_SUCCESSFUL,
+        ReplicaState.DELETION_INELIGIBLE,
+    }
+)
+
+
+class InvariantError(AssertionError):
+    """The controller's state contradicts itself; the message names the thing and the rule."""
+
+
+def check(machines: Machines) -> None:
+    """Check what holds after each event, step and outcome.
+
+    Raises:
+        InvariantError: something does not hold.
+    """
+    context, deletion = machines.context, machines.deletion
+    for id_, broker in context.brokers.items():
+        _hold(broker.id == id_, f"broker {broker.id}", f"is registered as {id_}")
+    for kind, brokers in (
+        ("shut down", context.shutting_down),
+        ("have failed log directories", context.offline_dirs.keys()),
+    ):
+        _hold(brokers <= context.brokers.keys(), f"{[*brokers]}", f"{kind}, not all are registered")
+    for kind, topics in (
+        ("is being deleted", context.being_deleted),
+        ("is waiting for its deletion", deletion.waiting.keys()),
+    ):
+        _hold(topics <= context.topics.keys(), f"{[*topics]}", f"{kind}, and not known")
+    _hold(
+        deletion.halted.keys() <= context.being_deleted,
+        f"{[*deletion.halted]}",
+        "halted, and not all are being deleted",
+    )
+    for name, topic in context.topics.items():
+        _hold(topic.name == name, name, f"is kept as {topic.name}")
+        for number, partition in topic.partitions.items():
+            _hold(partition.name == (name, number), f"{partition.name}", f"is kept as {number}")
+            check_partition(context, partition)
+
+
+def check_partition(context: ControllerContext, partition: Partition) -> None:
+    """Check what holds of one partition after each event, step and outcome.
+
+    Raises:
+        InvariantError: something does not hold.
+    """
+    name, state = partition.name, partition.state
+    led, assignment = partition.leader_and_isr, partition.assignment
+    if not set(assignment.adding).isdisjoint(assignment.removing) or not assignment.target:
+        raise InvariantError(f"{name}: adding and removing contradict each other: {assignment}")
+    if led is None:
+        if state is PartitionState.ONLINE:
+            raise InvariantError(f"{name}: is {state.value}, and has no stored state")
+        return
+    if led.leader_epoch < 0 or led.partition_epoch < 0:
+        raise InvariantError(f"{name}: has a negative epoch: {led}")
+    if not 0 <= partition.controller_epoch <= context.controller_epoch:
+        raise InvariantError(f"{name}: is of controller epoch {partition.controller_epoch}")
+    if state is PartitionState.NEW:
+        raise InvariantError(f"{name}: is {state.value}, and has a stored state: {led}")
+    if state is PartitionState.ONLINE and led.leader == NO_LEADER:
+        raise InvariantError(f"{name}: is {state.value}, and has no leader: {led}")
+
+
+def check_settled(machines: Machines) -> None:
+    """Check what holds when all that follows from an external event has been done.
+
+    Nothing is checked until everything is loaded.
+
+    Raises:
+        InvariantError: something does not hold.
+    """
+    context = machines.context
+    if not context.is_loaded:
+        return
+    _hold(not machines.election_errors, "ElectLeaders", "has not been answered")
+    _hold(not context.bounced, f"{context.bounced}", "restarted, and have not joined again")
+    machines.batch.check_settled()
+    machines.partitions.check_settled()
+    for partition in context.partitions():
+        _check_settled_partition(context, partition)
+
+
+def _check_settled_partition(context: ControllerContext, partition: Partition) -> None:
+    name, led, replicas = f"{partition.name}", partition.leader_and_isr, partition.replicas
+    assigned = set(partition.assignment.replicas)
+    _hold(replicas.keys() == assigned, name, f"states {replicas} of replicas {assigned}")
+    for replica, state in replicas.items():
+        if state is ReplicaState.ONLINE:
+            online = context.is_online(replica, partition.name)
+            _hold(online, name, f"replica {replica} is {state.value} on an offline broker")
+    if context.is_being_deleted(partition.name):
+        gone = partition.state is PartitionState.NON_EXISTENT
+        _hold(gone, name, f"is being deleted, and {partition.state.value}")
+        return
+    _hold(_DELETION.isdisjoint(replicas.values()), name, f"replicas are being deleted: {replicas}")
+    if led is None:
+        _hold(partition.state is PartitionState.NEW, name, f"is {partition.state.value}")
+    elif partition.state is PartitionState.ONLINE:
+        _hold(assigned.issuperset(led.isr), name, f"ISR {led.isr} of replicas {assigned}")
+        online = context.is_online(led.leader, partition.name)
+        _hold(online, name, f"leader {led.leader} is offline")
+    else:
+        _hold(partition.state is PartitionState.OFFLINE, name, f"is {partition.state.value}")
+        _hold(not assigned.isdisjoint(led.isr), name, f"ISR {led.isr} has none of {assigned}")
+
+
+def _hold(holds: bool, subject: str, problem: str) -> None:  # noqa: FBT001
+    if not holds:
+        raise InvariantError(f"{subject}: {problem}")
