@@ -262,12 +262,14 @@ class Stage:
 
     def go_on(self) -> None:
         for effect in self.settling:
+            self.controller.validate(is_settled=False)
             self.out += show(effect)
             if isinstance(effect, Store | AskUnclean):
                 self.waiting = effect
             if isinstance(effect, Store | AskUnclean | Resign):
                 return
             self.settling.report(self.perform(effect))
+        self.controller.validate(is_settled=True)
 
     def perform(self, effect: Effect) -> Iterable[Event]:
         match effect:

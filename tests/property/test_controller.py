@@ -104,8 +104,10 @@ class Life(RuleBasedStateMachine):
     def settle(self, event) -> None:
         settling = Settling(self.controller, event)
         for effect in settling:
+            self.controller.validate(is_settled=False)
             outcome = self.perform(effect)
             settling.report([outcome] if outcome else [])
+        self.controller.validate(is_settled=True)
 
     def perform(self, effect):  # noqa: C901, PLR0912 - one case for each effect
         match effect:

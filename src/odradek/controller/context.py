@@ -11,7 +11,11 @@ from uuid import UUID
 from odradek.controller.last_isr import NO_LOG, LogEnd, Memory
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
-from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
+
+
+class InvariantError(AssertionError):
+    """The controller's state contradicts itself; the message names the thing and the rule."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,29 @@ class Partition:
         """The stored leader (which may be dead, or NO_LEADER); None if there never was one."""
         return self.leader_and_isr.leader if self.leader_and_isr else None
 
+    def check(self) -> None:
+        """Check what holds of a partition after each event, step and outcome.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        name, state, assignment, led = self.name, self.state, self.assignment, self.leader_and_isr
+        is_moving = assignment.adding or assignment.removing
+        if is_moving and not (
+            assignment.target and set(assignment.adding).isdisjoint(assignment.removing)
+        ):
+            raise InvariantError(f"{name}: adding and removing contradict each other: {assignment}")
+        if led is None:
+            if state is PartitionState.ONLINE:
+                raise InvariantError(f"{name}: is {state.value}, and has no stored state")
+            return
+        if led.leader_epoch < 0 or led.partition_epoch < 0 or self.controller_epoch < 0:
+            raise InvariantError(f"{name}: has a negative epoch: {led}, {self.controller_epoch}")
+        if state is PartitionState.NEW:
+            raise InvariantError(f"{name}: is {state.value}, and has a stored state: {led}")
+        if state is PartitionState.ONLINE and led.leader == NO_LEADER:
+            raise InvariantError(f"{name}: is {state.value}, and has no leader: {led}")
+
     def enter(self, target: PartitionState) -> None:
         """Go to another state; only where the table allows it."""
         assert self.state in PARTITION_FROM[target], (self.name, self.state, target)
@@ -67,6 +94,7 @@ class ControllerContext:
 
     def __init__(self, controller_epoch: int) -> None:
         self.controller_epoch = controller_epoch
+        self.is_loaded = False  # whether `LoadingFinished` has been handled
         self.brokers: dict[int, Broker] = {}  # those that are registered, by id
         self.shutting_down: set[int] = set()
         # Those among them that were restarted while they were in an ISR, unseen by a controller.

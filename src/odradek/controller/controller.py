@@ -10,6 +10,7 @@ from odradek.controller import (
     broker_changes,
     controlled_shutdown,
     failover,
+    invariants,
     isr_changes,
     preferred_leader,
     topic_changes,
@@ -63,6 +64,16 @@ class Controller:
     def machines(self) -> Machines:
         """The parts; not to be changed from outside."""
         return self._machines
+
+    def validate(self, *, is_settled: bool) -> None:
+        """Check the invariants; with `is_settled` those that hold between external events, too.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        invariants.check(self._machines)
+        if is_settled:
+            invariants.check_settled(self._machines)
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event in; return what is to be done, in order (`settling` says how)."""

@@ -105,6 +105,7 @@ def _note_bounced(context: ControllerContext, state: StoredState) -> StoredState
 def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]:
     """Everything is known: repair it, and tell everybody."""
     context = machines.context
+    context.is_loaded = True
     # Those in another life are taken for gone first, and for back when that is stored: else one
     # would lead in the same epoch in two lives, or be in sync without having what it once had.
     back = tuple(context.brokers.pop(id_) for id_ in sorted(context.bounced))

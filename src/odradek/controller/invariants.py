@@ -5,14 +5,12 @@ event is settled, once everything is loaded: in between, a broker may be removed
 are not offline yet, or an assignment stored while its new replicas are not known yet.
 
 The simulator, the golden texts and the property tests check both after each event. A broker that
-runs checks the partitions that it loads (`check_partition`): a stored state that breaks a rule ends
-the controller's term with a message that names it, before anything is decided by it.
+runs checks each partition whose state it has changed (`Partition.check`).
 """
 
-from odradek.controller.context import ControllerContext, Partition
+from odradek.controller.context import ControllerContext, InvariantError, Partition
 from odradek.controller.machines import Machines
 from odradek.controller.states import PartitionState, ReplicaState
-from odradek.model.partition import NO_LEADER
 
 _DELETION = frozenset(
     {
@@ -21,10 +19,6 @@ _DELETION = frozenset(
         ReplicaState.DELETION_INELIGIBLE,
     }
 )
-
-
-class InvariantError(AssertionError):
-    """The controller's state contradicts itself; the message names the thing and the rule."""
 
 
 def check(machines: Machines) -> None:
@@ -55,31 +49,10 @@ def check(machines: Machines) -> None:
         _hold(topic.name == name, name, f"is kept as {topic.name}")
         for number, partition in topic.partitions.items():
             _hold(partition.name == (name, number), f"{partition.name}", f"is kept as {number}")
-            check_partition(context, partition)
-
-
-def check_partition(context: ControllerContext, partition: Partition) -> None:
-    """Check what holds of one partition after each event, step and outcome.
-
-    Raises:
-        InvariantError: something does not hold.
-    """
-    name, state = partition.name, partition.state
-    led, assignment = partition.leader_and_isr, partition.assignment
-    if not set(assignment.adding).isdisjoint(assignment.removing) or not assignment.target:
-        raise InvariantError(f"{name}: adding and removing contradict each other: {assignment}")
-    if led is None:
-        if state is PartitionState.ONLINE:
-            raise InvariantError(f"{name}: is {state.value}, and has no stored state")
-        return
-    if led.leader_epoch < 0 or led.partition_epoch < 0:
-        raise InvariantError(f"{name}: has a negative epoch: {led}")
-    if not 0 <= partition.controller_epoch <= context.controller_epoch:
-        raise InvariantError(f"{name}: is of controller epoch {partition.controller_epoch}")
-    if state is PartitionState.NEW:
-        raise InvariantError(f"{name}: is {state.value}, and has a stored state: {led}")
-    if state is PartitionState.ONLINE and led.leader == NO_LEADER:
-        raise InvariantError(f"{name}: is {state.value}, and has no leader: {led}")
+            partition.check()
+            epoch = partition.controller_epoch
+            own = context.controller_epoch
+            _hold(epoch <= own, f"{partition.name}", f"is of controller epoch {epoch} > {own}")
 
 
 def check_settled(machines: Machines) -> None:
@@ -125,6 +98,6 @@ def _check_settled_partition(context: ControllerContext, partition: Partition) -
         _hold(not assigned.isdisjoint(led.isr), name, f"ISR {led.isr} has none of {assigned}")
 
 
-def _hold(holds: bool, subject: str, problem: str) -> None:  # noqa: FBT001
+def _hold(holds: bool, subject: str, problem: str) -> None:
     if not holds:
         raise InvariantError(f"{subject}: {problem}")

@@ -303,6 +303,13 @@ class PartitionMachine:
             return None
         return stored.led_by(stored.leader, isr)
 
+    def check_settled(self) -> None:
+        """Assert that all proposals are stored, and all questions asked."""
+        assert not self._proposals, self._proposals
+        assert not self._may_need_unclean, self._may_need_unclean
+        assert not self._asked, self._asked
+        assert self._may_have_lost.keys() <= self._asked_ends.keys(), self._may_have_lost
+
     def take_moving(self) -> list[TopicPartition]:
         """The partitions under reassignment that have changed since this was asked last."""
         moving, self._moving = self._moving, {}
@@ -346,6 +353,7 @@ class PartitionMachine:
             online = self._context.online_replicas(partition)
             self._announce(partition, online, is_new=before is None)
             self._settle_replicas(partition, online)
+        partition.check()
         self._batch.metadata(partition)
         self._journal(proposal, before, accepted)
 

@@ -70,6 +70,11 @@ class RequestBatch:
         """Enter a decision into the journal."""
         self._gathered.decisions.append(decision)
 
+    def check_settled(self) -> None:
+        """Assert that nothing is left to be sent."""
+        assert self._gathered == self._sending == _Gathered(), (self._gathered, self._sending)
+        assert not self._described, self._described
+
     def flush(self) -> list[Effect]:
         """Everything gathered, as effects, described in slices; the batch is empty again."""
         gathered, self._gathered = self._gathered, _Gathered()

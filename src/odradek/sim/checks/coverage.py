@@ -99,6 +99,12 @@ def _counting(
     pairs: Counter[str],
 ) -> Callable[..., Any]:
     def counted(machine: Any, event: object, *rest: Any) -> Any:
+        if isinstance(machine, Controller):
+            # An external event is handed in when the one before it is settled.
+            begins = isinstance(event, controller_events.External)
+            machine.validate(
+                is_settled=begins and not isinstance(event, controller_events.TopicsRead)
+            )
         if not isinstance(event, Step):  # what a controller goes on with: not an event of its own
             pairs[f"{name} {type(event).__name__}/{state(machine, event)}"] += 1
         return handle(machine, event, *rest)
