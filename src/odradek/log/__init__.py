@@ -1,1 +1,1 @@
-"""The log on disk: Kafka's files, byte for byte."""
+"""The log on disk, in Kafka's file formats, byte for byte."""

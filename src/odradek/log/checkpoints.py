@@ -1,7 +1,7 @@
-"""Checkpoint files: small texts that say, for each partition or epoch, an offset.
+"""Checkpoint files: text files with an offset for each partition or leader epoch.
 
     0                    version of the format
-    2                    how many lines follow
+    2                    the number of lines that follow
     orders 0 1500        topic, partition, offset     (recovery point, log start, high watermark
     orders 1 1322                                      and cleaner checkpoints of a log directory)
 
@@ -9,8 +9,8 @@
     1
     4 0                  leader epoch, start offset   (`leader-epoch-checkpoint` of a partition)
 
-Bytes to values and back; who reads and writes the files does so by temporary file and rename.
-A file that does not say what it should is refused as a whole: half a checkpoint is none.
+This module converts between bytes and values; its callers write through a temporary file and a
+rename. A file with any malformed line is refused as a whole.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,11 +29,11 @@ _VERSION: Final = "0"
 
 
 class CheckpointError(OdradekError):
-    """A checkpoint file does not say what it should. Names the line and the rule."""
+    """A checkpoint file is malformed. The message names the line and the rule."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The text of an offset checkpoint."""
+    """The content of an offset checkpoint file."""
     return _encode([f"{topic} {number} {offset}" for (topic, number), offset in offsets.items()])
 
 
@@ -41,7 +41,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """The offsets in an offset checkpoint; an empty file has none.
 
     Raises:
-        CheckpointError: another version, another number of lines, a malformed or double line.
+        CheckpointError: another version or number of lines, a malformed or duplicate line.
     """
     offsets: dict[TopicPartition, int] = {}
     for number, line in _lines(data):
@@ -52,22 +52,22 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
             case _:
                 raise CheckpointError(f"line {number}: {line!r} is not `topic partition offset`")
         if partition in offsets:
-            raise CheckpointError(f"line {number}: {partition} is there twice")
+            raise CheckpointError(f"line {number}: {partition} is listed twice")
         offsets[partition] = offset
     return offsets
 
 
 def encode_epochs(starts: Iterable[tuple[int, int]]) -> bytes:
-    """The text of a leader epoch checkpoint, from epochs with their start offsets."""
+    """The content of a leader epoch checkpoint file, from epochs with their start offsets."""
     return _encode([f"{epoch} {start_offset}" for epoch, start_offset in starts])
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """Leader epochs with their start offsets, both rising.
+    """Leader epochs with their start offsets, both increasing.
 
     Raises:
-        CheckpointError: another version, another number of lines, a malformed line, or one
-            that does not rise.
+        CheckpointError: another version or number of lines, a malformed line, or one that does
+            not increase.
     """
     starts: list[tuple[int, int]] = []
     for number, line in _lines(data):
@@ -78,7 +78,7 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
             case _:
                 raise CheckpointError(f"line {number}: {line!r} is not `epoch start-offset`")
         if starts and (epoch <= starts[-1][0] or start_offset <= starts[-1][1]):
-            raise CheckpointError(f"line {number}: {line!r} does not rise above {starts[-1]}")
+            raise CheckpointError(f"line {number}: {line!r} does not increase after {starts[-1]}")
         starts.append((epoch, start_offset))
     return starts
 
@@ -88,7 +88,7 @@ def _encode(lines: list[str]) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """What follows the head of the file, each line with its number."""
+    """The lines after the file's head, each with its line number."""
     if not data:
         return []
     try:
@@ -102,12 +102,12 @@ def _lines(data: bytes) -> list[tuple[int, str]]:
     count = _integer(rest[0], 2, rest[0])
     lines = rest[1:]
     if count != len(lines):
-        raise CheckpointError(f"line 2: {count} lines are announced, {len(lines)} are there")
+        raise CheckpointError(f"line 2: the count is {count}, but {len(lines)} lines follow")
     return list(enumerate(lines, start=3))
 
 
 def _integer(text: str, number: int, line: str) -> int:
-    # Not what int() takes besides: signs, blanks, underscores, digits of other scripts.
+    # int() accepts more: signs, blanks, underscores, digits of other scripts.
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise CheckpointError(f"line {number}: {text!r} in {line!r} is no number from 0 on")
+        raise CheckpointError(f"line {number}: {text!r} in {line!r} is not a number from 0 on")
     return int(text)

@@ -1,27 +1,29 @@
-"""Which log is cleaned next, how far, and how what was cleaned takes its place in the log.
+"""Which log is cleaned next, up to which offset, and how cleaned segments replace the old ones.
 
                  clean            cleanable            not yet
     |----------------------|------------------|-----------------------|
     log start       first dirty offset    end of round               LEO
 
-Not cleaned is the active segment, what lies above the last stable offset, and what is younger
-than `min.compaction.lag.ms`; always whole segments. The dirtiest log comes first, if the
-cleanable part of it is above `min.cleanable.dirty.ratio`; a log whose oldest dirty segment is
-older than `max.compaction.lag.ms` needs no ratio.
+Not cleaned are the active segment, offsets above the last stable offset, and segments younger
+than `min.compaction.lag.ms`. The log with the highest dirty ratio comes first, if the ratio is
+above `min.cleanable.dirty.ratio`; a log whose oldest dirty segment is older than
+`max.compaction.lag.ms` is cleaned whatever its ratio.
 
-The heavy part (`odradek.log.cleaner_round`) is done elsewhere while the log is used. What it
-has written replaces segments only if meanwhile nothing was cut or deleted, nobody else leads,
-and no copy of the log is being made in another directory (which would take what is not clean for
-clean): `Stamp` tells. Each replacement is, in this order, so that a start after a crash finds
-one or the other (`odradek.log.recovery`):
+The cleaning itself (`odradek.log.cleaner_round`) runs in another process while the log is in use.
+Its segments replace the old ones only if meanwhile the log was not truncated and none of its
+segments was deleted, the leader epoch is the same, and the log is not being copied to another log
+directory (the copy would take records that are not clean for clean ones): `Stamp` compares these.
+Each replacement has the following steps, so that recovery after a crash finds either the old
+segments or the new one (`odradek.log.recovery`):
 
     <base>.log.cleaned -> <base>.log.swap        the indexes before it
-    old segments -> .deleted                     in their order: a tombstone may not go
-                                                 before what it deletes
+    old segments -> .deleted                     in offset order: a tombstone must not be removed
+                                                 before the records it deletes
     <base>.log.swap -> <base>.log                the indexes before it
 
-The first dirty offset moves when the directory with the new names is durable; if it did not
-wait, a tombstone could be thought clean, and go, while what it deletes is still there.
+The first dirty offset moves when the directory with the new names is flushed. Otherwise: 1. The
+offset moves. 2. The next round removes a tombstone as clean. 3. After a power failure the old
+segments are back, and with them the record that the tombstone had deleted.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,41 +47,41 @@ from odradek.log.segment import (
 )
 
 SWAP: Final = ".swap"
-# A log without its indexes gets new ones, indexes without a log go: the log is renamed last.
+# A log without indexes gets new ones, indexes without a log are removed: the log is renamed last.
 _LOG_LAST: Final = (INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG)
 
 
 class Cleanable(NamedTuple):
-    """A log that could be cleaned, and what that would come to."""
+    """A log that could be cleaned, and what one round would read of it."""
 
     log: Log
     first_dirty_offset: int
     end_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    overdue_ms: int  # for so long its oldest dirty record is beyond `max.compaction.lag.ms`
+    overdue_ms: int  # by how much its oldest dirty record exceeds `max.compaction.lag.ms`
 
     @property
     def ratio(self) -> float:
-        """Which part of what could be read is dirty."""
+        """The dirty part of what can be cleaned (Kafka: dirty ratio)."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth a round."""
+        """Whether a round is due, by dirty ratio or by `max.compaction.lag.ms`."""
         if not self.cleanable_bytes:
             return False
         return self.overdue_ms > 0 or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
 def cleanable(log: Log, *, now_ms: int) -> Cleanable:
-    """What could be cleaned of a log now."""
+    """What could be cleaned of a log now (Kafka: `LogCleanerManager.cleanableOffsets`)."""
     first_dirty = log.first_dirty_offset
     if not log.log_start_offset <= first_dirty <= log.leo:
         first_dirty = log.log_start_offset
     end = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
-    # The segment that holds the first dirty offset counts as dirty.
+    # The whole segment with the first dirty offset counts as dirty.
     clean_bytes = cleanable_bytes = 0
     dirty_from = log.segments_from(first_dirty)[0].base_offset
     for segment in log.segments:
@@ -105,7 +107,7 @@ def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
             if segment.max_timestamp > oldest_ms:
                 limit = segment.base_offset
                 break
-    # Downwards to where a segment begins: what reaches above the limit stays as a whole.
+    # Rounded down to a segment's base offset: a segment above the limit is not cleaned in part.
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
         if following.base_offset > limit:
             return segment.base_offset
@@ -123,7 +125,7 @@ def _overdue_ms(log: Log, first_dirty: int, now_ms: int) -> int:
 
 
 def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
-    """The log to clean next, if any is worth it."""
+    """The log to clean next; None if no log is due."""
     return max((c for c in found if c.is_due), key=lambda c: c.ratio, default=None)
 
 
@@ -131,7 +133,7 @@ def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
 
 
 class Stamp(NamedTuple):
-    """What must not have changed between the beginning of a round and its end."""
+    """State of a log that has to be the same at the start and at the end of a round."""
 
     cuts: int
     leader_epoch: int
@@ -139,14 +141,14 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, log: Log) -> "Stamp | None":
-        """The log as it is now; None if it is not there any more."""
+        """The state of the log now; None if the log is closed or deleted."""
         if log.gone:
             return None
         return cls(log.cuts, log.epochs.latest_epoch, log.directory)
 
 
 def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -> Job:
-    """All that the round has to know of the log."""
+    """Everything that a round needs to know of the log."""
     log, config = found.log, found.log.config
     segments = [s for s in log.segments if s.base_offset < found.end_offset]
     return Job(
@@ -158,7 +160,7 @@ def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -
         producers={
             producer.producer_id: LastOfProducer(producer.last_offset, producer.producer_epoch)
             for producer in log.active_producers()
-            if producer.last_offset < found.end_offset  # else what has to stay is not touched
+            if producer.last_offset < found.end_offset  # else its last batch is not cleaned
         },
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
@@ -171,7 +173,7 @@ def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -
 
 
 def still_fits(log: Log, job: Job, outcome: Outcome) -> bool:
-    """Whether the segments that were read are those of the log, and what was written is there."""
+    """Whether the log still has the segments that were read, and the new ones were written."""
     standing = {segment.base_offset: segment.size for segment in log.segments}
     if any(standing.get(source.base_offset) != source.size for source in job.segments):
         return False
@@ -184,12 +186,12 @@ def still_fits(log: Log, job: Job, outcome: Outcome) -> bool:
 
 
 def replace(log: Log, cleaned: CleanedSegment) -> bool:
-    """Put one segment that was written in the place of those that were read.
+    """Replace the segments that were read by the cleaned one.
 
-    False, and nothing is done, if they are not all there any more.
+    Returns False, without doing anything, if the log does not have all of them any more.
 
     Raises:
-        StorageError: the disk refused; the log dir has to go offline.
+        StorageError: an I/O error; the log directory has to go offline.
     """
     disk, host = log.host.disk, log.host
     base_offset = cleaned.sources[0]
@@ -203,7 +205,7 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
     renamed = []
     for segment in old:
         host.index_cache.forget(segment)
-        # The producers' state at the first base offset goes on being that.
+        # The producer state at the first base offset stays the same.
         snapshot = () if segment.base_offset == base_offset else (SNAPSHOT,)
         for suffix in (*_LOG_LAST[::-1], *snapshot):
             path = segment.stem + suffix
@@ -224,7 +226,7 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
 
 
 def make_durable(log: Log, outcome: Outcome, done: Callable[[StorageError | None], None]) -> None:
-    """Flush the new names; then the log is clean up to where the round came."""
+    """Flush the new names; then the log is clean up to the end of the round."""
     cuts = log.cuts
 
     def named(error: StorageError | None) -> None:

@@ -1,20 +1,20 @@
-"""What compaction leaves of a batch. Bytes in, bytes out; the rules are Kafka's `LogCleaner`.
+"""What compaction keeps of a batch, by the rules of Kafka's `LogCleaner`. Bytes in, bytes out.
 
 A record of a data batch stays if no later record has its key, and if it has a value or its
-batch's delete horizon has not come. Whatever lies behind the last offset that the map of keys
-knows stays. Offsets never change: a batch keeps its base offset and last offset however few of
-its records are left, and with the last offset its last sequence.
+batch's delete horizon is in the future. Records after the last offset of the offset map stay.
+Offsets never change: a batch keeps its base offset and last offset however few records are left,
+and with the last offset its last sequence.
 
-    batch of an aborted transaction   its records go
-    marker                            stays until no data of its transaction is left, and from
-                                      then on until its delete horizon has come
-    the last batch of a producer      stays, if need be empty: its header has the sequence
-    the last batch of the round       likewise: it says how far the log reaches
-    any other batch without records   goes
+    batch of an aborted transaction   its records are removed
+    marker                            stays while data of its transaction is left, and after that
+                                      until its delete horizon
+    the last batch of a producer      stays, without records if need be: it has the sequence
+    the last batch of the round       stays, too: it has the end offset of the log
+    any other batch without records   is removed
 
-The delete horizon (KIP-534) is set by the compaction that first meets a tombstone, or a marker
-whose transaction has no data any more: now + `delete.retention.ms`. It takes the place of the
-batch's base timestamp, and the records' timestamps are written relative to it.
+The delete horizon (KIP-534) is set by the compaction that first finds a tombstone, or a marker
+whose transaction has no data any more: now + `delete.retention.ms`. It replaces the batch's base
+timestamp, and the records' timestamps are written relative to it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,27 +39,27 @@ from odradek.record.records import assemble, build_batch, iter_records, records_
 
 
 class LastOfProducer(NamedTuple):
-    """What has to stay of a producer that is still known: its last batch, or its last marker."""
+    """What has to stay of an active producer id: its last batch, or its last marker."""
 
-    last_offset: int  # of its last data batch; NO_OFFSET: it has written nothing in its epoch
+    last_offset: int  # of its last data batch; NO_OFFSET: it has written none in this epoch
     producer_epoch: int
 
 
 class CleanedTransactions:
-    """Which batches belong to aborted transactions, and which markers nobody needs any more.
+    """Which batches belong to aborted transactions, and which markers are not needed any more.
 
-    It is told of each batch of a log in its order, from some offset on, and of the aborted
-    transactions that reach into that range.
+    It has to be called for each batch of a log in order, from some offset on, and needs the
+    aborted transactions that overlap this range (Kafka: `CleanedTransactionMetadata`).
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = sorted(aborted, key=lambda transaction: transaction.first_offset)[::-1]
-        self._aborted: dict[int, AbortedTransaction] = {}  # open here, by producer
-        self._observed: set[int] = set()  # of these, those of which a batch was met
-        self._committed: set[int] = set()  # producers of other transactions that were met
+        self._aborted: dict[int, AbortedTransaction] = {}  # open at this offset, by producer id
+        self._observed: set[int] = set()  # of these, those with a batch in the range
+        self._committed: set[int] = set()  # producer ids of other open transactions in the range
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """A data batch is met. Whether its transaction was aborted."""
+        """Take note of a data batch. Whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -72,13 +72,13 @@ class CleanedTransactions:
     def marker_met(
         self, header: BatchHeader, batch: memoryview
     ) -> tuple[bool, AbortedTransaction | None]:
-        """A control batch is met: may it go, and which aborted transaction does it still end?"""
+        """Take note of a control batch: may it be removed, and which aborted transaction ends?"""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
-            return True, None  # cleaned before
+            return True, None  # an earlier compaction has removed its record
         marker = read_marker(batch)
         if marker is None:
-            return False, None  # of a type that we do not know
+            return False, None  # of an unknown type
         producer_id = header.producer_id
         if marker.type is ControlType.COMMIT:
             met = producer_id in self._committed
@@ -97,15 +97,15 @@ class CleanedTransactions:
             self._aborted.setdefault(transaction.producer_id, transaction)
 
 
-# An entry of the map costs about this much besides the key's own bytes: the key's object, the
-# offset's, and their share of the table.
+# What an entry of the map costs besides the key's own bytes: the key's object, the offset's
+# object, and their share of the table.
 _ENTRY_BYTES: Final = 160
 
 
 class OffsetMap:
-    """Of each key the offset of its last record; exact, and bounded by memory.
+    """The offset of each key's last record; exact, with a limit on memory.
 
-    `end_offset` is where the next round begins: behind the last batch that was taken in whole.
+    `end_offset` is the first dirty offset of the next round: after the last complete batch.
     """
 
     def __init__(self, *, bytes_max: int, start_offset: int) -> None:
@@ -117,19 +117,19 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether what was taken in fills the memory that there is."""
+        """Whether the memory limit is reached."""
         return self.bytes_used >= self.bytes_max
 
     @property
     def utilization(self) -> float:
-        """How full it is."""
+        """The used part of the memory limit."""
         return min(1.0, self.bytes_used / max(1, self.bytes_max))
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
-        """Take in a batch that counts: of the keys in it these are the last records so far.
+        """Add the keys of a data batch: its records are the last ones of these keys so far.
 
         Raises:
-            InvalidRecordError, DecompressionError: damage.
+            InvalidRecordError, DecompressionError: the batch is corrupt.
         """
         offsets, base_offset, start_offset = self.offsets, header.base_offset, self.start_offset
         before = len(offsets)
@@ -145,13 +145,13 @@ class OffsetMap:
         self.reach(header.next_offset)
 
     def reach(self, offset: int) -> None:
-        """There is nothing of interest below `offset`."""
+        """Move `end_offset`: no keys have to be added below `offset`."""
         self.end_offset = max(self.end_offset, offset)
 
 
 @dataclass(slots=True)
 class Counts:
-    """What one cleaning has read and left."""
+    """What one cleaning has read and kept (Kafka: `CleanerStats`)."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -163,7 +163,7 @@ class Counts:
 
 
 class BatchFilter:
-    """What stays of each batch of one log in one round, from its first batch on."""
+    """What stays of each batch of one log in one round, from the log's first batch on."""
 
     def __init__(
         self,
@@ -184,13 +184,13 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
         self._now_ms = now_ms
         self.counts = Counts()
-        self.ended: AbortedTransaction | None = None  # by the marker that was last kept
+        self.ended: AbortedTransaction | None = None  # by the last marker that was kept
 
     def keep(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """What stays of a batch; None if it goes.
+        """What stays of a batch; None if it is removed.
 
         Raises:
-            InvalidRecordError, DecompressionError: damage.
+            InvalidRecordError, DecompressionError: the batch is corrupt.
         """
         counts = self.counts
         counts.bytes_read += header.size_bytes
@@ -262,7 +262,7 @@ class BatchFilter:
     def _with_horizon(
         self, header: BatchHeader, batch: memoryview, kept: Collection[int] | None
     ) -> bytes:
-        """The batch, or those of its records, with a delete horizon: every timestamp is moved."""
+        """The batch, or these records of it, with a delete horizon as base timestamp."""
         return build_batch(
             [
                 record
@@ -285,11 +285,11 @@ class BatchFilter:
 
 
 def _shortened(header: BatchHeader, body: bytes, kept: Sequence[Outline]) -> bytes:
-    """The batch with these of its records alone, each as the bytes it was."""
+    """The batch with these of its records, their bytes unchanged."""
     pieces = []
     first = 0
     for index, (record, following) in enumerate(pairwise(kept)):
-        if record[1] != following[0]:  # a gap: copy the run before it
+        if record[1] != following[0]:  # a gap: copy the records before it
             pieces.append(body[kept[first][0] : record[1]])
             first = index + 1
     pieces.append(body[kept[first][0] : kept[-1][1]])
@@ -301,7 +301,7 @@ def _shortened(header: BatchHeader, body: bytes, kept: Sequence[Outline]) -> byt
 
 
 def _header_alone(header: BatchHeader) -> bytes:
-    """The batch without records, as Kafka leaves it: it still says who wrote how far."""
+    """The batch without records, as Kafka leaves it: it keeps the producer's last sequence."""
     alone = header._replace(
         attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
         base_timestamp=NO_TIMESTAMP,

@@ -1,17 +1,17 @@
-"""One round of cleaning one log: segments are read, `.cleaned` files are written, nothing else.
+"""One round of cleaning one log: segments are read and `.cleaned` files are written.
 
-    1  from the first dirty offset on, the offset of each key's last record is noted, as far as
-       the memory for it reaches or the log may be cleaned
-    2  neighbouring segments that fit into one are put together
-    3  of each group what stays is written to `<base>.log.cleaned`, with its indexes, and flushed
+    1  from the first dirty offset on, the offset of each key's last record goes into the offset
+       map, until its memory is full or the end of the cleanable part
+    2  neighbouring segments that fit into one are grouped
+    3  what stays of each group is written to `<base>.log.cleaned`, with its indexes, and flushed
 
-The log itself is not touched and not asked anything: a `Job` says all there is to know, and an
-`Outcome` what was written. Both travel as JSON, for the round runs in a process of its own
-(`odradek.broker.storage.cleaner_worker`). Whether the outcome still fits the log is
-decided by `odradek.log.cleaner_swap`.
+The log itself is neither changed nor asked: a `Job` has everything that is needed, an `Outcome`
+says what was written. Both are sent as JSON, because the round runs in a process of its own
+(`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaner` decides whether the outcome still
+fits the log.
 
-`cleaning` is a generator: it yields after each batch, how many bytes it has read and written,
-and returns the outcome.
+`cleaning` is a generator: after each batch it yields how many bytes it has read and written, and
+it returns the outcome.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ Steps = Generator[int, None, "Outcome"]
 
 
 class SourceSegment(NamedTuple):
-    """A segment as it stands: only its first `size` bytes are read."""
+    """A segment at the start of the round: only its first `size` bytes are read."""
 
     base_offset: int
     size: int
@@ -64,12 +64,12 @@ class SourceSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """All that a round has to know."""
+    """Everything that a round needs to know of its log."""
 
     directory: str
-    segments: tuple[SourceSegment, ...]  # from the log's first on, below `end_offset`
+    segments: tuple[SourceSegment, ...]  # from the log's first one on, below `end_offset`
     first_dirty_offset: int
-    end_offset: int  # where the first segment begins that must not be cleaned
+    end_offset: int  # base offset of the first segment that must not be cleaned
     aborted: tuple[AbortedTransaction, ...]
     producers: Mapping[int, LastOfProducer]
     now_ms: int
@@ -81,12 +81,12 @@ class Job:
     read_bytes: int = READ_BYTES
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON knows it: tuples are lists there, and keys are text."""
+        """As JSON values: lists instead of tuples, strings as keys."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The job that `to_json` has told."""
+        """The inverse of `to_json`."""
         return cls(
             **{
                 **data,
@@ -101,28 +101,27 @@ class Job:
 
 
 class CleanedSegment(NamedTuple):
-    """A `.cleaned` segment, and which segments it is to replace."""
+    """A `.cleaned` segment, and the segments that it replaces."""
 
-    sources: tuple[int, ...]  # their base offsets; the first is its own
+    sources: tuple[int, ...]  # their base offsets; the first is also that of the new segment
     size: int
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a round has written, and how far it came."""
+    """What a round has written, and up to which offset the log is then clean."""
 
-    end_offset: int  # the log is clean up to here, once the segments are replaced
+    end_offset: int  # the next first dirty offset, once the segments are replaced
     segments: list[CleanedSegment] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     map_utilization: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON knows it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The outcome that `to_json` has told."""
+        """The inverse of `to_json`."""
         return cls(
             end_offset=data["end_offset"],
             segments=[CleanedSegment(tuple(found[0]), found[1]) for found in data["segments"]],
@@ -132,11 +131,11 @@ class Outcome:
 
 
 def cleaning(job: Job, disk: Disk) -> Steps:
-    """Do a round; a step for each batch.
+    """Run one round; one step for each batch.
 
     Raises:
         CorruptBatchError, InvalidRecordError, DecompressionError: the log is damaged.
-        StorageError: the disk refused, or a segment is not there any more.
+        StorageError: an I/O error, or a segment was deleted meanwhile.
     """
     offset_map = OffsetMap(bytes_max=job.map_bytes, start_offset=job.first_dirty_offset)
     outcome = Outcome(end_offset=job.first_dirty_offset)
@@ -175,7 +174,7 @@ def cleaning(job: Job, disk: Disk) -> Steps:
 
 
 def remove_cleaned(job: Job, disk: Disk) -> None:
-    """Remove what a round has written, if its directory is still there."""
+    """Remove the files that a round has written, if the directory still exists."""
     for source in job.segments:
         for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
             disk.unlink(segment_stem(job.directory, source.base_offset) + suffix + CLEANED)
@@ -184,9 +183,9 @@ def remove_cleaned(job: Job, disk: Disk) -> None:
 def grouped(
     segments: Sequence[SourceSegment], job: Job, disk: Disk
 ) -> Iterator[list[SourceSegment]]:
-    """Neighbours that fit into one segment together, whatever of them stays.
+    """Neighbouring segments that fit into one, however few of their records are removed.
 
-    They fit by their sizes, those of their indexes, and the range of an index' offsets.
+    They fit by size, by the size of their indexes, and by the offset range of an index.
     """
     group: list[SourceSegment] = []
     size = index_bytes = time_index_bytes = 0
@@ -250,10 +249,10 @@ def _fill(offset_map: OffsetMap, job: Job, disk: Disk, counts: Counts) -> Iterat
 def _batches(
     job: Job, disk: Disk, source: SourceSegment, from_offset: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a segment that reach `from_offset`, their checksums right.
+    """The batches of a segment that end after `from_offset`, with verified checksums.
 
     Raises:
-        CorruptBatchError: what should be a batch is none.
+        CorruptBatchError: a batch is damaged.
     """
     file = disk.file(segment_stem(job.directory, source.base_offset) + LOG)
     position, size = 0, source.size
@@ -268,13 +267,13 @@ def _batches(
                     continue
                 if not has_valid_crc(chunk, at, header):
                     raise CorruptBatchError(
-                        f"{file.path}: the checksum of the batch at position {position + at} is "
-                        "not that of its bytes"
+                        f"{file.path}: the checksum of the batch at position {position + at} "
+                        "is wrong"
                     )
                 yield header, chunk[at:end]
             length = job.read_bytes
             if not end:
-                # Larger than what is read at a time: once more, with room for it; or torn.
+                # Larger than one read: read again with enough room; or the segment is torn.
                 length = read_header(chunk).size_bytes if len(chunk) >= HEADER_BYTES else 0
                 if length <= len(chunk) or position + length > size:
                     raise CorruptBatchError(f"{file.path}: no whole batch at position {position}")
@@ -287,7 +286,7 @@ def _batches(
 
 
 class _CleanedWriter:
-    """Writes one `.cleaned` segment with its indexes."""
+    """Writes one `.cleaned` segment and its indexes."""
 
     def __init__(self, job: Job, disk: Disk, base_offset: int) -> None:
         self._job = job
@@ -301,10 +300,10 @@ class _CleanedWriter:
         self._since_entry = 0
         self._buffer: list[Data] = []
         self._buffered = self._written = 0
-        self.ended: list[AbortedTransaction] = []  # whose data is not all gone
+        self.ended: list[AbortedTransaction] = []  # aborted transactions with data left
 
     def append(self, batch: Data) -> None:
-        """Another batch that stays."""
+        """Write another batch that stays."""
         header = read_header(batch)
         relative = header.last_offset - self._base_offset
         if header.max_timestamp > self._max_timestamp:
@@ -314,10 +313,10 @@ class _CleanedWriter:
             self._time_index.append(self._max_timestamp, self._max_timestamp_offset)
             self._since_entry = 0
         self._since_entry += len(batch)
-        # A copy: a view would keep all that was read along with it.
+        # A copy: a view would keep the whole read buffer in memory.
         self._buffer.append(bytes(batch))
         self._buffered += len(batch)
-        # At most 1,000 pieces fit into one write.
+        # One write takes at most 1,000 buffers.
         if self._buffered >= READ_BYTES or len(self._buffer) == 1000:
             self._write()
 
@@ -328,7 +327,7 @@ class _CleanedWriter:
             self._buffer, self._buffered = [], 0
 
     def finish(self) -> int:
-        """Write and flush everything. Returns the size of the log."""
+        """Write and flush everything. Returns the size of the new log segment."""
         self._write()
         if self._written:
             self._time_index.append(self._max_timestamp, self._max_timestamp_offset)

@@ -1,7 +1,7 @@
-"""How files of a log go: renamed at once, removed after a while.
+"""How files of a log are removed: renamed at once, removed from disk after a delay.
 
-The suffix `.deleted` takes a file out of the log, also for whoever starts after a crash; the
-bytes stay for `file.delete.delay.ms`, for those who are reading them.
+The suffix `.deleted` takes a file out of the log, also for a start after a crash; its bytes stay
+for `file.delete.delay.ms`, because a fetch may still be reading them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from odradek.log.segment import DELETED, SEGMENT_SUFFIXES, SNAPSHOT, Segment, se
 
 
 def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int) -> None:
-    """Take segments out of their log, in this order, with the snapshots at their base."""
+    """Remove segments from their log, in this order, with the snapshots at their base offsets."""
     renamed = []
     for segment in segments:
         host.index_cache.forget(segment)
@@ -28,18 +28,18 @@ def remove_segments(host: LogHost, segments: Sequence[Segment], *, delay_ms: int
 
 
 def drop_end(host: LogHost, segments: Sequence[Segment], *, delay_ms: int) -> None:
-    """Take the last segments out of their log, durably, before the one in front is cut.
+    """Remove the last segments of a log durably, before the segment in front is truncated.
 
-    Should they come back after a power loss behind a segment that was cut, there would be a
-    hole in the log, which cannot be told from one that compaction has left. It is rare
-    enough to wait for the disk.
+    1. The segment in front is truncated. 2. After a power failure the removed segments are back.
+    3. The log has a hole that looks like one left by compaction. It is rare enough to wait for
+    the disk.
     """
     remove_segments(host, segments[::-1], delay_ms=delay_ms)
     host.disk.flush_now([segments[0].stem.rpartition("/")[0]])
 
 
 def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
-    """Remove files or directories after a while, behind the scenes."""
+    """Remove files or directories after `delay_ms`, in the background."""
 
     def removed(error: StorageError | None) -> None:
         if error is not None:
@@ -49,20 +49,20 @@ def remove_later(host: LogHost, paths: Sequence[str], *, delay_ms: int) -> None:
 
 
 def remove_snapshots(disk: Disk, directory: str, *, above: int) -> None:
-    """Remove the producer snapshots that say more than the log now holds."""
+    """Remove the producer snapshots above the end of the log."""
     for offset in snapshot_offsets(disk, directory):
         if offset > above:
             disk.unlink(segment_stem(directory, offset) + SNAPSHOT)
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """The offsets at which there are producer snapshots, rising."""
+    """The offsets of the producer snapshots, increasing."""
     names = (entry.name for entry in disk.list(directory))
     return [offset for offset in map(snapshot_offset, names) if offset is not None]
 
 
 def snapshot_offset(name: str) -> int | None:
-    """The offset of a snapshot, by the name of its file; None if it is no such name."""
+    """The offset of a producer snapshot by its file name; None for any other name."""
     stem, dot, suffix = name.partition(".")
     if dot + suffix != SNAPSHOT or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
         return None

@@ -1,17 +1,17 @@
-"""A log directory (one of `log.dirs`): who may use it, and how what lies in it is called.
+"""A log directory (one of `log.dirs`): its lock, its owner, and the names of what is in it.
 
     .lock                     held while a broker runs on it
-    meta.properties           whose it is: broker.id, cluster.id
-    .kafka_cleanshutdown      written at a clean stop, removed at the next start, so that its
-                              absence says: recover
+    meta.properties           its owner: broker.id, cluster.id
+    .kafka_cleanshutdown      written at a clean shutdown, removed at the next start: without it
+                              the logs are recovered
     <checkpoints>             `odradek.log.checkpoints`
     <topic>-<n>/              a partition
-    <topic>-<n>.<32 hex>-delete/   is being deleted
-    <topic>-<n>.<32 hex>-future/   is being copied here from another directory
-    <topic>-<n>.<32 hex>-stray/    gave way to another of the same name: its topic was deleted
-                                   while the broker was away, or it held less; left alone
+    <topic>-<n>.<32 hex>-delete/   a partition that is being deleted
+    <topic>-<n>.<32 hex>-future/   being copied here from another log directory
+    <topic>-<n>.<32 hex>-stray/    replaced by another one of the same name: its topic was deleted
+                                   while the broker did not run, or it held fewer records; kept
 
-What is named otherwise is left alone.
+Anything with another name is ignored.
 """
 
 import json
@@ -36,7 +36,7 @@ _MARKED: Final = re.compile(rf"{_PARTITION.pattern}\.(?P<id>[0-9a-f]{{32}})-(?P<
 
 
 class Mark(Enum):
-    """What is with a partition's directory."""
+    """The suffix of a partition's directory, and what it means."""
 
     NONE = ""
     DELETE = "delete"
@@ -45,14 +45,14 @@ class Mark(Enum):
 
 
 class PartitionDirectory(NamedTuple):
-    """A directory that is named like a partition's."""
+    """A directory with the name of a partition."""
 
     partition: TopicPartition
     mark: Mark
 
 
 class Identity(NamedTuple):
-    """Whose a log directory is."""
+    """The owner of a log directory."""
 
     broker_id: int
     cluster_id: str
@@ -62,7 +62,7 @@ class Identity(NamedTuple):
 
 
 def parse_name(name: str) -> PartitionDirectory | None:
-    """What a directory is by its name; None if it is nobody's business here."""
+    """The partition and mark of a directory by its name; None for any other name."""
     for mark in (Mark.DELETE, Mark.FUTURE, Mark.STRAY):
         if name.endswith(f"-{mark.value}") and (found := _MARKED.fullmatch(name)):
             return PartitionDirectory(TopicPartition(found["topic"], int(found["number"])), mark)
@@ -73,7 +73,7 @@ def parse_name(name: str) -> PartitionDirectory | None:
 
 
 def marked_name(partition: TopicPartition, mark: Mark, unique_id: int) -> str:
-    """The name of a directory on its way in or out; the topic's is cut to what a file may have."""
+    """The name of a marked directory; a long topic name is cut to the limit of a file name."""
     suffix = f"-{partition.partition}.{unique_id:032x}-{mark.value}"
     return partition.topic[: NAME_CHARS_MAX - len(suffix)] + suffix
 
@@ -82,33 +82,33 @@ def marked_name(partition: TopicPartition, mark: Mark, unique_id: int) -> str:
 
 
 class LogDirectory:
-    """One directory of `log.dirs`."""
+    """One directory of `log.dirs` on its disk."""
 
     def __init__(self, path: str, disk: Disk) -> None:
         self.path = path
         self.is_offline = False
-        self.is_loaded = False  # all that lies in it is known
-        self.is_new = False  # nothing said whose it was when it was opened
-        self.was_clean = False  # the broker before us stopped as it should
-        self.clean_epoch = NO_EPOCH  # in this broker epoch, if it says so
+        self.is_loaded = False  # all its partitions are loaded
+        self.is_new = False  # it had no meta.properties when it was opened
+        self.was_clean = False  # the last shutdown was clean
+        self.clean_epoch = NO_EPOCH  # the broker epoch of that shutdown, if recorded
         self._disk = disk
         self._lock: Lock | None = None
-        self.strays = 0  # how many logs lie in it that were set aside
+        self.strays = 0  # number of its partition directories that were set aside
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        # What each checkpoint file may say: what is durable, and then what is being written.
+        # The possible content of each checkpoint file: what is durable, then what is being written.
         self._may_say: dict[str, list[Mapping[TopicPartition, int]]] = {}
 
     def lock(self) -> None:
-        """Keep others out.
+        """Take the lock.
 
         Raises:
-            StartupError: somebody else is using it.
+            StartupError: another process holds it.
         """
         self._make()
         self._lock = self._disk.lock(self._file(LOCK_FILE))
         if self._lock is None:
             raise StartupError(
-                f"{self.path} is locked: a broker is running on it. Stop that one, or give this "
+                f"{self.path} is locked: another broker uses it. Stop that broker, or give this "
                 f"one other log.dirs"
             )
 
@@ -122,34 +122,33 @@ class LogDirectory:
         self._disk.flush_now(parents)
 
     def open(self) -> list[Entry]:
-        """Take note whether it was left cleanly. Returns what stands in it."""
+        """Find out whether the last shutdown was clean. Returns the entries of the directory."""
         entries = self._disk.list(self.path)
         self.is_new = all(entry.name != META_FILE for entry in entries)
         self.was_clean = any(entry.name == CLEAN_SHUTDOWN_FILE for entry in entries)
         if self.was_clean:
             self.clean_epoch = _epoch_of(self._disk.read_file(self._file(CLEAN_SHUTDOWN_FILE)))
             self._disk.unlink(self._file(CLEAN_SHUTDOWN_FILE))
-        # Durably, before anything is written: it must not come back after a power loss. Nor if it
-        # was a life before this one that removed it, and died at once.
+        # Durable before anything is written, so that the file is not back after a power failure;
+        # also if an earlier process has removed the file and stopped at once.
         self._disk.flush_now([self.path])
         return entries
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Say that all was written as it should, in that life of the broker."""
+        """Record a clean shutdown in this broker epoch."""
         mark = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         self._disk.replace_now(self._file(CLEAN_SHUTDOWN_FILE), mark.encode())
 
     def release(self) -> None:
-        """Let others in."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def identity(self) -> Identity | None:
-        """Whose it is, None if nobody has said so yet.
+        """The owner in meta.properties; None if the file does not exist.
 
         Raises:
-            StartupError: it is not one of ours to use.
+            StartupError: the file is damaged, or another kind of broker wrote it.
         """
         path = self._file(META_FILE)
         data = self._disk.read_file(path)
@@ -158,8 +157,8 @@ class LogDirectory:
         properties = parse(data.decode("utf-8", "replace"))
         if properties.get("version") == "1" or "node.id" in properties:
             raise StartupError(
-                f"{path} is of a KRaft broker (version 1). This broker lives with ZooKeeper or "
-                f"with a store of its own: give it log.dirs of its own"
+                f"{path} belongs to a KRaft broker (version 1). This broker needs ZooKeeper or its "
+                f"own coordination store: give it log.dirs of its own"
             )
         try:
             if properties["version"] == "0":
@@ -172,14 +171,14 @@ class LogDirectory:
         )
 
     def is_there(self) -> bool:
-        """Whether what makes it a log directory stands in it: it may be removed, or unmounted."""
+        """Whether its meta.properties exists: the directory may be removed, or unmounted."""
         return self._disk.exists(self._file(META_FILE))
 
     def check(self, identity: Identity) -> None:
-        """See that it is that broker's, or nobody's.
+        """Check that this broker owns it, or that it has no owner.
 
         Raises:
-            StartupError: it is another's.
+            StartupError: another broker or cluster owns it.
         """
         found = self.identity()
         if found is None:
@@ -193,12 +192,12 @@ class LogDirectory:
         if found.cluster_id not in ("", identity.cluster_id):
             raise StartupError(
                 f"{self.path} belongs to cluster {found.cluster_id}; the coordination store is "
-                f"that of cluster {identity.cluster_id}. Check zookeeper.connect; or, if the "
-                f"records may go, empty the directory"
+                f"that of cluster {identity.cluster_id}. Check zookeeper.connect; or, if these "
+                f"records are not needed, empty the directory"
             )
 
     def claim(self, identity: Identity) -> None:
-        """Make it that broker's, if it is nobody's."""
+        """Make this broker the owner, if it has none."""
         found = self.identity()
         if found is not None and found.cluster_id:
             return
@@ -209,7 +208,7 @@ class LogDirectory:
     # ---- checkpoints
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """The offsets in a checkpoint file. A damaged one says nothing: all starts from 0."""
+        """The offsets in a checkpoint file; a damaged one has none, so that all start from 0."""
         try:
             offsets = decode_offsets(self._disk.read_file(self._file(name)) or b"")
         except CheckpointError:
@@ -218,7 +217,7 @@ class LogDirectory:
         return offsets
 
     def checkpoints_with(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """The checkpoint files that may speak of any of these: who starts now may read it."""
+        """The checkpoint files that may contain any of these partitions after a crash."""
         return [
             name
             for name, texts in self._may_say.items()
@@ -226,12 +225,12 @@ class LogDirectory:
         ]
 
     def write_checkpoint(self, name: str, offsets: dict[TopicPartition, int], done: Done) -> None:
-        """Write a checkpoint file, if it says anything new."""
+        """Write a checkpoint file, if its content changes."""
         if self._written.get(name) != offsets:
             self.rewrite_checkpoint(name, offsets, done)
 
     def rewrite_checkpoint(self, name: str, offsets: dict[TopicPartition, int], done: Done) -> None:
-        """Write a checkpoint file; when `done` is told, nothing older is in force any more."""
+        """Write a checkpoint file; when `done` is called, no older content can be read again."""
         self._written[name] = offsets
         texts = self._may_say.setdefault(name, [])
         texts.append(offsets)
@@ -245,7 +244,6 @@ class LogDirectory:
         self._disk.replace_later(self._file(name), encode_offsets(offsets), written)
 
     def write_checkpoint_now(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """The same, waiting."""
         self._written[name] = offsets
         self._may_say.setdefault(name, []).append(offsets)
         self._disk.replace_now(self._file(name), encode_offsets(offsets))
@@ -256,7 +254,7 @@ class LogDirectory:
 
 
 def partition_directories(entries: list[Entry]) -> Iterator[tuple[str, PartitionDirectory]]:
-    """Those of the entries that are a partition's, with their names."""
+    """The partition directories among the entries, with their names."""
     for entry in entries:
         found = parse_name(entry.name) if entry.is_dir else None
         if found is not None:
@@ -264,7 +262,7 @@ def partition_directories(entries: list[Entry]) -> Iterator[tuple[str, Partition
 
 
 def _epoch_of(mark: bytes | None) -> int:
-    """The broker epoch in a mark of a clean stop; older ones are empty."""
+    """The broker epoch in .kafka_cleanshutdown; older versions write an empty file."""
     try:
         epoch = json.loads(mark or b"{}").get("brokerEpoch", NO_EPOCH)
     except (ValueError, AttributeError):

@@ -1,18 +1,18 @@
-"""The disk: what the log asks of the operating system, and the real one.
+"""The disk interface of the log, and its implementation by the operating system.
 
-This is the only module of `log` that meets the operating system. By its contract:
+The only module of `log` that makes system calls. Its contract:
 
 * Calls that end in the page cache are plain calls: open, write, read, truncate, rename, list.
-* Calls that may take as long as the device likes end in a callback: `flush`,
-  `replace_later`, `read_later`, `remove`. They run in a few threads that do nothing but wait
-  in system calls (no Python-heavy work beside the loop), and `done` comes back through the
-  `call_soon` given at construction. Their `_now` forms are for start and stop.
-* `File.read` never waits for the device: it returns None when the data is not in memory.
-* Whatever goes wrong is a `StorageError`, which names path and cause, so that the log dir
-  around the path can be taken offline.
+* Calls that may have to wait for the device end in a callback: `flush`, `replace_later`,
+  `read_later`, `remove`. They run in a few threads that only wait in system calls (no work in
+  Python beside the event loop), and `done` is called through the `call_soon` given at
+  construction. Their `_now` forms are for start and shutdown.
+* `File.read` never waits for the device: it returns None if the data is not in the page cache.
+* Every failure is a `StorageError` with path and cause, so that the log directory can be taken
+  offline.
 
-Thousands of partitions must not hold thousands of descriptors: a `File` is only a name. Its
-descriptor is opened on first use; above the limit those not used lately are closed again
+Thousands of partitions must not hold thousands of file descriptors: a `File` is only a path. Its
+descriptor is opened at first use; above the limit those not used lately are closed again
 (second chance: a use costs one attribute, not a list operation).
 """
 
@@ -31,19 +31,19 @@ from odradek.model.errors import OdradekError
 
 Data: TypeAlias = bytes | bytearray | memoryview
 THREADS: Final = 4
-# What filesystems answer that know no RWF_NOWAIT (tmpfs, some network filesystems). On them
-# a read may wait for the device.
+# Errors of filesystems without RWF_NOWAIT (tmpfs, some network filesystems). On them a read may
+# wait for the device.
 _NOWAIT_UNKNOWN: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-# The process or the host has run out of something: the disk is as good as before.
+# The process or the host lacks a resource: the disk itself is as good as before.
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
-# The process or the host has no more of them: that says nothing of the disk.
+# The process or the host has no free file descriptors: not an error of the disk.
 NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_GIVEN_UP: Final = 16  # files that give up theirs then
+_GIVEN_UP: Final = 16  # files that close their descriptors then
 
 
 class StorageError(OdradekError):
-    """The disk refused. The log dir that holds `path` cannot be trusted any longer."""
+    """An I/O error. The log directory of `path` cannot be trusted any longer."""
 
     def __init__(self, path: str, error_number: int) -> None:
         super().__init__(f"{path}: {os.strerror(error_number)} (errno {error_number})")
@@ -52,7 +52,7 @@ class StorageError(OdradekError):
 
     @property
     def is_shortage(self) -> bool:
-        """Whether descriptors or memory ran out, so that the same may succeed later."""
+        """Whether descriptors or memory ran out, so that the operation may succeed later."""
         return self.errno in _SHORTAGES
 
 
@@ -61,7 +61,7 @@ ReadDone: TypeAlias = Callable[[Data | StorageError], None]
 
 
 class Entry(NamedTuple):
-    """What stands in a directory."""
+    """An entry of a directory."""
 
     name: str
     is_dir: bool
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """An existing file. `path` is set anew by whoever renames the file or its directory."""
+    """An existing file. The caller that renames it or its directory sets `path`."""
 
     path: str
 
@@ -78,103 +78,103 @@ class File(Protocol):
         """Write all buffers one after the other, in one system call; at most 1,000."""
 
     def read(self, position: int, length: int) -> Data | None:
-        """What stands there, or None if the device would have to be asked.
+        """The bytes at `position`; None if they are not in the page cache.
 
         Shorter than `length` only at the end of the file.
         """
 
     def read_now(self, position: int, length: int) -> Data:
-        """The same, however long it takes."""
+        """The bytes at `position`; may wait for the device."""
 
     def read_later(self, position: int, length: int, done: ReadDone) -> None:
-        """The same, without waiting."""
+        """Read the bytes at `position` in a thread; `done` gets them."""
 
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
 
     def mtime_ms(self) -> int:
-        """When it was last written, wall time."""
+        """The time of its last modification (wall time)."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or let it grow by zeros."""
+        """Truncate the file, or extend it with zeros."""
 
     def pin(self) -> int:
-        """The descriptor (-1 where there is none), kept open until `unpin`."""
+        """The descriptor (-1 if there is none), kept open until `unpin`."""
 
     def unpin(self) -> None:
-        """The descriptor may be closed again."""
+        """Allow the descriptor to be closed again."""
 
     def rest(self) -> None:
-        """Give back the descriptor; the next use opens the file again."""
+        """Close the descriptor; the next use opens the file again."""
 
 
 class Lock(Protocol):
-    """A lock on a file, held while the process lives."""
+    """A lock on a file, held until the process ends at the latest."""
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
 
 
 class Disk(Protocol):
-    """A filesystem, or a simulated one."""
+    """A filesystem: the operating system's, or the simulator's."""
 
     def file(self, path: str) -> File:
-        """A file that exists. Nothing is opened yet."""
+        """An existing file. It is not opened yet."""
 
     def create(self, path: str) -> File:
-        """A new file; one that stands there is emptied."""
+        """A new file; an existing one is truncated."""
 
     def read_file(self, path: str) -> bytes | None:
-        """All of a small file, None if there is none."""
+        """The content of a small file, None if it does not exist."""
 
     def replace_now(self, path: str, data: bytes) -> None:
-        """Replace a small file atomically and durably."""
+        """Replace a small file atomically and durably; waits for the device."""
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:
-        """Replace a small file atomically and durably, without waiting.
+        """Replace a small file atomically and durably, in a thread.
 
-        Replacements of one path take effect in the order in which they were asked for.
+        Replacements of one path take effect in the order of the calls.
         """
 
     def list(self, path: str) -> list[Entry]:
-        """What stands in a directory, sorted by name."""
+        """The entries of a directory, sorted by name."""
 
     def exists(self, path: str) -> bool:
-        """Whether anything stands there."""
+        """Whether there is a file or directory of this name."""
 
     def mkdir(self, path: str) -> None:
-        """Make a directory, and those above it; it may stand there already."""
+        """Make a directory and its parents; it may exist already."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or a directory within its directory; a file at `new` is replaced."""
 
     def unlink(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def remove(self, paths: Sequence[str], done: Done) -> None:
-        """Remove files and whole directories, without waiting; absent ones are no error."""
+        """Remove files and whole directories in a thread; missing ones are not an error."""
 
     def flush(self, targets: Sequence[File | str], done: Done) -> None:
-        """Make durable what was written to these files, or entered in these directories."""
+        """Flush these files and directories in a thread."""
 
     def flush_now(self, targets: Sequence[File | str]) -> None:
-        """The same, waiting."""
+        """Flush these files and directories; waits for the device."""
 
     def lock(self, path: str) -> Lock | None:
-        """Take the lock of that file; None if another process holds it."""
+        """Take the lock on a file; None if another process holds it."""
 
     def usable_bytes(self, path: str) -> int:
-        """How much may still be written where `path` is."""
+        """Free space in the filesystem of `path`."""
 
     def total_bytes(self, path: str) -> int:
-        """How much the filesystem of `path` holds."""
+        """The size of the filesystem of `path`."""
 
 
-# ----------------------------------------------------------------------------- the real one
+# ----------------------------------------------------------------------- the operating system
 
 
 class RealFile:
-    """A file of the operating system, open or not."""
+    """A file of the operating system, with or without an open descriptor."""
 
     __slots__ = ("_disk", "_fd", "_pins", "_rest_when_unpinned", "_used", "path")
 
@@ -187,7 +187,6 @@ class RealFile:
         self._rest_when_unpinned = False
 
     def write(self, position: int, buffers: Sequence[Data]) -> None:
-        """See `File`."""
         self._used = True
         try:
             written = os.pwritev(self._fd if self._fd >= 0 else self._open(), buffers, position)
@@ -197,14 +196,13 @@ class RealFile:
             raise _storage_error(self.path, error) from error
 
     def _write_rest(self, position: int, rest: bytes) -> None:
-        # A write is cut short by a full disk (the next one then says so) and by 2 GiB.
+        # A full disk makes a write short (the next write then fails), and so does 2 GiB.
         while rest:
             written = os.pwrite(self._fd, rest, position)
             position += written
             rest = rest[written:]
 
     def read(self, position: int, length: int) -> Data | None:
-        """See `File`."""
         self._used = True
         if self._disk.nowait_unknown:
             return self.read_now(position, length)
@@ -227,7 +225,6 @@ class RealFile:
         return None
 
     def read_now(self, position: int, length: int) -> bytes:
-        """See `File`."""
         self._used = True
         try:
             return _read_fully(self._fd if self._fd >= 0 else self._open(), position, length)
@@ -235,7 +232,6 @@ class RealFile:
             raise _storage_error(self.path, error) from error
 
     def read_later(self, position: int, length: int, done: ReadDone) -> None:
-        """See `File`."""
         try:
             fd = self.pin()
         except StorageError as error:
@@ -249,11 +245,9 @@ class RealFile:
         self._disk.run_later(lambda: _read_fully(fd, position, length), self.path, finish)
 
     def size(self) -> int:
-        """See `File`."""
         return self._stat().st_size
 
     def mtime_ms(self) -> int:
-        """See `File`."""
         return self._stat().st_mtime_ns // 1_000_000
 
     def _stat(self) -> os.stat_result:
@@ -263,7 +257,6 @@ class RealFile:
             raise _storage_error(self.path, error) from error
 
     def truncate(self, size: int) -> None:
-        """See `File`."""
         self._used = True
         try:
             os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
@@ -271,7 +264,6 @@ class RealFile:
             raise _storage_error(self.path, error) from error
 
     def pin(self) -> int:
-        """See `File`."""
         if self._fd < 0:
             try:
                 self._open()
@@ -281,14 +273,13 @@ class RealFile:
         return self._fd
 
     def unpin(self) -> None:
-        """See `File`."""
         self._pins -= 1
         assert self._pins >= 0, self.path
         if self._rest_when_unpinned and not self._pins:
             self.rest()
 
     def rest(self) -> None:
-        """See `File`. One that is pinned does so when it is unpinned."""
+        # A pinned file closes its descriptor when it is unpinned.
         self._rest_when_unpinned = self._pins > 0
         if self._fd >= 0 and not self._pins:
             self._disk.closed(self)
@@ -297,11 +288,11 @@ class RealFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a descriptor."""
+        """Whether it has an open descriptor."""
         return self._fd >= 0
 
     def has_rested(self) -> bool:
-        """Whether nobody used it since the last time this was asked."""
+        """Whether it was not used since the last call of this method."""
         if self._used or self._pins:
             self._used = False
             return False
@@ -314,23 +305,22 @@ class RealFile:
 
 
 class RealLock:
-    """A POSIX record lock, which Kafka's Java lock also is, so that each sees the other's.
+    """A POSIX record lock, as Kafka's Java lock is, so that each sees the other's.
 
-    And a flock, for a record lock does not keep apart two brokers in one process.
+    And a flock, because a record lock does not exclude a second broker in the same process.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
-        """See `Lock`."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class RealDisk:
-    """The operating system's filesystems."""
+    """The filesystems of the operating system."""
 
     def __init__(
         self,
@@ -350,7 +340,7 @@ class RealDisk:
         self._threads: list[threading.Thread] = []
 
     def close(self) -> None:
-        """Finish what was asked for, and end the threads."""
+        """Finish the outstanding operations, and end the threads."""
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
@@ -360,11 +350,9 @@ class RealDisk:
     # ---- files
 
     def file(self, path: str) -> RealFile:
-        """See `Disk`."""
         return RealFile(self, path)
 
     def create(self, path: str) -> RealFile:
-        """See `Disk`."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             file = RealFile(self, path, self.open(path, flags))
@@ -374,7 +362,7 @@ class RealDisk:
         return file
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor; if there are none left, others that rest give up theirs first."""
+        """A descriptor; if there is none left, files not used lately close theirs first."""
         try:
             return os.open(path, flags, 0o644)
         except OSError as error:
@@ -385,7 +373,7 @@ class RealDisk:
         return os.open(path, flags, 0o644)
 
     def opened(self, file: RealFile) -> None:
-        """A file got a descriptor: one that rests may have to give up its own."""
+        """A file has opened a descriptor: another one may have to close its own."""
         self._open[file] = None
         if len(self._open) <= self._descriptors_max:
             return
@@ -397,16 +385,15 @@ class RealDisk:
             self._open.move_to_end(candidate)
 
     def closed(self, file: RealFile) -> None:
-        """A file gave up its descriptor."""
+        """A file has closed its descriptor."""
         self._open.pop(file, None)
 
     @property
     def descriptors(self) -> int:
-        """How many descriptors are held now."""
+        """The number of open descriptors."""
         return len(self._open)
 
     def read_file(self, path: str) -> bytes | None:
-        """See `Disk`."""
         try:
             fd = self.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -421,7 +408,6 @@ class RealDisk:
             os.close(fd)
 
     def replace_now(self, path: str, data: bytes) -> None:
-        """See `Disk`."""
         running = self._replacing.get(path)
         try:
             if running is None:
@@ -432,7 +418,6 @@ class RealDisk:
             raise _storage_error(path, error) from error
 
     def replace_later(self, path: str, data: bytes, done: Done) -> None:
-        """See `Disk`."""
         running = self._replacing.get(path)
         if running is None:
             self._start_replacing(path, data, [done])
@@ -455,7 +440,6 @@ class RealDisk:
     # ---- directories
 
     def list(self, path: str) -> list[Entry]:
-        """See `Disk`."""
         try:
             with os.scandir(path) as entries:
                 return sorted(filter(None, map(_entry, entries)))
@@ -463,25 +447,21 @@ class RealDisk:
             raise _storage_error(path, error) from error
 
     def exists(self, path: str) -> bool:
-        """See `Disk`."""
         return os.path.lexists(path)
 
     def mkdir(self, path: str) -> None:
-        """See `Disk`."""
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
             raise _storage_error(path, error) from error
 
     def rename(self, old: str, new: str) -> None:
-        """See `Disk`."""
         try:
             os.rename(old, new)
         except OSError as error:
             raise _storage_error(old, error) from error
 
     def unlink(self, path: str) -> None:
-        """See `Disk`."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -490,13 +470,11 @@ class RealDisk:
             raise _storage_error(path, error) from error
 
     def remove(self, paths: Sequence[str], done: Done) -> None:
-        """See `Disk`."""
         self.run_later(lambda: _remove(paths), paths[0] if paths else "", done)
 
     # ---- durability
 
     def flush(self, targets: Sequence[File | str], done: Done) -> None:
-        """See `Disk`."""
         pinned: list[RealFile] = []
         work: list[int | str] = []
         try:
@@ -523,7 +501,6 @@ class RealDisk:
         self.run_later(lambda: _flush(work), path, finish)
 
     def flush_now(self, targets: Sequence[File | str]) -> None:
-        """See `Disk`."""
         for target in targets:
             try:
                 if isinstance(target, str):
@@ -535,10 +512,9 @@ class RealDisk:
                 path = target if isinstance(target, str) else target.path
                 raise _storage_error(path, error) from error
 
-    # ---- the rest
+    # ---- locks and space
 
     def lock(self, path: str) -> RealLock | None:
-        """See `Disk`."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -554,11 +530,9 @@ class RealDisk:
         return RealLock(fd)
 
     def usable_bytes(self, path: str) -> int:
-        """See `Disk`."""
         return self._statvfs(path, "f_bavail")
 
     def total_bytes(self, path: str) -> int:
-        """See `Disk`."""
         return self._statvfs(path, "f_blocks")
 
     def _statvfs(self, path: str, field: str) -> int:
@@ -582,7 +556,7 @@ class RealDisk:
             self.call_soon(done, result)
 
         if len(self._threads) < self._threads_wanted:
-            # Daemons: a disk that hangs for ever does not keep the process from ending.
+            # Daemons: a disk that hangs does not keep the process from ending.
             thread = threading.Thread(target=self._serve, name="disk", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -594,7 +568,7 @@ class RealDisk:
 
 
 class _Replacement:
-    """One file being replaced by a thread; of those asked for meanwhile only the last is made."""
+    """One file being replaced in a thread; of the replacements that wait only the last is made."""
 
     def __init__(self) -> None:
         self.next_data = b""
@@ -608,7 +582,7 @@ class _Replacement:
                 _replace(path, data)
 
     def overtake(self, path: str, data: bytes) -> None:
-        """Write at once; what is under way, or waits, must not undo it."""
+        """Replace the file at once; replacements under way or waiting must not undo it."""
         self._overtaken = True
         self.next_data = data
         with self._lock:
@@ -622,13 +596,13 @@ def _storage_error(path: str, error: OSError) -> StorageError:
 def _entry(found: "os.DirEntry[str]") -> Entry | None:
     try:
         stat = found.stat()
-    except FileNotFoundError:  # a thread has just removed it
+    except FileNotFoundError:  # a thread has removed it meanwhile
         return None
     return Entry(found.name, found.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
 def _descriptors_allowed() -> int:
-    # Half of what the process may have: the other half is for sockets.
+    # Half of the process's limit: the other half is for sockets.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 50_000 if soft == resource.RLIM_INFINITY else max(64, soft // 2)
 

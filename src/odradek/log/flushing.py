@@ -1,9 +1,9 @@
-"""The flush of one log: what has to reach the disk before the recovery point moves.
+"""The flush of one log: what has to be on disk before the recovery point moves.
 
-At most one flush of a log is under way; who asks meanwhile shares the next one. The recovery
-point moves to where the log ended when the flush began, unless the log was cut in between.
-Leader epochs are written first: recovery finds them in the batches from the recovery point on,
-so those before it have to stand in their file.
+At most one flush of a log is under way; requests made meanwhile share the next one. The recovery
+point moves to the log end offset at the start of the flush, unless the log was truncated in
+between. Leader epochs are written first: recovery rebuilds them from the batches after the recovery
+point, so the earlier ones have to be in their file.
 """
 
 import errno
@@ -19,7 +19,7 @@ FlushDone = Callable[[StorageError | None], None]
 
 
 class Flusher:
-    """Flushes one log."""
+    """Flushes one log and its small files."""
 
     __slots__ = (
         "_closing",
@@ -43,19 +43,19 @@ class Flusher:
         self._started_ms = log.host.clock.monotonic_ms()
         self._waiting: list[FlushDone | None] = []
         self._dones: list[FlushDone | None] = []  # of the flush that is under way
-        self._leo = self._cuts = -1  # where the log ended when it began, and how often it was cut
+        self._leo = self._cuts = -1  # log end offset and number of truncations at its start
         self._epochs_version = self._epochs_saved = 0
-        self.directory_changed = False  # files were made whose names may not be durable
-        self.paths: list[str] = []  # of small files that were written since
+        self.directory_changed = False  # files were created whose names may not be durable
+        self.paths: list[str] = []  # of small files written since the last flush
 
     def request(self, done: FlushDone | None) -> None:
-        """Make durable all that was appended so far."""
+        """Flush everything appended so far."""
         self._waiting.append(done)
         if not self._running:
             self._start()
 
     def join(self, done: FlushDone) -> None:
-        """The same; by the flush that is under way, if nothing was appended since that began."""
+        """Flush everything; a flush under way is enough if nothing was appended since its start."""
         log = self._log
         if self._running and (self._leo, self._cuts) == (log.leo, log.cuts):
             self._dones.append(done)
@@ -63,12 +63,12 @@ class Flusher:
             self.request(done)
 
     def close(self, done: FlushDone) -> None:
-        """The same, and the indexes of the active segment."""
+        """Flush everything, and the indexes of the active segment."""
         self._closing = True
         self.request(done)
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether `flush.ms` is over since the last flush began."""
+        """Whether `flush.ms` has passed since the start of the last flush."""
         log = self._log
         return log.leo > log.recovery_point and now_ms - self._started_ms >= log.config.flush_ms
 
@@ -79,7 +79,7 @@ class Flusher:
         return saved and not (self._running or self.directory_changed or self.paths)
 
     def doubt(self, entries: Sequence[Entry]) -> None:
-        """A process before us may have died before any of these was flushed."""
+        """Flush these files later: an earlier process may have ended before it did."""
         directory = self._log.directory
         self._epochs_version += 1
         self.directory_changed = True
@@ -90,7 +90,7 @@ class Flusher:
         ]
 
     def save_epochs(self, done: FlushDone | None = None) -> None:
-        """The leader epochs changed: bring their file up to date."""
+        """Write the leader epochs to their file after a change."""
         if done is None:
             self._epochs_version += 1
         version = self._epochs_version
@@ -104,7 +104,7 @@ class Flusher:
         self.replace(LEADER_EPOCH_FILE, self._log.epochs.encode(), saved)
 
     def replace(self, name: str, data: bytes, done: FlushDone | None = None) -> None:
-        """Replace a small file of the log; again if the log's directory moved meanwhile."""
+        """Replace a small file of the log; again if the log's directory was renamed meanwhile."""
         log = self._log
         directory = log.directory
 
@@ -119,16 +119,16 @@ class Flusher:
         log.host.disk.replace_later(f"{directory}/{name}", data, replaced)
 
     def _was_renamed(self, directory: str, error: StorageError) -> bool:
-        """Whether something was not found because the log's directory got another name meanwhile.
+        """Whether a file was not found because the log's directory was renamed meanwhile.
 
-        Any other error counts: the kernel reports a page that could not be written once, and the
+        Any other error is real: the kernel reports a page that could not be written once, and the
         next fdatasync succeeds without it.
         """
         log = self._log
         return error.errno == errno.ENOENT and directory != log.directory and not log.gone
 
     def _report(self, error: StorageError | None) -> None:
-        # The files of a log that is gone may well not be where they were.
+        # The files of a closed log may have been renamed or removed.
         if error is not None and not self._log.gone:
             self._log.host.failed(error)
 
@@ -184,7 +184,7 @@ class Flusher:
                 segment.save_indexes()
                 paths += segment.index_paths()
         targets += [disk.file(path) for path in paths if disk.exists(path)]
-        if self.directory_changed or self._closing:  # which makes index files, if there are none
+        if self.directory_changed or self._closing:  # closing creates missing index files
             self.directory_changed = False
             targets += [log.directory, log.directory.rpartition("/")[0]]
         return targets

@@ -1,8 +1,8 @@
-"""What the two sparse indexes of a segment share: entries in memory, and their file.
+"""What the offset index and the time index of a segment share: entries in memory, and a file.
 
-The entries are held as they stand in the file and searched where they are. Those of the
-active segment reach the file when the segment is flushed, rolled or closed, not with each
-append: after a crash they are made anew from the log anyway. Nothing is preallocated.
+The entries are kept in memory in file format and searched there. Those of the active segment are
+written when the segment is flushed, rolled or closed, not at each append: after a crash they are
+rebuilt from the log anyway. Files are not preallocated.
 """
 
 from typing import Self
@@ -11,39 +11,39 @@ from odradek.log.disk import Data, Disk
 
 
 class IndexFile:
-    """The entries of one index, and how much of them its file has."""
+    """The entries of one index, and how many of them are in its file."""
 
     __slots__ = ("_entries", "_file_bytes", "_written")
 
     def __init__(self, entries: Data | None = None) -> None:
-        """Take over what stands in the file; None: there is no file yet."""
+        """`entries` is the content of the file; None: there is no file yet."""
         self._entries = bytearray(entries or b"")
         self._file_bytes = -1 if entries is None else len(entries)
         self._written = len(self._entries)
 
     @classmethod
     def unread(cls, file_bytes: int) -> Self:
-        """No entries, over a file of that size (-1: none) which will be written anew."""
+        """No entries, and a file of that size (-1: none) that will be written again."""
         index = cls()
         index._file_bytes = file_bytes
         return index
 
     @property
     def has_file(self) -> bool:
-        """Whether there is a file, whatever stands in it."""
+        """Whether the file exists, whatever its content."""
         return self._file_bytes >= 0
 
     @property
     def size_bytes(self) -> int:
-        """As it will be in the file."""
+        """The size of the file once it is saved."""
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._cut(0)
 
     def save(self, disk: Disk, path: str) -> bool:
-        """Bring the file up to date, and make it if there is none. Whether it had to change."""
+        """Write changed entries to the file, and create it if needed. Whether anything changed."""
         size = len(self._entries)
         if self._file_bytes == size == self._written:
             return False

@@ -1,18 +1,17 @@
-"""Where each leader epoch began in one partition's log.
+"""The start offset of each leader epoch in one partition's log (Kafka: `LeaderEpochFileCache`).
 
-Every reign of a leader has an epoch, and every batch carries the epoch it was written in. From
-the offsets at which epochs begin, a leader tells a follower (or a consumer) where an epoch
-ended, and the follower truncates to that instead of to its high watermark (KIP-101). How an
-epoch's end is found (KIP-279, KIP-320):
+Each batch has the epoch of the leader that wrote it. From the start offsets of the epochs a leader
+tells a follower (or a consumer) where an epoch ended, and the follower truncates to that offset and
+not to its high watermark (KIP-101). How the end of an epoch is found (KIP-279, KIP-320):
 
-    asked for                             answer: epoch, end offset
-    the latest epoch                      that epoch, the log end offset
-    a later one than all                  -1, -1: this log knows nothing of it
-    an earlier one than all               the asked epoch, the start of the first known
-    one in between                        the largest known one not above it, and where the
-                                          next one begins
+    requested epoch                       answer: epoch, end offset
+    the latest                            that epoch, the log end offset
+    above the latest                      -1, -1: not known to this log
+    below the first                       the requested epoch, the start of the first one
+    another one                           the largest one that is not above it, and the start
+                                          offset of the next one
 
-Epochs and start offsets both rise strictly, as in the `leader-epoch-checkpoint` file.
+Epochs and start offsets both increase strictly, as in the `leader-epoch-checkpoint` file.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +24,7 @@ UNKNOWN: Final = (-1, -1)
 
 
 class LeaderEpochs:
-    """The leader epochs of one log. Methods that change it say whether they did."""
+    """The leader epochs of one log. Methods that may change them return whether they did."""
 
     __slots__ = ("_epochs", "_start_offsets")
 
@@ -38,36 +37,36 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, data: bytes) -> "LeaderEpochs":
-        """What a `leader-epoch-checkpoint` says.
+        """Read a `leader-epoch-checkpoint` file.
 
         Raises:
-            CheckpointError: it is malformed.
+            CheckpointError: the file is malformed.
         """
         return cls(decode_epochs(data))
 
     def encode(self) -> bytes:
-        """The text of the `leader-epoch-checkpoint`."""
+        """The content of the `leader-epoch-checkpoint` file."""
         return encode_epochs(self.starts())
 
     def starts(self) -> list[tuple[int, int]]:
-        """Every epoch with its start offset."""
+        """All epochs with their start offsets."""
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the last batch, or of the leader that has not written yet; -1 if none."""
+        """The epoch of the last batch, or of a leader that has not written yet; -1 if none."""
         return self._epochs[-1] if self._epochs else -1
 
     @property
     def previous_epoch(self) -> int:
-        """The epoch before the latest; -1 if none."""
+        """The epoch before the latest one; -1 if there is none."""
         return self._epochs[-2] if len(self._epochs) > 1 else -1
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """An epoch begins: a leader took office here, or a batch of it arrived.
+        """Add an epoch: this broker became leader, or received a batch with a new epoch.
 
-        What contradicts it, a later epoch or one that begins later, goes: the log was truncated
-        and written anew. So the first to write an epoch decides where it began.
+        Later epochs, and those with a start offset that is not lower, are removed: the log was
+        truncated and written again. The first batch of an epoch decides its start offset.
         """
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
@@ -81,7 +80,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, leo: int) -> tuple[int, int]:
-        """The epoch to answer with, and where it ended; `UNKNOWN` if this log cannot say."""
+        """The epoch to answer, and its end offset; `UNKNOWN` if it is above the latest."""
         epochs = self._epochs
         if epoch < 0 or not epochs or epoch > epochs[-1]:
             return UNKNOWN
@@ -91,12 +90,12 @@ class LeaderEpochs:
         return (epochs[later - 1] if later else epoch), self._start_offsets[later]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which `offset` was, or will be, written; -1 if it is not known."""
+        """The epoch of the batch at `offset`, or of the next one there; -1 if it is not known."""
         index = bisect_right(self._start_offsets, offset)
         return self._epochs[index - 1] if index else -1
 
     def truncate_from_end(self, leo: int) -> bool:
-        """The log now ends at `leo`: epochs that begin there or later have no batch any more."""
+        """The log was truncated to `leo`: remove the epochs that start there or later."""
         kept = bisect_left(self._start_offsets, leo)
         if kept == len(self._epochs):
             return False
@@ -104,7 +103,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_start(self, log_start_offset: int) -> bool:
-        """The log now starts at `log_start_offset`: earlier epochs go, the one there stays."""
+        """The log start offset moved: remove earlier epochs, keep the one at the offset."""
         first = bisect_right(self._start_offsets, log_start_offset) - 1
         if first < 0 or (first == 0 and self._start_offsets[0] == log_start_offset):
             return False
@@ -113,7 +112,7 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """The log begins anew, elsewhere."""
+        """Remove all epochs: the log was truncated fully."""
         changed = bool(self._epochs)
         self._epochs.clear()
         self._start_offsets.clear()

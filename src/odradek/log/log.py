@@ -1,26 +1,26 @@
-"""One partition's log: a row of segments, of which the last is written.
+"""One partition's log: a list of segments, of which the last one is active.
 
     log start offset <= high watermark <= LEO
                         recovery point <= LEO
 
-A leader's append sets base offset and leader epoch (both lie outside a batch's checksum) and is
-one write into the page cache; a follower's is one write for all batches that came. Durability
-comes from replication; who wants the disk as well says `flush.messages` or calls `flush`.
+A leader's append sets base offset and leader epoch (both outside a batch's checksum) and is
+one write into the page cache; a follower's is one write for all batches of a fetch. Durability
+comes from replication; `flush.messages`, `flush.ms` and `flush` write to the disk as well.
 
-What is called for each batch of a request returns plain numbers and asks the disk only to
-write or to read. What may take long on the disk ends in a callback, and a read that would
-have to wait for the device comes back as `ColdRead`.
+Methods called for each batch of a request return plain numbers and only write to the disk or read
+from it. Whatever may take long on the disk ends in a callback, and a read that would have to wait
+for the device returns a `ColdRead`.
 
-Roll, when the next batch would not fit (`segment.bytes`), when the segment is open for
-`segment.ms` by the records' own clock (less a jitter, so that the partitions of a topic do not
-roll together), when an index is full, or when offsets would leave the range of the index. The
-segment that becomes inactive gets its last index entries, and is flushed behind the scenes.
+The log rolls when the next batch would not fit (`segment.bytes`), when the segment has been active
+for `segment.ms` by the records' timestamps (minus a jitter, so that the partitions of a topic do
+not roll together), when an index is full, or when an offset would exceed the range of the index.
+The former active segment gets its last index entries and is flushed in the background.
 
 The flush of a log writes what is needed to start from the new recovery point: segments, the
-indexes of those that are not active any more, producer snapshots, leader epochs, names in the
-directory. Everything else is made anew from the log after a crash (`odradek.log.recovery`).
+indexes of those that are not active any more, producer snapshots, leader epochs, directory
+entries. Everything else is rebuilt from the log after a crash (`odradek.log.recovery`).
 
-This file never decides whether to truncate or how far the high watermark goes: it is told.
+This module does not decide whether to truncate or where the high watermark is: its callers do.
 """
 
 from array import array
@@ -62,16 +62,16 @@ from odradek.record.batch import (
 from odradek.record.control import read_marker
 from odradek.record.validate import validate_replicated
 
-# Where the last batches end, so that reads at the tail need neither index nor walk.
+# Where the last batches end, so that reads at the end of the log need neither index nor search.
 RECENT_MAX: Final = 256
-# Of a batch: the base offset and the length.
+# Of a batch header: the base offset and the length.
 SIZE_BYTES: Final = 12
-# Earlier than any timestamp: whether to roll is looked into at the next append.
+# Earlier than any timestamp: check whether to roll at the next append.
 _LOOK: Final = -(1 << 63)
 
 
 class Log:
-    """One replica of one partition on this broker."""
+    """One replica of one partition on this broker (Kafka: `UnifiedLog`)."""
 
     __slots__ = (
         "_active",
@@ -107,7 +107,7 @@ class Log:
     def __init__(
         self, partition: TopicPartition, directory: str, config: LogConfig, host: LogHost
     ) -> None:
-        """A log without segments: `create` or `odradek.log.recovery` gives it some."""
+        """A log without segments: `create` or `odradek.log.recovery` adds some."""
         self.partition = partition
         self.directory = directory
         self.host = host
@@ -117,15 +117,15 @@ class Log:
         self.log_start_offset = self.high_watermark = self.leo = self.recovery_point = 0
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
-        self.producers_end = 0  # behind the last batch that the producer state knows of
+        self.producers_end = 0  # the end of the last batch in the producer state
         self._recent_offsets = array("q")
         self._recent_positions = array("q")
-        self.clean_leo = -1  # where a clean start found the end
-        self._is_lowered = False  # its recovery point, and nothing was written since
-        self.cuts = 0  # counts truncations: what was being flushed may not be there any more
-        self.cuts_flushed = 0  # of them, how many have reached the disk
-        self.gone = False  # deleted, or on a disk that failed
-        self.first_dirty_offset = 0  # below it the cleaner has been
+        self.clean_leo = -1  # the log end offset at a clean start
+        self._is_lowered = False  # the recovery point moved back, and nothing was written since
+        self.cuts = 0  # number of truncations: a flush under way may be about removed batches
+        self.cuts_flushed = 0  # how many of them are flushed
+        self.gone = False  # deleted, or its log directory is offline
+        self.first_dirty_offset = 0  # end of the clean part of a compacted log
         self._flusher = Flusher(self)
         self._active: Segment
         self.update_config(config)
@@ -140,7 +140,7 @@ class Log:
         *,
         topic_id: bytes | None = None,
     ) -> "Log":
-        """A new, empty log in a directory that is made for it."""
+        """A new, empty log in a new directory."""
         log = cls(partition, directory, config, host)
         host.disk.mkdir(directory)
         log.open_segment(0)
@@ -149,7 +149,7 @@ class Log:
         return log
 
     def update_config(self, config: LogConfig) -> None:
-        """The topic's options changed."""
+        """Use a changed topic configuration."""
         self.config = config
         self._segment_bytes = config.segment_bytes
         self._index_interval_bytes = config.index_interval_bytes
@@ -169,11 +169,11 @@ class Log:
     ) -> Appended:
         """Append one validated batch at the end of the log.
 
-        `flushed` is called only if this append reaches `flush.messages`, when it is durable.
+        `flushed` is called only if this append reaches `flush.messages`, when it is on disk.
 
         Raises:
-            ApiError: RECORD_LIST_TOO_LARGE; what `ProducerState.check` refuses.
-            StorageError: the disk refused; the log dir has to go offline.
+            ApiError: RECORD_LIST_TOO_LARGE, or refused by `ProducerState.check`.
+            StorageError: an I/O error; the log directory has to go offline.
         """
         size = header.length + OVERHEAD_BYTES
         if size > self._segment_bytes:
@@ -207,14 +207,14 @@ class Log:
         return Appended(first_offset, last_offset, append_time)
 
     def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
-        """Append what the leader sent, offsets and epochs as they are. Returns the bytes taken.
+        """Append fetched batches, offsets and epochs unchanged. Returns the bytes appended.
 
-        A batch that is not all there, at the end of `batches`, is left.
+        An incomplete batch at the end of `batches` is ignored.
 
         Raises:
             CorruptBatchError: nothing was appended.
             UnexpectedOffsetError: nothing was appended.
-            StorageError: the disk refused; the log dir has to go offline.
+            StorageError: an I/O error; the log directory has to go offline.
         """
         taken, headers = validate_replicated(batches)
         if headers and headers[0].base_offset < self.leo:
@@ -226,8 +226,8 @@ class Log:
             planned = self._active.size + end - begin
             if self._must_roll(header, size, header.last_offset, planned, now_ms):
                 self._write_run(batches[begin:end], run)
-                # At our end, though compaction may have left a gap in front of the batch: after a
-                # crash a log whose topic is not compacted any more has to have none.
+                # The roll is at the log end offset, even if compaction has left a gap before the
+                # batch: recovery removes segments after a gap if the topic is not compacted.
                 is_near = header.last_offset - self.leo <= RELATIVE_OFFSET_MAX
                 self.roll(self.leo if is_near else header.base_offset)
                 begin, run = end, []
@@ -257,10 +257,10 @@ class Log:
     def _note(
         self, active: Segment, batch: Data, header: BatchHeader, base_offset: int, position: int
     ) -> None:
-        """A batch stands in the active segment: index it, and remember who wrote it."""
+        """Add a written batch to the active segment's indexes and to the producer state."""
         last_offset = base_offset + header.last_offset_delta
         if active.appended(position, header, last_offset, self._index_interval_bytes):
-            self._roll_after = _LOOK  # an index grew: it may be full
+            self._roll_after = _LOOK  # an index has grown and may be full
         if header.producer_id >= 0:
             note_producer(self.producers, active, batch, header, base_offset)
             self.producers_end = last_offset + 1
@@ -312,7 +312,7 @@ class Log:
         return timestamp > self._roll_after
 
     def _jitter_ms(self, base_offset: int) -> int:
-        # Different for each partition and segment, yet no chance in it.
+        # Different for each partition and segment, but not random.
         jitter_ms_max = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if not jitter_ms_max:
             return 0
@@ -328,12 +328,12 @@ class Log:
         if active.size:
             active.finish()
             if self.cuts_flushed < self.cuts:
-                # With the new segment it is out of sight of recovery, and what was cut off it
-                # would be back after a power loss, behind what is written from here on.
+                # 1. The new segment moves the recovery point past this one. 2. After a power
+                # failure the truncated tail is back, before everything written from now on.
                 disk = self.host.disk
                 disk.flush_now([active.file, *map(disk.file, active.index_paths())])
             active.file.rest()
-            # They were written now, even if all batches in there were flushed before.
+            # Written just now, even if all batches of the segment were flushed before.
             self._flusher.paths += active.index_paths()
             self.host.index_cache.used(active)
         else:
@@ -346,7 +346,7 @@ class Log:
         return self._active
 
     def open_segment(self, base_offset: int) -> None:
-        """Make an empty segment the active one."""
+        """Add an empty active segment."""
         now_ms = self.host.clock.wall_ms()
         segment = Segment.create(self.host.disk, self.directory, base_offset, now_ms)
         self.segments.append(segment)
@@ -356,7 +356,7 @@ class Log:
         self.activate_last()
 
     def activate_last(self) -> None:
-        """The last segment is the active one, and ends at `leo`."""
+        """Make the last segment active; it ends at `leo`."""
         self._active = self.segments[-1]
         self._bases = [segment.base_offset for segment in self.segments]
         self.host.index_cache.forget(self._active)
@@ -365,15 +365,15 @@ class Log:
         self._recent_positions = array("q", (self._active.size,))
 
     def segments_from(self, offset: int) -> list[Segment]:
-        """The segment that holds `offset`, and those behind it."""
+        """The segment that has `offset`, and all later ones."""
         return self.segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def segments_before(self, offset: int) -> list[Segment]:
-        """The segments in front of the one that holds `offset`."""
+        """All segments before the one that has `offset`."""
         return self.segments[: max(0, bisect_right(self._bases, offset) - 1)]
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
-        """One segment has taken the place of neighbours, none of them the active one."""
+        """Replace neighbouring segments, none of them active, by one."""
         index = self.segments.index(old[0])
         assert self.segments[index : index + len(old)] == list(old), self.partition
         assert self._active not in old, self.partition
@@ -383,7 +383,7 @@ class Log:
 
     @property
     def active_segment(self) -> Segment:
-        """The segment that is written."""
+        """The segment that batches are appended to."""
         return self._active
 
     # ------------------------------------------------------------------------------- reading
@@ -398,13 +398,13 @@ class Log:
         wait: bool = False,
         load: bool = True,
     ) -> LogSlice | ColdRead | None:
-        """Batches from the one that reaches `offset` on, below `end_offset`, of one segment.
+        """Batches of one segment, from the one that has `offset`, below `end_offset`.
 
-        None: there is nothing between the two, or not enough room for it. With
-        `minimum_one_message` the first batch is taken even if it is larger than `max_bytes`.
+        None: there is nothing between the two, or `max_bytes` is too small. With
+        `minimum_one_message` the first batch is read even if it is larger than `max_bytes`.
 
         Raises:
-            OffsetOutOfRangeError: `offset` is not in the log, nor its end.
+            OffsetOutOfRangeError: `offset` is below the log start offset or above the LEO.
         """
         if not self.log_start_offset <= offset <= self.leo:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.leo)
@@ -429,7 +429,7 @@ class Log:
     def _locate(
         self, offset: int, end_offset: int, *, wait: bool
     ) -> tuple[Segment, int, int] | None:
-        """The segment with the first batch to read, and the positions where to begin and end."""
+        """The segment with the first batch to read, and the positions of start and end."""
         index = bisect_right(self._bases, offset) - 1
         last = len(self.segments) - 1
         while index <= last:
@@ -452,7 +452,7 @@ class Log:
         return segment.find(offset, wait=wait)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """About how many bytes a read of that range would find, without reading any."""
+        """About how many bytes a read of that range would return, without any I/O."""
         if not self.log_start_offset <= offset < end_offset:
             return 0
         recent = self._recent_offsets
@@ -473,7 +473,7 @@ class Log:
         return total
 
     def end_offset_of(self, found: LogSlice) -> int:
-        """An offset that nothing in the slice reaches."""
+        """An offset at or after the end of the slice."""
         segment = found.segment
         index = bisect_right(self._bases, segment.base_offset)
         following = self._bases[index] if index < len(self._bases) else self.leo
@@ -483,7 +483,7 @@ class Log:
         return following if relative is None else segment.base_offset + relative + 1
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into a range."""
+        """The aborted transactions that overlap a range."""
         aborted: list[AbortedTransaction] = []
         for segment in self.segments_from(offset):
             if collect(segment.aborted(), fetch_offset=offset, end_offset=end_offset, into=aborted):
@@ -493,7 +493,7 @@ class Log:
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True
     ) -> StampedOffset | ColdRead | None:
-        """The first record stamped at or after a time, if there is one."""
+        """The first record with that timestamp or a later one, if there is one."""
         try:
             return first_at(
                 self.segments, timestamp, log_start_offset=self.log_start_offset, wait=wait
@@ -502,16 +502,16 @@ class Log:
             return ColdRead(cold.file, cold.position, cold.length)
 
     def max_timestamp_offset(self, *, wait: bool = True) -> StampedOffset | ColdRead | None:
-        """The record with the largest timestamp, if any has one."""
+        """The record with the largest timestamp, if any record has one."""
         try:
             return largest(self.segments, wait=wait)
         except ColdError as cold:
             return ColdRead(cold.file, cold.position, cold.length)
 
-    # --------------------------------------------------------------------- what others move
+    # --------------------------------------------------------------------- offsets set by callers
 
     def set_high_watermark(self, offset: int) -> int:
-        """The high watermark moves, within the log. Returns it."""
+        """Set the high watermark, limited to the log. Returns it."""
         offset = min(offset, self.leo)
         offset = max(offset, self.log_start_offset)
         self.high_watermark = offset
@@ -521,10 +521,10 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """How far a read_committed consumer may read; the log start at least.
+        """The last stable offset, at least the log start offset.
 
-        An open transaction may begin below the log start: DeleteRecords and retention know no
-        transactions.
+        An open transaction may begin below the log start offset: DeleteRecords and retention do
+        not regard transactions.
         """
         first = self.producers.first_unstable_offset
         high_watermark = self.high_watermark
@@ -533,10 +533,10 @@ class Log:
         return max(first, self.log_start_offset)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Records below `offset` are deleted. Whether that is news.
+        """Delete records below `offset` (DeleteRecords). Returns whether the log start moved.
 
         Raises:
-            OffsetOutOfRangeError: they are not committed yet.
+            OffsetOutOfRangeError: `offset` is above the high watermark.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.high_watermark)
@@ -548,29 +548,29 @@ class Log:
         return True
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """A leader's reign begins here."""
+        """Record that a leader epoch starts at this offset."""
         if leader_epoch >= 0 and self.epochs.assign(leader_epoch, start_offset):
             self._save_epochs()
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Where an epoch ended: see `LeaderEpochs.end_offset_for`."""
+        """The end offset of a leader epoch: see `LeaderEpochs.end_offset_for`."""
         return self.epochs.end_offset_for(leader_epoch, self.leo)
 
     @property
     def size_bytes(self) -> int:
-        """All segments."""
+        """The size of all segments."""
         return sum(segment.size for segment in self.segments)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Every producer that is remembered."""
+        """Every producer id with state."""
         return list(self.producers.active_producers())
 
-    # ------------------------------------------------------------------------ cutting the end
+    # ------------------------------------------------------------------------ truncation
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut `offset` and all behind it. Whether there was anything to cut.
+        """Truncate to `offset`. Returns whether anything was removed.
 
-        Batches are cut whole: one that reaches from below `offset` to above it goes as well.
+        Whole batches are removed, also one that begins below `offset` and ends above it.
         """
         if offset >= self.leo:
             return False
@@ -580,7 +580,7 @@ class Log:
         self.cuts += 1
         keep = bisect_right(self._bases, offset)
         end = self.segments[keep - 1].end_below(offset)
-        # First: should the process die within the cut, it died believing in nothing that is gone.
+        # First: if the process ends now, its high watermark is not above the end of the log.
         self.set_high_watermark(min(self.high_watermark, end))
         if end < max(self.recovery_point, self.first_dirty_offset):
             self.recovery_point = min(self.recovery_point, end)
@@ -590,7 +590,7 @@ class Log:
         if gone:
             drop_end(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
         self._ends_at(self.segments[-1].truncate(offset))
-        # Even if the recovery point stays in front of them, or a roll leaves them behind.
+        # Also if the recovery point is below them, or a roll adds a segment after them.
         self._flusher.paths += [self._active.file.path, *self._active.index_paths()]
         remove_snapshots(self.host.disk, self.directory, above=self.leo)
         if offset < self.producers_end:
@@ -599,11 +599,11 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log goes on, empty, at `offset`."""
+        """Remove everything; the empty log continues at `offset`."""
         self.cuts += 1
         self.high_watermark = 0  # first, as in `truncate_to`
         if self.recovery_point:
-            # Until it is durable that they are gone, the segments may come back, torn.
+            # Until their removal is flushed the segments may be back after a crash, incomplete.
             self.recovery_point = 0
             self._lowered()
         gone, self.segments = self.segments, []
@@ -631,15 +631,15 @@ class Log:
         self.cut_epochs()
 
     def cut_epochs(self) -> None:
-        """Leader epochs are those of what is in the log."""
+        """Remove the leader epochs that have no batch in the log."""
         changed = self.epochs.truncate_from_end(self.leo)
         if self.epochs.truncate_from_start(self.log_start_offset) or changed:
             self._save_epochs()
 
-    # --------------------------------------------------------------- cutting the beginning
+    # --------------------------------------------------------------- deletion of old segments
 
     def delete_old_segments(self, now_ms: int) -> Expired:
-        """What retention lets go is renamed now and removed after `file.delete.delay.ms`."""
+        """Delete segments by retention: renamed now, removed after `file.delete.delay.ms`."""
         expired = expired_segments(
             self.segments,
             self.config,
@@ -658,60 +658,60 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, self._bases[0])
         if self.epochs.truncate_from_start(self.log_start_offset):
             self._save_epochs()
-        # The recovery point stays where it is: should what goes now come back after a power loss,
-        # it may be torn from there on, and has to be looked at.
+        # The recovery point does not move: if the deleted segments are back after a power failure,
+        # they may be incomplete and have to be recovered from there on.
         remove_segments(self.host, gone, delay_ms=self.config.file_delete_delay_ms)
         return expired
 
     # ------------------------------------------------------------------------------ durability
 
     def flush(self, done: FlushDone | None = None) -> None:
-        """Make durable all that was appended so far. `done` hears of it."""
+        """Flush everything appended so far, then call `done`."""
         self._flush_at = min(NEVER, self.leo + self.config.flush_messages)
         self._flusher.request(done)
 
     def flush_rest(self, done: FlushDone) -> None:
-        """The same, if it is not being done already."""
+        """Flush everything, unless a flush under way does."""
         self._flusher.join(done)
 
     @property
     def counted_end(self) -> int:
-        """Up to where this replica may say that it has the records.
+        """The log end offset that this replica may count as its own.
 
-        Not to the end while `flush.messages` or more are not on the disk: Kafka flushes within the
-        append, before it looks at the high watermark, or fetches on.
+        Below the LEO while `flush.messages` or more are not on disk: Kafka flushes within the
+        append, before it updates the high watermark or fetches again.
         """
         return min(self.leo, self.recovery_point + self.config.flush_messages - 1)
 
     @property
     def unflushed_messages(self) -> int:
-        """How many offsets may be lost with the power."""
+        """How many offsets a power failure could lose."""
         return self.leo - self.recovery_point
 
     def _save_epochs(self) -> None:
         self._flusher.save_epochs()
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Write `partition.metadata`: which incarnation of the topic this belongs to."""
+        """Write `partition.metadata`: the id of the topic that this log belongs to."""
         assert self.topic_id is None, (self.partition, self.topic_id, topic_id)
         self.topic_id = topic_id
         self._flusher.replace(PARTITION_METADATA, encode_metadata(topic_id))
 
     def doubt_what_is_durable(self) -> None:
-        """After an unclean stop: what is in the page cache may not be on the disk."""
-        # The process before us may have cut the end, too, and died before that was flushed.
+        """Flush again after an unclean shutdown: what was read may be in the page cache only."""
+        # The former process may have truncated the log, too, without flushing that.
         self.cuts += 1
         active = self._active
         self._flusher.doubt(self.host.disk.list(self.directory))
         self._flusher.paths += [active.file.path, *active.index_paths()]
 
     def flush_if_overdue(self, now_ms: int) -> None:
-        """Flush if `flush.ms` is over; monotonic time."""
+        """Flush if `flush.ms` has passed; `now_ms` is monotonic."""
         if self._flusher.is_overdue(now_ms):
             self.flush()
 
     def close(self, done: FlushDone) -> None:
-        """Write all that makes the next start need no recovery. `done` when it is durable."""
+        """Write everything that the next start needs to skip recovery, then call `done`."""
         self._active.finish()
         if self.leo > self.segments[0].base_offset:
             self._flusher.paths.append(write_snapshot(self))
@@ -719,16 +719,16 @@ class Log:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether nothing happened since a clean start."""
+        """Whether nothing has changed since a clean start."""
         return self.leo == self.clean_leo and not self.cuts and self._flusher.is_idle
 
     def rest(self) -> None:
-        """Give back descriptors."""
+        """Close file descriptors."""
         for segment in self.segments:
             segment.file.rest()
 
     def moved(self, directory: str) -> None:
-        """The directory has another name now."""
+        """The directory was renamed."""
         self.directory = directory
         self._flusher.directory_changed = True
         for segment in self.segments:

@@ -1,4 +1,4 @@
-"""What a log is told: its topic's options, and the world it lives in."""
+"""A log's topic configuration, and the objects that its logs get from the broker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(slots=True, kw_only=True)
 class LogConfig:
-    """The options of one topic that its logs go by, with Kafka's defaults.
+    """The configuration of a topic as far as its logs need it, with Kafka's defaults.
 
-    `preallocate` is not among them: it has no effect here.
+    Without `preallocate`, which has no effect here.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -38,12 +38,12 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner works on it."""
+        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment is written: what is open cannot be cleaned."""
+        """The age at which a segment is rolled: an active segment cannot be cleaned."""
         return (
             min(self.segment_ms, self.max_compaction_lag_ms)
             if self.is_compacted
@@ -52,24 +52,24 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether retention by age and size works on it."""
+        """Whether segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
 
 
 @dataclass(slots=True, kw_only=True)
 class LogHost:
-    """The world as the logs of one broker see it."""
+    """What the logs of one broker need from it."""
 
     disk: Disk
     clock: Clock
-    # As of an event loop: seconds, and a callback.
+    # Of the event loop: calls a function after some seconds.
     call_later: Callable[[float, Callable[[], None]], object]
-    # Something that nobody waits for went wrong: take the log dir offline.
+    # Reports an I/O error of background work: the log directory has to go offline.
     failed: Callable[[StorageError], None]
-    # The recovery point of a log in this directory went back: its checkpoint says too much.
+    # A log's recovery point in this directory moved back: its checkpoint is above it.
     recovery_point_lowered: Callable[[str], None] = lambda _directory: None
-    # What stands behind where one was cut is about to be written anew: see that, until it is
-    # flushed, no checkpoint calls it durable.
+    # Called before offsets above a truncation are written again: no checkpoint may have a
+    # recovery point above it until they are flushed.
     write_lowered: Callable[[str], None] = lambda _directory: None
     producer_id_expiration_ms: int = DAY_MS
     index_cache: IndexCache = field(default_factory=IndexCache)

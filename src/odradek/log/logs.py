@@ -1,17 +1,16 @@
-"""All logs of a broker, over its log directories: loaded, created, kept, deleted, given up.
+"""All logs of a broker in its log directories: load, create, delete, checkpoint, take offline.
 
-A directory that fails (the disk refuses anything at all) goes offline with all its logs; the
-others go on. Whoever gets a `StorageError` hands it to `failed`, as the logs do themselves when
-nobody waits.
+A log directory with an I/O error goes offline with all its logs; the others stay online. Callers
+pass a `StorageError` to `failed`; background work of the logs calls it itself.
 
-What takes long comes as a generator, to be advanced on the event loop for a few milliseconds at
-a time (`advance`): `opening`, `applying_retention`, `expiring_producers`. The checkpoints are
-small files, written behind the scenes when they say something new:
+Long work is a generator, to be advanced on the event loop for a few milliseconds at a time
+(`advance`): `opening`, `applying_retention`, `expiring_producers`. The checkpoints are small files,
+written in the background when their content changes:
 
-    recovery points        what is flushed; from there on recovery reads
-    log start offsets      where DeleteRecords has left them above the first segment
-    high watermarks        where followers and readers go on after a restart
-    first dirty offsets    up to where the cleaner has been, of compacted topics
+    recovery points        recovery after a crash reads from there on
+    log start offsets      where DeleteRecords has moved them above the first segment's offset
+    high watermarks        the first high watermark after a restart
+    first dirty offsets    the cleaner's checkpoint, for compacted topics
 """
 
 import errno
@@ -45,9 +44,9 @@ from odradek.record.batch import NO_LEADER_EPOCH
 
 _logger: Final = logging.getLogger(__name__)
 SLICE_MS: Final = 5
-# Soon enough to matter, late enough to take in a thousand partitions at once.
+# Short, but long enough to collect the changes of a thousand partitions.
 CHECKPOINT_SOON_S: Final = 0.1
-# How many logs are flushed at once when the broker stops.
+# How many logs are flushed at the same time at shutdown.
 CLOSING_AT_ONCE: Final = 64
 
 ConfigOf = Callable[[str], LogConfig]
@@ -55,7 +54,7 @@ Lost = Callable[[str, list[TopicPartition], StorageError], None]
 
 
 class Held(NamedTuple):
-    """A log in a directory, as DescribeLogDirs tells of it."""
+    """A log in a log directory, for DescribeLogDirs."""
 
     partition: TopicPartition
     size_bytes: int
@@ -69,7 +68,7 @@ class Logs:
     def __init__(
         self, directories: Sequence[str], host: LogHost, *, config_of: ConfigOf, lost: Lost
     ) -> None:
-        """`lost` is told which directory went offline, which partitions with it, and why."""
+        """`lost` gets the directory that went offline, its partitions, and the reason."""
         self.directories = {path: LogDirectory(path, host.disk) for path in directories}
         self.broker_epoch: int | None = None  # of the present registration, once there is one
         self._host = host
@@ -77,11 +76,11 @@ class Logs:
         self._lost = lost
         self._logs: dict[TopicPartition, Log] = {}
         self._futures: dict[TopicPartition, Log] = {}
-        self._replaced: dict[TopicPartition, Log] = {}  # by a copy whose name is not durable yet
+        self._replaced: dict[TopicPartition, Log] = {}  # until the copy's new name is on disk
         self._held: dict[str, dict[TopicPartition, Log]] = {path: {} for path in directories}
         self._checkpoint_soon: set[str] = set()
-        self._lowered: set[str] = set()  # of whose checkpoints one says too much
-        self._deleted_in: dict[str, None] = {}  # directories with deletions not known to be durable
+        self._lowered: set[str] = set()  # directories with a recovery point above its log's
+        self._deleted_in: dict[str, None] = {}  # directories with deletions that are not flushed
         self._names_given = 0
         host.recovery_point_lowered = self._recovery_point_lowered
         host.write_lowered = self._write_lowered
@@ -95,7 +94,7 @@ class Logs:
     # -------------------------------------------------------------------------- questions
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The log of a partition, if it is held here and its disk works."""
+        """The log of a partition, if there is one in an online directory."""
         return self._logs.get(partition)
 
     def future(self, partition: TopicPartition) -> Log | None:
@@ -104,12 +103,12 @@ class Logs:
 
     @property
     def online_directories(self) -> list[str]:
-        """The directories that work."""
+        """The log directories that are online."""
         return [path for path, found in self.directories.items() if not found.is_offline]
 
     @property
     def clean_epoch(self) -> int | None:
-        """The broker epoch in which all directories were left cleanly; None if they were not."""
+        """The broker epoch of the last clean shutdown of all directories, or None."""
         directories = self.directories.values()
         epochs = {directory.clean_epoch for directory in directories}
         if all(d.was_clean and not d.is_offline for d in directories) and len(epochs) == 1:
@@ -119,29 +118,29 @@ class Logs:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no log in any directory; False while one of them cannot be read."""
+        """Whether there is no log in any directory; False while one of them is offline."""
         return not self._logs and not self.has_offline_dir
 
     @property
     def new_directories(self) -> list[str]:
-        """The directories without `meta.properties` when they were opened: new, or replaced."""
+        """The directories that had no `meta.properties` at the start: new, or replaced."""
         return [path for path, found in self.directories.items() if found.is_new]
 
     @property
     def has_offline_dir(self) -> bool:
-        """Whether any directory has failed."""
+        """Whether any log directory is offline."""
         return any(found.is_offline for found in self.directories.values())
 
     def is_offline(self, path: str) -> bool:
-        """Whether that directory has failed."""
+        """Whether that log directory is offline."""
         return self.directories[path].is_offline
 
     def directory_of(self, log: Log) -> str:
-        """The log directory that a log lies in."""
+        """The log directory of a log."""
         return log.directory.rpartition("/")[0]
 
     def held_in(self, path: str) -> list[Held]:
-        """The logs in a directory."""
+        """The logs in a log directory, copies included."""
         found = [
             Held(name, log.size_bytes, max(0, log.high_watermark - log.leo), is_future=False)
             for name, log in self._held[path].items()
@@ -153,18 +152,18 @@ class Logs:
         return found
 
     def space(self, path: str) -> tuple[int, int]:
-        """How many bytes the filesystem of a directory holds, and how many are left."""
+        """Total and free bytes of the filesystem of a log directory."""
         disk = self._host.disk
         return disk.total_bytes(path), disk.usable_bytes(path)
 
     # ----------------------------------------------------------------------------- opening
 
     def opening(self, *, broker_id: int, cluster_id: str) -> Iterator[None]:
-        """Take the directories, and load what is in them.
+        """Lock the directories, and load all logs.
 
         Raises:
-            StartupError: a directory is another's, or holds what must not be touched, or all
-                have failed. Those left cleanly before are so again.
+            StartupError: a directory has another owner or an unsupported file, or all are
+                offline. The mark of a clean shutdown is then restored.
         """
         identity = Identity(broker_id, cluster_id)
         try:
@@ -173,7 +172,7 @@ class Logs:
                 if not directory.is_offline:
                     yield from self._load_directory(directory, identity)
             self._refuse_to_start_on_nothing()
-            if not self.has_offline_dir:  # else the log may well be in there
+            if not self.has_offline_dir:  # else the missing log may be in the offline directory
                 try:
                     self._settle_copies()
                 except StorageError as error:
@@ -195,7 +194,7 @@ class Logs:
             raise StartupError(f"none of log.dirs can be used: {', '.join(self.directories)}")
 
     def _leave_directories(self) -> None:
-        """Nothing was served: what was clean is clean."""
+        """Restore the marks of a clean shutdown: nothing was changed."""
         for directory in self.directories.values():
             if directory.was_clean and not directory.is_offline:
                 directory.mark_clean(directory.clean_epoch)
@@ -243,20 +242,20 @@ class Logs:
             if mark is Mark.FUTURE:
                 self._futures[partition] = log
             elif log.topic_id is None and not log.leo:
-                # Its directory failed, or the power, while it was being made: nobody may want it
-                # any more, and who wants it gets another.
+                # Its creation was interrupted by a failure; if the partition is still assigned to
+                # this broker, the next LeaderAndIsr request creates it again.
                 self._remove(log)
             else:
                 log.first_dirty_offset = min(first_dirty_offsets.get(partition, 0), log.leo)
                 self._add_one_of(log, self._logs.get(partition))
 
     def _add_one_of(self, log: Log, other: Log | None) -> None:
-        """Add a log; of two of a partition, the one that holds more.
+        """Add a log; if there are two of a partition, the one that has more.
 
-        One may be empty: its directory failed at its making, and it was made elsewhere. Or the
-        directory of one was away when the replica was taken out, and it came back to another. Or
-        the power failed while a move put one in the other's place: then they hold the same up to
-        where the shorter one ends, which is put aside.
+        One may be empty: its directory failed during its creation, and it was created in another.
+        Or one directory was offline when the replica was deleted, and the replica was later
+        created in another. Or the power failed while a moved log was replaced by its copy: then
+        both are equal up to the end of the shorter one, which is set aside.
         """
         if other is None:
             self._add(log)
@@ -276,7 +275,7 @@ class Logs:
             self._take_offline(error)
 
     def _put_aside(self, log: Log) -> None:
-        """Another has its name. One that never held anything goes."""
+        """Rename it as stray; an empty log is deleted."""
         if log.leo:
             log.gone = True
             log.rest()
@@ -286,10 +285,10 @@ class Logs:
             self._remove(log)
 
     def _settle_copies(self) -> None:
-        """After a power loss a copy, as it was flushed, may hold more than its log, or be alone.
+        """Let copies with more records than their log replace it; after a power failure only.
 
-        Then it takes the log's place: copied anew, it would lose what was durable; left as it is,
-        it would soon differ from what is appended to the log.
+        A flushed copy may then be longer than its log, or the only one. To copy again would lose
+        what was durable; to keep it as a copy would fail, as the log gets other records.
         """
         for partition, future in list(self._futures.items()):
             current = self._logs.get(partition)
@@ -313,15 +312,15 @@ class Logs:
     def _refuse_double(self, known: Log | None, path: str) -> None:
         if known is not None:
             raise StartupError(
-                f"{known.partition} is there twice, in {known.directory} and in {path}. Move away "
-                f"the one that holds less"
+                f"{known.partition} exists twice, in {known.directory} and in {path}. Move away "
+                f"the one with fewer records"
             )
 
     def _add(self, log: Log) -> None:
         self._logs[log.partition] = log
         self._held[self.directory_of(log)][log.partition] = log
 
-    # -------------------------------------------------------------------- coming and going
+    # -------------------------------------------------------------------- create and delete
 
     def create(
         self,
@@ -331,10 +330,10 @@ class Logs:
         *,
         directory: str | None = None,
     ) -> Log:
-        """A new log, in the directory asked for or that with the fewest.
+        """Create a log in the given directory, or in the one with the fewest logs.
 
         Raises:
-            StorageError: no directory takes it; those that were tried are offline.
+            StorageError: no directory could create it; those that were tried are offline.
         """
         assert partition not in self._logs, partition
         while True:
@@ -357,7 +356,7 @@ class Logs:
             return log
 
     def delete(self, partition: TopicPartition) -> bool:
-        """Delete a log, and the copy that is being made. Whether there was one."""
+        """Delete a log and its copy. Returns whether there was one."""
         future = self._futures.pop(partition, None)
         if future is not None:
             self._remove(future)
@@ -370,12 +369,12 @@ class Logs:
         return True
 
     def set_aside(self, partition: TopicPartition) -> str | None:
-        """Take a log out that is of another topic of that name, and keep what is in it.
+        """Rename a log of a former topic of that name as stray, and keep its records.
 
-        Nobody will read or remove it but by hand. Returns where it lies now; None if it was empty.
+        It is not read or removed any more. Returns its new path; None if it was empty.
 
         Raises:
-            StorageError: the disk refused.
+            StorageError: an I/O error.
         """
         self.drop_future(partition)
         self._remove_replaced(partition)
@@ -387,10 +386,10 @@ class Logs:
         return log.directory if log.leo else None
 
     def forget_former(self, partitions: Sequence[TopicPartition], done: Callable[[], None]) -> None:
-        """See that no checkpoint speaks of these partitions, of which there is no log. Then `done`.
+        """Remove partitions without a log from all checkpoints, then call `done`.
 
-        What a log of that name has left there would, after a crash, be taken for what is known of
-        the next one: that it is flushed, committed, deleted up to there.
+        Otherwise, after a crash, a new log of that name would start with the recovery point, high
+        watermark and log start offset of the deleted one.
         """
         left = 1
 
@@ -410,7 +409,7 @@ class Logs:
         written(None)
 
     def _remove(self, log: Log) -> None:
-        """Rename the directory now, and have it removed later."""
+        """Rename the directory now, and remove it later."""
         path = self.directory_of(log)
         log.gone = True
         log.rest()
@@ -421,7 +420,7 @@ class Logs:
         self._soon(path)
 
     def flush_deletions(self, done: Callable[[bool], None]) -> None:
-        """Make durable what was deleted: whoever hears that it is may forget the topic for good."""
+        """Flush deletions. After success the caller may drop the topic from its store."""
         paths = [path for path in self._deleted_in if not self.is_offline(path)]
         self._deleted_in.clear()
 
@@ -433,7 +432,7 @@ class Logs:
         self._host.disk.flush(paths, flushed)
 
     def rename(self, log: Log, mark: Mark) -> None:
-        """Give the directory of a log the name that goes with its state."""
+        """Rename the directory of a log by its state."""
         path = self.directory_of(log)
         name = str(log.partition)
         if mark is not Mark.NONE:
@@ -442,19 +441,19 @@ class Logs:
         log.moved(f"{path}/{name}")
 
     def _unique_id(self) -> int:
-        # Unique among what this broker ever names: the time, and a number within this life.
+        # Unique among all names that this broker makes: the time, and a counter since the start.
         self._names_given += 1
         return (self._host.clock.wall_ms() << 64) + self._names_given
 
     def failed(self, error: StorageError) -> None:
-        """A disk refused: the log directory around that path goes offline with all its logs.
+        """Take the log directory of that path offline, with all its logs.
 
-        Where it was no disk but the process that had no descriptor left, nothing is lost: what
-        was asked for has failed, and may be asked for again. Not so while logs are loaded: those
-        that were not would be made anew, and lead without a record.
+        If only file descriptors ran out it stays online: the operation has failed, and may be
+        repeated. Not so while logs are loaded: a log that was not loaded would be created again,
+        empty, and could become leader.
         """
         if error.errno in NO_DESCRIPTORS:
-            _logger.error("no file can be opened now; the log directory stays online: %s", error)
+            _logger.error("out of file descriptors; the log directory stays online: %s", error)
             return
         self._take_offline(error)
 
@@ -464,7 +463,7 @@ class Logs:
             for path in self.directories
             if error.path == path or error.path.startswith(f"{path}/")
         ]
-        if around:  # the innermost: one directory may lie in another
+        if around:  # the innermost: one log directory may be within another
             self._give_up(self.directories[max(around, key=len)], error)
 
     def _give_up(self, directory: LogDirectory, error: StorageError) -> None:
@@ -489,16 +488,16 @@ class Logs:
     # ------------------------------------------------------------- copies in other directories
 
     def create_future(self, partition: TopicPartition, directory: str) -> Log:
-        """Begin a copy of a log in another directory; another one begun before is dropped.
+        """Begin a copy of a log in another directory; a copy begun before is removed.
 
         Raises:
-            ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for a directory that failed.
-            StorageError: the disk refused.
+            ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR for an offline directory.
+            StorageError: an I/O error.
         """
         if directory not in self.directories:
-            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
         if self.is_offline(directory):
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed")
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline")
         current = self._logs[partition]
         self.drop_future(partition)
         name = marked_name(partition, Mark.FUTURE, self._unique_id())
@@ -514,26 +513,26 @@ class Logs:
         return future
 
     def drop_future(self, partition: TopicPartition) -> None:
-        """Give up a copy that is being made."""
+        """Remove a copy that is being made."""
         future = self._futures.pop(partition, None)
         if future is not None:
             self._remove(future)
 
     def swap_in(self, partition: TopicPartition) -> Log:
-        """The copy has all that the log has: it takes its place. Returns it.
+        """Replace a log by its complete copy. Returns the copy.
 
-        The log goes once the copy's new name is durable: a power loss in between must not leave
-        neither of them under its name.
+        The log is deleted once the copy's new name is on disk: after a power failure in between,
+        one of the two must have the partition's name.
         """
         self._remove_replaced(partition)
         future = self._futures[partition]
         current = self._logs[partition]
         assert future.leo == current.leo, (partition, future.leo, current.leo)
         if future.topic_id is None and current.topic_id is not None:
-            future.assign_topic_id(current.topic_id)  # a crash has taken the file that named it
+            future.assign_topic_id(current.topic_id)  # a crash has removed the copy's metadata file
         future.set_high_watermark(current.high_watermark)
         future.advance_log_start(current.log_start_offset)
-        future.first_dirty_offset = current.first_dirty_offset  # nothing is cleaned in a move
+        future.first_dirty_offset = current.first_dirty_offset  # logs are not cleaned in a move
         del self._held[self.directory_of(current)][partition]
         self._take_place(future)
         current.gone = True
@@ -560,13 +559,13 @@ class Logs:
 
     @property
     def futures(self) -> list[TopicPartition]:
-        """The partitions of which a copy is being made."""
+        """The partitions with a copy being made."""
         return list(self._futures)
 
     # ------------------------------------------------------------------------ housekeeping
 
     def applying_retention(self) -> Iterator[None]:
-        """Let old segments go; a step for each log."""
+        """Delete old segments by retention; a step for each log."""
         now_ms = self._host.clock.wall_ms()
         for log in self:
             if not log.gone:
@@ -577,33 +576,33 @@ class Logs:
             yield
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
-        """`producer.id.expiration.ms` is another."""
+        """`producer.id.expiration.ms` has changed."""
         self._host.producer_id_expiration_ms = expiration_ms
 
     def expiring_producers(self) -> Iterator[None]:
-        """Forget producers that have long been silent; a step for each log."""
+        """Remove producer ids idle for too long; a step for each log."""
         now_ms = self._host.clock.wall_ms()
         for log in self:
             log.producers.expire(now_ms=now_ms, expiration_ms=self._host.producer_id_expiration_ms)
             yield
 
     def flush_overdue(self) -> None:
-        """Flush the logs whose `flush.ms` is over."""
+        """Flush the logs whose `flush.ms` has passed."""
         now_ms = self._host.clock.monotonic_ms()
         for log in self._logs.values():
             if log.config.flush_ms < NEVER:
                 log.flush_if_overdue(now_ms)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write what is flushed."""
+        """Write the recovery points."""
         self._checkpoint(RECOVERY_POINT_FILE)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write where logs begin, if not at a segment."""
+        """Write the log start offsets that are above the first segment's base offset."""
         self._checkpoint(LOG_START_OFFSET_FILE)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write what is committed; and notice that a directory is gone, even if nothing moves."""
+        """Write the high watermarks; finds a removed directory even if no offset has changed."""
         self._checkpoint(HIGH_WATERMARK_FILE)
         for path in self.online_directories:
             directory = self.directories[path]
@@ -611,7 +610,7 @@ class Logs:
                 self.failed(StorageError(path, errno.ENOENT))
 
     def checkpoint_first_dirty_offsets(self) -> None:
-        """Write up to where the cleaner has been."""
+        """Write the first dirty offsets of compacted logs."""
         self._checkpoint(CLEANER_FILE)
 
     def _checkpoint(self, file: str) -> None:
@@ -621,7 +620,7 @@ class Logs:
                 self.directories[path].write_checkpoint(file, offsets, self._written)
 
     def _offsets(self, path: str, file: str) -> dict[TopicPartition, int]:
-        """What a checkpoint file of a directory has to say now."""
+        """The content of a checkpoint file of a directory now."""
         says = _CHECKPOINTS[file]
         offsets = ((name, says(log)) for name, log in self._held[path].items())
         return {name: offset for name, offset in offsets if offset is not None}
@@ -636,10 +635,11 @@ class Logs:
         self._soon(path)
 
     def _write_lowered(self, directory: str) -> None:
-        """Wait for the disk, once for all the logs that were cut together.
+        """Write the recovery points, once for all logs truncated together; waits for the disk.
 
-        A process that dies with the old checkpoint in force starts where that says: at an end
-        that was cut, written anew and never flushed. A power loss then leaves a hole.
+        1. A log is truncated and written again, without a flush. 2. The process ends while the
+        recovery point in the file is above the truncation. 3. The next start recovers only from
+        there. 4. A power failure then leaves a hole below.
         """
         path = directory.rpartition("/")[0]
         if path in self._lowered:
@@ -648,7 +648,7 @@ class Logs:
             self._lowered.discard(path)
 
     def _soon(self, path: str) -> None:
-        """What the checkpoints say of a directory is not true any more."""
+        """Write the recovery points of a directory soon: they are not true any more."""
         if path in self._checkpoint_soon:
             return
         self._checkpoint_soon.add(path)
@@ -665,7 +665,7 @@ class Logs:
     # ------------------------------------------------------------------------------- closing
 
     def close(self, done: Callable[[], None]) -> None:
-        """Stop cleanly: all logs flushed, checkpoints written, directories marked. Then `done`."""
+        """Shut down: flush all logs, write checkpoints, mark directories clean, then `done`."""
         for partition in list(self._replaced):
             try:
                 self._remove_replaced(partition)
@@ -687,7 +687,7 @@ class Logs:
                 except StorageError as error:
                     self.failed(error)
                     under_way -= 1
-            # Two that end in one turn each have it go on.
+            # Two flushes that end in the same iteration of the loop continue once.
             if not (waiting or under_way or has_ended):
                 has_ended = True
                 self._close_directories()
@@ -711,7 +711,7 @@ class Logs:
 
     def _close_directory(self, directory: LogDirectory) -> None:
         if not directory.is_loaded:
-            # Stopped while starting: what the checkpoints say of the rest must stand.
+            # Stopped during the start: the checkpoints of logs not loaded have to stay.
             if directory.was_clean:
                 directory.mark_clean(directory.clean_epoch)
             return
@@ -721,7 +721,7 @@ class Logs:
         if first_dirty_offsets:
             directory.write_checkpoint_now(CLEANER_FILE, first_dirty_offsets)
         broker_epoch = self.broker_epoch
-        if broker_epoch is None:  # never registered: as clean as before
+        if broker_epoch is None:  # not registered: the directories are as clean as before
             broker_epoch = NO_EPOCH if self.clean_epoch is None else self.clean_epoch
         directory.mark_clean(broker_epoch)
 
@@ -731,13 +731,13 @@ def _log_start(log: Log) -> int | None:
 
 
 def _first_dirty(log: Log) -> int | None:
-    # Also of a topic that is not compacted any more: recovery has to know where gaps are.
+    # Also after a topic was compacted: recovery has to know where gaps may be.
     if log.config.is_compacted or log.first_dirty_offset > log.log_start_offset:
         return log.first_dirty_offset or None
     return None
 
 
-# What each checkpoint file says of a log, if anything.
+# The offset of a log for each checkpoint file; None: not in the file.
 _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
     RECOVERY_POINT_FILE: lambda log: log.recovery_point,
     HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
@@ -747,10 +747,10 @@ _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
 
 
 def _holds_less(log: Log, other: Log) -> bool:
-    """Whether a log of a partition ends before another: in an earlier leader epoch, or there.
+    """Whether a log ends before another one of the partition, by leader epoch and offset.
 
-    One that begins where the leader's does, and has no batch yet, has no epoch either: its end
-    counts, for the leader was told of it.
+    A log without batches has no leader epoch, even if it starts at the leader's log start offset;
+    then its end offset counts, because the leader has seen it in fetch requests.
     """
     epoch, others = log.epochs.latest_epoch, other.epochs.latest_epoch
     if epoch != others and NO_LEADER_EPOCH not in (epoch, others):
@@ -759,6 +759,6 @@ def _holds_less(log: Log, other: Log) -> bool:
 
 
 def advance(steps: Iterator[None], clock: Clock, *, slice_ms: int = SLICE_MS) -> bool:
-    """Go on with some work for a few milliseconds. Whether there is more of it."""
+    """Advance work for a few milliseconds. Returns whether there is more to do."""
     until_ms = clock.monotonic_ms() + slice_ms
     return any(clock.monotonic_ms() >= until_ms for _ in steps)

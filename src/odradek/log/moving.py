@@ -1,13 +1,12 @@
-"""Moving a log to another directory (AlterReplicaLogDirs): a copy is made while the log is used.
+"""Moving a log to another log directory (AlterReplicaLogDirs): it is copied while it is in use.
 
-The copy (`<topic>-<n>.<id>-future`) takes batches as a follower does. Once it has caught up it is
-flushed, so that nothing which was durable becomes less so; once that is done, and it has
-caught up again, it takes the log's place in one step, and the old directory is deleted.
-A log that is cut meanwhile is copied anew from its start; so is one of which a copy was begun in a
-former life, unless that agrees with it by epoch and offset: its directory may have been away while
-the log was cut.
+The copy (`<topic>-<n>.<id>-future`) appends batches as a follower does. Once it has caught up it is
+flushed, so that everything flushed in the log is flushed in the copy; after that, and when it has
+caught up again, it replaces the log in one step, and the old directory is deleted. If the log is
+truncated meanwhile the copy starts again; so does a copy begun before a restart, unless it agrees
+with the log by epoch and offset: its directory may have been offline while the log was truncated.
 
-`MovingLogs.step` does a little of it: some batches of one partition.
+`MovingLogs.step` does a small part of it: some batches of each partition.
 """
 
 from collections.abc import Callable
@@ -27,10 +26,10 @@ Moved = Callable[[TopicPartition, Log], None]
 
 
 class MovingLogs:
-    """All copies that are being made on one broker."""
+    """All copies that one broker is making."""
 
     def __init__(self, logs: Logs, moved: Moved, *, now_ms: Callable[[], int]) -> None:
-        """`moved` is told of each log that another has taken the place of."""
+        """`moved` is called with each log that has replaced another."""
         self._logs = logs
         self._moved = moved
         self._now_ms = now_ms
@@ -40,7 +39,7 @@ class MovingLogs:
         self._waiting: set[TopicPartition] = set()
 
     def start(self, partition: TopicPartition, directory: str) -> None:
-        """Begin to move a log; one that lies there already, or is on its way, is left.
+        """Begin to move a log, unless it is in that directory or on its way there.
 
         Raises:
             ApiError: see `Logs.create_future`.
@@ -55,16 +54,16 @@ class MovingLogs:
             logs.create_future(partition, directory)
 
     def cancel(self, partition: TopicPartition) -> None:
-        """Give up moving a log."""
+        """Stop moving a log, and remove the copy."""
         self._logs.drop_future(partition)
         self._forget(partition)
 
     def step(self) -> int:
-        """Go on with each copy. Returns the bytes copied: 0 means that there is nothing to do now.
+        """Continue each copy. Returns the bytes copied; 0 if there is nothing to do now.
 
         Raises:
-            StorageError: the disk refused.
-            CorruptBatchError: a log is damaged; its copy is given up.
+            StorageError: an I/O error.
+            CorruptBatchError: a log is damaged; its copy is removed.
         """
         copied = 0
         for partition in self._logs.futures:
@@ -109,7 +108,7 @@ class MovingLogs:
         assert found.data is not None
         batches = memoryview(found.data)
         if future.leo > base_offset_at(batches, 0):
-            # The log starts within a batch: the copy begins where the batch does.
+            # The log start offset is within a batch: the copy begins with the whole batch.
             assert not future.size_bytes, partition
             future.truncate_fully_and_start_at(base_offset_at(batches, 0))
         return future.append_as_follower(batches, now_ms=self._now_ms())
@@ -125,7 +124,7 @@ class MovingLogs:
         def done(error: StorageError | None) -> None:
             self._waiting.discard(partition)
             if self._logs.future(partition) is not future:
-                return  # given up meanwhile: its files are not where they were
+                return  # the copy was removed meanwhile
             if error is None:
                 reached.add(partition)
             else:
@@ -141,7 +140,7 @@ class MovingLogs:
 
 
 def _is_beginning(copy: Log, log: Log) -> bool:
-    """Whether all that a copy holds is in the log: who has one record has all before it."""
+    """Whether the log has everything of a copy: equal epochs at one offset mean equal prefixes."""
     epoch = copy.epochs.latest_epoch
     if not copy.size_bytes:
         return True

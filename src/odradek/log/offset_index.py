@@ -1,8 +1,8 @@
-"""The offset index: where in a segment to begin looking for an offset. Sparse.
+"""The offset index: from which position in a segment to search for an offset. Sparse.
 
 8 bytes an entry, two big-endian i32: an offset relative to the segment's base offset, and the
-position of a batch in the `.log` file. The offset is the last one of that batch, so whatever
-comes after the offset lies behind the position. Entries grow strictly in both.
+position of a batch in the `.log` file. The offset is the last one of that batch, so every larger
+offset is after that position. Entries increase strictly in both.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ _ENTRY: Final = Struct(">ii")
 
 
 class OffsetIndex(IndexFile):
-    """The offset index of one segment. All offsets here are relative."""
+    """The offset index of one segment. All offsets are relative to its base offset."""
 
     __slots__ = ()
 
@@ -23,31 +23,31 @@ class OffsetIndex(IndexFile):
         return len(self._entries) // ENTRY_BYTES
 
     def append(self, offset: int, position: int) -> None:
-        """Note that the batch at `position` ends with that offset."""
+        """Add an entry: the batch at `position` ends with that offset."""
         self._entries += _ENTRY.pack(offset, position)
 
     def lookup(self, offset: int) -> int:
-        """The position from which on to look for an offset: never behind it."""
+        """The position from which to search for an offset: at or before its batch."""
         count = self._count(offset + 1, field=0)
         return self._entry(count - 1)[1] if count else 0
 
     def offset_at_or_behind(self, position: int) -> int | None:
-        """An offset that no batch in front of `position` has; None if none is known."""
+        """An offset that is not below `position`; None if no entry is there."""
         count = self._count(position, field=1)
         return self._entry(count)[0] if count < len(self) else None
 
     def last_position(self) -> int:
-        """The position of the last entry, 0 if there is none."""
+        """The position of the last entry, 0 without entries."""
         return self._entry(len(self) - 1)[1] if self._entries else 0
 
     def truncate(self, offset: int) -> None:
-        """Forget that offset and those above it."""
+        """Remove entries at or above the offset."""
         self._cut(self._count(offset, field=0) * ENTRY_BYTES)
 
     def is_sane(self, log_bytes: int) -> bool:
         """Whether this can be the index of a log of that size.
 
-        Looks at the end alone, where Kafka's preallocated file has zeros after a crash.
+        Checks the end alone, where Kafka's preallocated file has zeros after a crash.
         """
         if len(self._entries) % ENTRY_BYTES:
             return False

@@ -1,10 +1,10 @@
-"""`partition.metadata`: which incarnation of a topic a partition's directory belongs to.
+"""`partition.metadata`: the id of the topic that a partition's directory belongs to.
 
     version: 0
     topic_id: hYR4ZUmUTeGoyaMoVyZa4g
 
-A topic that was deleted and made again has another id, and what the old one left must not be
-taken for it. Directories from before topic ids have no such file.
+A topic that was deleted and created again has another id, and a directory of the old one must not
+be used for it. Directories older than topic ids have no such file.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ PARTITION_METADATA: Final = "partition.metadata"
 
 
 def encode_metadata(topic_id: bytes) -> bytes:
-    """The text of the file."""
+    """The content of the file."""
     return f"version: 0\ntopic_id: {uuid_text(UUID(bytes=topic_id))}".encode()
 
 
@@ -25,7 +25,7 @@ def decode_metadata(data: bytes, path: str) -> bytes:
     """The topic id in the file at `path`.
 
     Raises:
-        StartupError: it says something else.
+        StartupError: the file is malformed.
     """
     text = data.decode("utf-8", "replace")
     fields = dict(line.partition(":")[::2] for line in text.splitlines())
@@ -36,5 +36,5 @@ def decode_metadata(data: bytes, path: str) -> bytes:
         pass
     raise StartupError(
         f"{path}: {text!r} is not `version: 0` and `topic_id: <id>`. To keep the partition, "
-        f"write it anew with the id that the coordination store has for the topic"
+        f"write the file again with the topic id from the coordination store"
     )

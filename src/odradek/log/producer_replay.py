@@ -1,8 +1,8 @@
-"""Producer state and the log: what a batch in the log does to it, and how it is rebuilt.
+"""Producer state and the log: what a batch changes, and how the state is rebuilt.
 
-The state at an offset is the newest snapshot not above it, and the batches from there on. A
-snapshot is taken when a segment is begun (at its base offset) and at a clean stop (at the
-end). A damaged one is removed, and the one before it has to do.
+The state at an offset is the newest snapshot at or below it, and the batches after that. A
+snapshot is written when a segment is rolled (at its base offset) and at a clean shutdown (at the
+log end offset). A corrupt one is removed, and the one before it is used.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from odradek.record.control import read_marker
 def note_producer(
     producers: ProducerState, segment: Segment, batch: Data, header: BatchHeader, base_offset: int
 ) -> None:
-    """A batch with a producer id stands in a segment; an abort goes to its transaction index."""
+    """Take note of an appended batch; an abort goes into its segment's transaction index."""
     if not header.attributes & CONTROL_BIT:
         producers.appended(header, base_offset)
         return
@@ -35,7 +35,7 @@ def note_producer(
 
 
 def write_snapshot(log: LogState) -> str:
-    """Write the state at the end of the log into the page cache. Returns the path."""
+    """Write a snapshot at the log end offset, without flushing it. Returns the path."""
     path = segment_stem(log.directory, log.leo) + SNAPSHOT
     file = log.host.disk.create(path)
     file.write(0, (log.producers.encode_snapshot(),))
@@ -44,9 +44,9 @@ def write_snapshot(log: LogState) -> str:
 
 
 def load_snapshot(log: LogState, *, offset: int) -> int:
-    """Load the newest snapshot not above `offset`: where to replay from.
+    """Load the newest snapshot at or below `offset`. Returns the offset to replay from.
 
-    Without any, that is the beginning of the log.
+    Without a snapshot that is the start of the log.
     """
     host = log.host
     for candidate in reversed(snapshot_offsets(host.disk, log.directory)):
@@ -68,7 +68,7 @@ def load_snapshot(log: LogState, *, offset: int) -> int:
 
 
 def rebuild_producers(log: LogState) -> Iterator[None]:
-    """The state at the end of the log, anew; a step for each batch."""
+    """Rebuild the state at the end of the log; a step for each batch."""
     start = load_snapshot(log, offset=log.leo)
     for segment in log.segments_from(start):
         position = segment.find(start, wait=True)
@@ -81,7 +81,7 @@ def rebuild_producers(log: LogState) -> Iterator[None]:
 
 
 def replay(producers: ProducerState, segment: Segment, position: int, header: BatchHeader) -> None:
-    """Note one batch of the log again. What it aborted stands in the transaction index already."""
+    """Replay one batch; the transaction index has its aborted transaction already."""
     if not header.attributes & CONTROL_BIT:
         producers.appended(header, header.base_offset)
         return

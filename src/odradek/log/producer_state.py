@@ -1,39 +1,42 @@
-"""What one partition remembers of those who wrote to it: sequences, and open transactions.
+"""Producer state of one partition: sequences of idempotent producers, and open transactions.
 
-Idempotence. Each batch of an idempotent producer has the producer's id and epoch and the
-sequence of its first record. The partition remembers each producer's last five batches:
+Idempotence. Each batch of an idempotent producer has its producer id, producer epoch and the
+sequence of its first record. The partition keeps the last five batches of each producer:
 
-    exactly one of the last five (epoch, first and last sequence)    a duplicate: not appended,
-                                                                     answered as it was then
+    equals one of the last five (epoch, first and last sequence)     a duplicate: not appended,
+                                                                     answered with its offset
     an epoch below the producer's                                    INVALID_PRODUCER_EPOCH
     a new epoch, sequence not 0                                      OUT_OF_ORDER_SEQUENCE_NUMBER
     sequence not the last one + 1 (after 2^31-1 comes 0)             OUT_OF_ORDER_SEQUENCE_NUMBER
-    a producer of which nothing is known                             any sequence is accepted: its
+    a producer id without state                                      any sequence is accepted: its
                                                                      batches may have been deleted
 
-Transactions. A transaction opens with its first transactional batch here and ends with its
-marker. Until then, and until the marker is below the high watermark, it keeps the last stable
-offset at its first offset. A marker from a coordinator older than the last one known is
-refused: TRANSACTION_COORDINATOR_FENCED.
+Transactions. A transaction begins with its first transactional batch here and ends with its
+marker. Until the marker is below the high watermark the last stable offset is at most the
+transaction's first offset. A marker with a coordinator epoch below the last one is refused:
+TRANSACTION_COORDINATOR_FENCED.
 
-`check` and `check_marker` are the leader's questions before it appends; `appended` and
-`marker_appended` record what stands in the log, and are all that a follower and recovery call.
-Verification (KIP-890). Before the first batch of a transaction is appended, its leader asks the
-coordinator whether the partition belongs to the transaction; `begin_verification` before it asks,
-`check_verified` when it has heard. In between a marker may come: then what was heard is of a
-transaction that is over, and the batch is refused (INVALID_TXN_STATE). And a batch may be tried
-again while the one behind it has been verified: that one is refused until the first is there.
+A leader calls `check` and `check_marker` before it appends. `appended` and `marker_appended` record
+what is in the log; a follower and recovery call only these.
 
-Batches without a producer id never come here: a partition without idempotent producers costs
-its few words and nothing at all on the way of the data.
+Verification (KIP-890). Before the first batch of a transaction is appended, the leader asks the
+transaction coordinator whether the partition belongs to the transaction: `begin_verification`
+before the request, `check_verified` after the response. If a marker arrives in between, the
+response was about a transaction that has ended, and the batch is refused (INVALID_TXN_STATE). And
+if a batch is retried while the one after it has been verified, the latter is refused until the
+first one is in the log.
 
-The snapshot (`%020d.snapshot`) holds the state at an offset, of each producer its last batch:
+Batches without a producer id never get here: a partition without idempotent producers costs a few
+words of memory and no time.
 
-    i16 version 1, u32 CRC-32C of what follows, i32 count, then for each producer 46 bytes:
+The snapshot (`%020d.snapshot`) has the state at an offset, with the last batch of each producer:
+
+    i16 version 1, u32 CRC-32C of the rest, i32 count, then for each producer 46 bytes:
     i64 producer id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta,
     i64 timestamp, i32 coordinator epoch, i64 first offset of the open transaction (-1: none)
 
-To truncate is to load the newest snapshot not above the new end, and to replay from there.
+After a truncation the newest snapshot at or below the new end is loaded, and the batches after it
+are replayed.
 """
 
 from collections.abc import Iterator
@@ -57,11 +60,11 @@ _ENTRIES_AT: Final = _SNAPSHOT_HEAD.size + _SNAPSHOT_COUNT.size
 
 
 class CorruptSnapshotError(OdradekError):
-    """Bytes that are no producer snapshot: the one before has to do, or the log itself."""
+    """The bytes are not a producer snapshot: an older one is used, or the log itself."""
 
 
 class StoredBatch(NamedTuple):
-    """A producer's batch that stands in the log."""
+    """The metadata of a producer's batch in the log (Kafka: `BatchMetadata`)."""
 
     last_sequence: int
     last_offset: int
@@ -70,27 +73,27 @@ class StoredBatch(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """The offset which the producer was, and is again, told."""
+        """The offset in the produce response, also for a duplicate."""
         return self.last_offset - self.offset_delta
 
     @property
     def base_sequence(self) -> int:
-        """The sequence of its first record."""
+        """The sequence of the batch's first record."""
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker was appended; an aborted one goes to the transaction index."""
+    """A transaction with an appended marker; an aborted one goes into the transaction index."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    last_stable_offset: int  # as the marker leaves it, replication set aside
+    last_stable_offset: int  # after the marker, without regard to replication
     aborted: bool
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers tells of a producer, and the cleaner wants to know."""
+    """A producer's state for DescribeProducers and for the cleaner."""
 
     producer_id: int
     producer_epoch: int
@@ -98,11 +101,11 @@ class ActiveProducer(NamedTuple):
     last_offset: int
     last_timestamp: int
     coordinator_epoch: int
-    transaction_first_offset: int  # NO_OFFSET: none is open
+    transaction_first_offset: int  # NO_OFFSET: no transaction is open
 
 
 class Verification:
-    """That the coordinator was asked about a producer's transaction here, and for which batches."""
+    """An outstanding request to the coordinator about a producer's transaction (KIP-890)."""
 
     __slots__ = ("epoch", "lowest_sequence", "since_ms")
 
@@ -113,7 +116,7 @@ class Verification:
 
 
 class _Producer:
-    """One producer's state. `batches` has the last five of the current epoch, oldest first."""
+    """The state of one producer id. `batches` are the last five of this epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -143,34 +146,34 @@ class _Producer:
 
 
 class ProducerState:
-    """The producers of one partition."""
+    """The producer ids with state in one partition (Kafka: `ProducerStateManager`)."""
 
     __slots__ = (
         "_ongoing", "_producers", "_unreplicated", "_verifications", "first_unstable_offset",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        # None until there is something to remember: most of 10,000 partitions never have.
+        # None until it is needed: most of 10,000 partitions have no idempotent producers.
         self._producers: dict[int, _Producer] | None = None
-        # Open transactions by their first offset, which only rises: producer ids.
+        # Producer ids of open transactions by their first offset; new ones have larger offsets.
         self._ongoing: dict[int, int] = {}
-        # Ended ones whose marker is not yet below the high watermark: the marker's offset.
+        # Ended transactions with a marker above the high watermark: the marker's offset.
         self._unreplicated: dict[int, int] = {}
-        # Of producers whose transaction has not been written to here, as far as is known.
+        # Verifications of producer ids without an open transaction here.
         self._verifications: dict[int, Verification] | None = None
-        # The lowest first offset of either, or NO_OFFSET.
+        # The lowest first offset of all these, or NO_OFFSET.
         self.first_unstable_offset = NO_OFFSET
 
-    # ------------------------------------------------------------------ the leader's questions
+    # ------------------------------------------------------------------ checks of the leader
 
     def check(self, header: BatchHeader) -> StoredBatch | None:
-        """May this batch, which has a producer id, be appended? If it was before, what stands.
+        """Check a batch with a producer id before the append. Returns the duplicate, if it is one.
 
-        A coordinator's own transactional writes have no sequence; the epoch alone is checked.
+        Writes of a coordinator in a transaction have no sequence; only their epoch is checked.
 
         Raises:
-            ApiError: see the head of this file; INVALID_TXN_STATE for a batch outside the
-                transaction that its producer has open.
+            ApiError: as described above; INVALID_TXN_STATE for a batch outside the open
+                transaction of its producer.
         """
         producer = self._producers.get(header.producer_id) if self._producers else None
         if producer is None:
@@ -195,15 +198,15 @@ class ProducerState:
         ):
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open here since offset "
-                f"{producer.transaction_first_offset}, and this batch is not of it",
+                f"producer {header.producer_id} has a transaction open since offset "
+                f"{producer.transaction_first_offset}, and this batch is not transactional",
             )
         return None
 
     def check_marker(
         self, producer_id: int, *, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """May this marker be appended?
+        """Check a marker before the append.
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -217,11 +220,11 @@ class ProducerState:
             raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {coordinator_epoch} for producer {producer_id}; "
-                f"{producer.coordinator_epoch} is known",
+                f"the last one is {producer.coordinator_epoch}",
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a transaction that this producer began in this epoch is open here."""
+        """Whether a transaction of this producer in this epoch is open in the partition."""
         producer = self._producers.get(producer_id) if self._producers else None
         return (
             producer is not None
@@ -232,7 +235,7 @@ class ProducerState:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, now_ms: int
     ) -> Verification:
-        """The coordinator is asked whether a batch may open a transaction; wall time."""
+        """A request to the coordinator about a transaction is sent; `now_ms` is wall time."""
         if self._verifications is None:
             self._verifications = {}
         known = self._verifications.get(producer_id)
@@ -245,19 +248,19 @@ class ProducerState:
         return known
 
     def is_verified(self, producer_id: int, verification: Verification) -> bool:
-        """Whether nothing has come since the coordinator was asked."""
+        """Whether no marker arrived since the request to the coordinator."""
         return (self._verifications or {}).get(producer_id) is verification
 
     def check_verified(
         self, header: BatchHeader, verification: Verification, *, begins_at_0: bool
     ) -> None:
-        """May this batch be appended, of whose transaction the coordinator has said that it is?
+        """Check a batch after the coordinator has confirmed its transaction.
 
-        `begins_at_0`: every transaction has an epoch of its own, so even a producer of which
-        nothing is known begins with sequence 0.
+        `begins_at_0`: every transaction has its own producer epoch, so that even a producer id
+        without state begins with sequence 0.
 
         Raises:
-            ApiError: see the head of this file, and `check`.
+            ApiError: as described above, and `check`.
         """
         producer_id = header.producer_id
         if self.check(header) is not None:
@@ -267,7 +270,7 @@ class ProducerState:
         if not self.is_verified(producer_id, verification):
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"the transaction of producer {producer_id} ended while it was asked about",
+                f"the transaction of producer {producer_id} ended during its verification",
             )
         is_unknown = not self._producers or producer_id not in self._producers
         lowest = 0 if begins_at_0 and is_unknown else verification.lowest_sequence
@@ -275,13 +278,13 @@ class ProducerState:
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} in epoch {header.producer_epoch} sends sequence "
-                f"{header.base_sequence}; {lowest} is due",
+                f"{header.base_sequence}; expected {lowest}",
             )
 
-    # ------------------------------------------------------------------- what stands in the log
+    # ------------------------------------------------------------------- records of the log
 
     def appended(self, header: BatchHeader, base_offset: int) -> None:
-        """A data batch with a producer id stands in the log at `base_offset`."""
+        """Take note of a data batch with a producer id, appended at `base_offset`."""
         producer = self._enter(header.producer_id, header.producer_epoch)
         batches = producer.batches
         if len(batches) == BATCHES_REMEMBERED:
@@ -302,7 +305,7 @@ class ProducerState:
     def marker_appended(
         self, header: BatchHeader, marker: Marker, base_offset: int
     ) -> CompletedTransaction | None:
-        """A marker stands in the log at `base_offset`. None: it ended nothing in here."""
+        """Take note of a marker appended at `base_offset`. None: no transaction was open here."""
         if self._verifications:
             self._verifications.pop(header.producer_id, None)
         producer = self._enter(header.producer_id, header.producer_epoch)
@@ -334,7 +337,7 @@ class ProducerState:
     # --------------------------------------------------------------------- last stable offset
 
     def high_watermark_advanced(self, high_watermark: int) -> None:
-        """Markers below `high_watermark` are replicated: their transactions are over."""
+        """Transactions with a marker below `high_watermark` no longer hold back the LSO."""
         if not self._unreplicated:
             return
         for first_offset, marker_offset in list(self._unreplicated.items()):
@@ -343,7 +346,7 @@ class ProducerState:
         self._find_first_unstable()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """How far a read_committed consumer may read."""
+        """The last stable offset: a read_committed consumer reads up to it."""
         first = self.first_unstable_offset
         return high_watermark if first == NO_OFFSET else min(first, high_watermark)
 
@@ -355,7 +358,7 @@ class ProducerState:
         return -1
 
     def _find_first_unstable(self) -> None:
-        # The ongoing are in order; those that ended are in the order of their ends, and few.
+        # Open ones are in offset order; ended ones are in the order of their ends, and few.
         first = min(self._unreplicated, default=NO_OFFSET)
         ongoing = next(iter(self._ongoing), NO_OFFSET)
         if first == NO_OFFSET or NO_OFFSET < ongoing < first:
@@ -365,11 +368,11 @@ class ProducerState:
     # ------------------------------------------------------------------------- housekeeping
 
     def __len__(self) -> int:
-        """How many producers are remembered."""
+        """The number of producer ids with state."""
         return len(self._producers) if self._producers else 0
 
     def active_producers(self) -> Iterator[ActiveProducer]:
-        """Every producer that is remembered."""
+        """Every producer id with state."""
         for producer_id, producer in (self._producers or {}).items():
             last = producer.batches[-1] if producer.batches else _NO_BATCH
             yield ActiveProducer(
@@ -383,7 +386,7 @@ class ProducerState:
             )
 
     def expire(self, *, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for `producer.id.expiration.ms`: how many."""
+        """Remove producer ids idle for `producer.id.expiration.ms`. Returns their number."""
         for producer_id, verification in list((self._verifications or {}).items()):
             if now_ms - verification.since_ms >= expiration_ms:
                 del (self._verifications or {})[producer_id]
@@ -399,7 +402,7 @@ class ProducerState:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget everything: the log begins anew, or a snapshot is about to be loaded."""
+        """Remove all state: the log is empty, or a snapshot is about to be loaded."""
         self._producers = self._verifications = None
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -408,7 +411,7 @@ class ProducerState:
     # ------------------------------------------------------------------------------ snapshot
 
     def encode_snapshot(self) -> bytes:
-        """The state as it stands, for a `.snapshot` file."""
+        """The content of a `.snapshot` file."""
         producers = self._producers or {}
         out = bytearray(_SNAPSHOT_COUNT.pack(len(producers)))
         for producer_id, producer in producers.items():
@@ -426,10 +429,10 @@ class ProducerState:
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(out)) + bytes(out)
 
     def load_snapshot(self, data: bytes, *, now_ms: int, expiration_ms: int) -> None:
-        """Forget everything, then remember what the snapshot says, except expired producers.
+        """Replace the state by that of a snapshot, without expired producer ids.
 
         Raises:
-            CorruptSnapshotError: the bytes are no snapshot; nothing is remembered then.
+            CorruptSnapshotError: the bytes are not a snapshot; the state is empty then.
         """
         self.clear()
         entries = snapshot_entries(data)
@@ -456,19 +459,19 @@ _NO_BATCH: Final = StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
 
 
 def snapshot_entries(data: bytes) -> Iterator[tuple[int, ...]]:
-    """The entries of a `.snapshot` file, as its layout above has them.
+    """The entries of a `.snapshot` file, in the layout above.
 
     Raises:
-        CorruptSnapshotError: it is none.
+        CorruptSnapshotError: the bytes are not a snapshot.
     """
     if len(data) < _ENTRIES_AT:
-        raise CorruptSnapshotError(f"{len(data)} bytes; the head alone has {_ENTRIES_AT}")
+        raise CorruptSnapshotError(f"{len(data)} bytes; the header alone has {_ENTRIES_AT}")
     version, checksum = _SNAPSHOT_HEAD.unpack_from(data)
     (count,) = _SNAPSHOT_COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
     if version != _SNAPSHOT_VERSION:
         raise CorruptSnapshotError(f"version {version}, not {_SNAPSHOT_VERSION}")
     if checksum != crc32c(data[_SNAPSHOT_HEAD.size :]):
-        raise CorruptSnapshotError(f"checksum {checksum} is not that of the content")
+        raise CorruptSnapshotError(f"the checksum {checksum} is wrong")
     if count * _SNAPSHOT_ENTRY.size != len(data) - _ENTRIES_AT:
         raise CorruptSnapshotError(f"{count} producers in {len(data) - _ENTRIES_AT} bytes")
     return _SNAPSHOT_ENTRY.iter_unpack(data[_ENTRIES_AT:])
@@ -483,12 +486,12 @@ def _duplicate_of(header: BatchHeader, batches: list[StoredBatch], due: int) -> 
     raise ApiError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id} in epoch {header.producer_epoch} sends sequence "
-        f"{header.base_sequence}; {due} is due",
+        f"{header.base_sequence}; expected {due}",
     )
 
 
 def _stale_epoch(producer_id: int, epoch: int, known: int) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {producer_id} in epoch {epoch}; its epoch here is {known}",
+        f"producer {producer_id} in epoch {epoch}; its current epoch is {known}",
     )

@@ -1,26 +1,26 @@
-"""A log at start: what stands in its directory, what of it to trust, what to cut.
+"""Loading a log at start: which files to trust, what to rebuild, where to truncate.
 
-1.  What was in transit: `.deleted` and `.cleaned` go, and `.swap` files at or above the smallest
-    `.cleaned`, for their compaction had not ended. The other `.swap` files replace the segments
-    whose offsets they cover.
-2.  Index files without a log go. A log without its indexes, or with indexes that cannot be
-    right, gets new ones; one with a damaged transaction index is read again from there on.
-    Damage that only reading everything would find is found later, by whoever looks.
-3.  After an unclean stop every segment from the recovery point on is read, batch by batch:
-    length, format, checksum, offsets that rise. Indexes, leader epochs and producer state are
-    made anew from what is read, and what their files say of these segments is forgotten. At
-    the first batch that is none the log is cut, and all later segments go. So do segments that
-    do not begin where the one before ends: that one has lost its tail with the power, at the
-    end of a batch. Of a compacted topic they may as well have lost it to the cleaner, and stay.
-4.  A log that ends below its checkpointed start is dropped and begins anew there.
-5.  Leader epochs are cut to what is in the log; where their file is damaged or missing they
-    are read from all batches. Producer state comes from the newest snapshot not above the
-    end, and what follows it. The high watermark is the checkpointed one, within the log.
+1.  Unfinished renames: `.deleted` and `.cleaned` files are removed, and `.swap` files at or above
+    the smallest `.cleaned`, because their compaction had not ended. The other `.swap` files replace
+    the segments whose offsets they cover.
+2.  Index files without a log segment are removed. A segment with missing or implausible indexes
+    gets new ones; from a segment with a damaged transaction index on the log is recovered. Damage
+    that only reading everything could find is found later, when it is read.
+3.  After an unclean shutdown all segments from the recovery point on are read, batch by batch:
+    length, format, checksum, increasing offsets. Indexes, leader epochs and producer state are
+    rebuilt from that; their files are ignored for these segments. At the first invalid batch the
+    log is truncated, and all later segments are removed. So are segments that do not begin at
+    the end of the one before: that one has lost its tail in a power failure, at a batch boundary.
+    In a compacted topic the gap may be the cleaner's, and they stay.
+4.  A log that ends below its checkpointed log start offset is emptied and begins there.
+5.  Leader epochs are truncated to the end of the log; if their file is damaged or missing they
+    are rebuilt from all batches. Producer state comes from the newest snapshot at or below the
+    end and the batches after it. The high watermark is the checkpointed one, within the log.
 
-A crash while this runs leaves it to be done again, with the same result. A clean start opens
-no more than the tail of the last segment and small files that are not empty.
+After a crash during recovery it runs again with the same result. After a clean shutdown only the
+tail of the last segment and small files that are not empty are read.
 
-Message formats v0 and v1 are not served: a log that has them is refused, untouched.
+Message formats v0 and v1 are not supported: a log with them is refused and left unchanged.
 
 `loading` is a generator: it yields after a little work, and returns the log.
 """
@@ -72,7 +72,7 @@ from odradek.record.batch import (
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
-# A snapshot of no producers: version, checksum, count.
+# A snapshot without producers: version, checksum, count.
 EMPTY_SNAPSHOT_BYTES: Final = 10
 CHUNK_BYTES: Final = 1 << 20
 _OLD_MESSAGE: Final = Struct(">qiIb")  # offset, size, CRC-32, magic
@@ -81,12 +81,12 @@ Loading = Generator[None, None, Log]
 
 
 class Checkpointed(NamedTuple):
-    """What the checkpoints of a log dir say of one log."""
+    """The checkpointed offsets of one log."""
 
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
-    first_dirty_offset: int = 0  # below it the cleaner has been
+    first_dirty_offset: int = 0  # the cleaner's checkpoint
 
 
 def loading(
@@ -98,11 +98,11 @@ def loading(
     clean: bool,
     checkpointed: Checkpointed = Checkpointed(),  # noqa: B008 - a value, never changed
 ) -> Loading:
-    """Load a log that stands on disk.
+    """Load an existing log.
 
     Raises:
-        StartupError: it holds what we do not serve, or what is no log.
-        StorageError: the disk refused.
+        StartupError: a message format that is not supported, or a malformed file.
+        StorageError: an I/O error.
     """
     log = Log(partition, directory, config, host)
     disk = host.disk
@@ -119,7 +119,7 @@ def loading(
     log.log_start_offset = max(checkpointed.log_start_offset, log.segments[0].base_offset)
     damaged = _first_damaged(log, sound, files, ends_here=clean)
     if damaged is not None:
-        # Since it was closed, or flushed: as after a crash, but from there on alone.
+        # Written since its last flush or close: recovered as after a crash, from there on.
         start = damaged if clean else min(damaged, checkpointed.recovery_point)
         clean, checkpointed = False, checkpointed._replace(recovery_point=start)
     if not clean:
@@ -146,7 +146,7 @@ def loading(
 
 
 def _settle_transit(disk: Disk, directory: str, entries: list[Entry]) -> list[Entry]:
-    """Finish, or undo, what was being renamed. Returns what then stands there."""
+    """Finish or undo unfinished renames. Returns the entries after that."""
     transit = [entry for entry in entries if entry.name.endswith((DELETED, CLEANED, SWAP))]
     if not transit:
         return entries
@@ -178,13 +178,13 @@ def _swap_in(disk: Disk, directory: str, swaps: Sequence[Entry], names: Sequence
         offset = _offset(name)
         if offset is not None and begin <= offset < end:
             disk.unlink(f"{directory}/{name}")
-    # Indexes first: a log without its indexes gets new ones, indexes without a log go.
+    # Indexes first: a segment without indexes gets new ones, indexes without a segment are removed.
     for name in sorted((e.name for e in swaps), key=lambda name: name.endswith(LOG + SWAP)):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
 def _offset(name: str, *suffixes: str) -> int | None:
-    """The base offset in the name of a segment's file; None if it is no such file."""
+    """The base offset in the name of a segment's file; None for any other name."""
     stem, dot, suffix = name.partition(".")
     if len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
         return None
@@ -192,7 +192,7 @@ def _offset(name: str, *suffixes: str) -> int | None:
 
 
 def _topic_id(disk: Disk, directory: str, files: dict[str, Entry]) -> bytes | None:
-    # Empty after a power loss: the controller's next order brings the id again.
+    # Empty after a power failure: the next LeaderAndIsr request has the id again.
     if PARTITION_METADATA not in files or not files[PARTITION_METADATA].size:
         return None
     path = f"{directory}/{PARTITION_METADATA}"
@@ -219,7 +219,7 @@ def _find_segments(log: Log, files: dict[str, Entry]) -> Iterator[None]:
 def _check_indexes(
     log: Log, segments: Sequence[Segment], files: dict[str, Entry]
 ) -> Iterator[None]:
-    """Make indexes that are missing, or cannot be whole, anew: what can be told by their size."""
+    """Rebuild indexes that are missing or have an implausible size."""
     for segment in segments:
         stem = f"{segment.base_offset:020d}"
         index, time_index = files.get(stem + INDEX), files.get(stem + TIME_INDEX)
@@ -228,7 +228,7 @@ def _check_indexes(
         if segment is log.active_segment and index_bytes <= 0:
             segment.take_indexes_as_empty(index_bytes, time_index_bytes)
         elif index_bytes < 0 or index_bytes % 8 or time_index_bytes < 0 or time_index_bytes % 12:
-            with suppress(CorruptBatchError):  # who reads up to there will be told
+            with suppress(CorruptBatchError):  # reported to the reader that gets there
                 yield from segment.rebuilding(log.config.index_interval_bytes)
             segment.finish()
 
@@ -236,7 +236,7 @@ def _check_indexes(
 def _first_damaged(
     log: Log, segments: Sequence[Segment], files: dict[str, Entry], *, ends_here: bool
 ) -> int | None:
-    """The first segment of which more than an index is damaged, as far as one looks."""
+    """The first segment with more than a damaged index, as far as this can be seen cheaply."""
     for segment in segments:
         if f"{segment.base_offset:020d}{TRANSACTION_INDEX}" in files:
             try:
@@ -252,7 +252,7 @@ def _first_damaged(
 
 
 def _refuse_old_format(segment: Segment) -> None:
-    """Messages of format v0 and v1 have a checksum of their own: nothing is taken for them."""
+    """Messages of format v0 and v1 have a checksum of their own, so they are recognised safely."""
     if not segment.size:
         return
     head = segment.file.read_now(0, _OLD_MESSAGE.size)
@@ -265,23 +265,23 @@ def _refuse_old_format(segment: Segment) -> None:
     if crc32(message[16:]) == checksum:
         raise StartupError(
             f"{segment.file.path} has messages of format v{magic}; only v{MAGIC}, which Kafka "
-            f"has written since 0.11, is served. Let Apache Kafka 3.x rewrite the topic (produce "
-            f"it into a new one), or move the directory away"
+            f"has written since 0.11, is supported. Let Apache Kafka 3.x rewrite the topic ("
+            f"produce it into a new one), or move the directory away"
         )
 
 
-# ------------------------------------------------------------------------ after an unclean stop
+# ------------------------------------------------------------------------ after an unclean shutdown
 
 
 def _recover(log: Log, recovery_point: int, first_dirty_offset: int) -> Iterator[None]:
-    """Read all from the recovery point on; cut at the first batch that is none.
+    """Read everything from the recovery point on; truncate at the first invalid batch.
 
-    Compaction leaves gaps between segments, which stay when the topic's policy becomes another.
+    Compaction leaves gaps between segments, which stay when the topic is no longer compacted.
     """
     suspect = log.segments_from(recovery_point)
     first = suspect[0].base_offset
     remove_snapshots(log.host.disk, log.directory, above=first)
-    # What the file says of epochs from here on may be older or younger than the log.
+    # Later epochs in the file may be missing in the log, or the other way round.
     log.epochs.truncate_from_end(first)
     log.leo = first
     yield from _producers_before(log, first)
@@ -300,8 +300,8 @@ def _recover(log: Log, recovery_point: int, first_dirty_offset: int) -> Iterator
         if segment.size < whole:
             _drop(log, suspect[index + 1 :])
             segment.file.truncate(segment.size)
-            # Now: the next roll may leave this segment below the recovery point, and the cut
-            # tail would be back after a power loss where nobody looks for it any more.
+            # Flushed at once: 1. The next roll puts this segment below the recovery point. 2. After
+            # a power failure the truncated tail is back, where recovery no longer looks.
             log.host.disk.flush_now([segment.file])
             return
         if segment is not suspect[-1]:
@@ -338,7 +338,7 @@ def _recover_segment(log: Log, segment: Segment) -> Iterator[None]:
 def _good_batches(
     segment: Segment, size: int, next_offset: int
 ) -> Iterator[tuple[int, BatchHeader, Data]]:
-    """The batches of a segment up to the first that is none."""
+    """The batches of a segment up to the first invalid one."""
     position = 0
     length = CHUNK_BYTES
     offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
@@ -359,7 +359,7 @@ def _good_batches(
                 yield position + at, header, chunk[at:end]
         except CorruptBatchError:
             return
-        # A batch larger than the chunk: once more, with room for it.
+        # A batch larger than one read: read again with enough room.
         length = CHUNK_BYTES if end else read_header(chunk).size_bytes
         if not end and position + length > size:
             return
@@ -376,7 +376,7 @@ def _drop(log: Log, segments: Sequence[Segment]) -> None:
 
 
 def _read_epochs(log: Log, files: dict[str, Entry]) -> bool:
-    """Read the leader epochs. False: there is no such file, or it is damaged."""
+    """Read the leader epochs. False if there is no such file, or it is damaged."""
     entry = files.get(LEADER_EPOCH_FILE)
     if entry is None or not entry.size:
         return False

@@ -1,15 +1,16 @@
-"""Retention: which segments may go. A rule, on values.
+"""Retention: which segments are to be deleted. A rule on values.
 
-The oldest segments go first, and the first that stays keeps all behind it. None goes that
-reaches to the high watermark or above, so that the log never starts behind it. Due is
+The oldest segments are deleted first; the first one that stays keeps all later ones. No segment
+is deleted that ends above the high watermark, so that the log start offset stays at or below it.
+Deleted are, in this order:
 
-    by log start   what lies below the log start offset as a whole (DeleteRecords)
-    by size        the oldest, as long as `retention.bytes` is left without it
-    by age         what has no record younger than `retention.ms`, by its largest timestamp,
-                   or by its file's where its records have none
+    by log start   segments below the log start offset (DeleteRecords)
+    by size        the oldest, while at least `retention.bytes` remain without it
+    by age         those with a largest timestamp older than `retention.ms`; without timestamps
+                   the file's modification time counts
 
-in this order. The last two hold for topics of cleanup policy `delete`. When all segments are
-due, the last among them, the caller rolls first, for a log always has one.
+The last two apply to topics with cleanup policy `delete`. If all segments are to be deleted, the
+last one included, the caller rolls first, because a log always has a segment.
 """
 
 from collections.abc import Sequence
@@ -19,18 +20,18 @@ from odradek.log.log_config import LogConfig
 
 
 class Candidate(Protocol):
-    """What the rule has to know of a segment."""
+    """What the rule needs to know of a segment."""
 
     base_offset: int
     size: int
 
     @property
     def age_timestamp_ms(self) -> int:
-        """The largest timestamp, or the file's."""
+        """The largest timestamp, or the file's modification time."""
 
 
 class Expired(NamedTuple):
-    """How many of the oldest segments may go, and why."""
+    """How many of the oldest segments are to be deleted, by reason."""
 
     by_log_start: int = 0
     by_size: int = 0
@@ -38,7 +39,7 @@ class Expired(NamedTuple):
 
     @property
     def segments(self) -> int:
-        """All of them."""
+        """The number of segments for all reasons."""
         return self.by_log_start + self.by_size + self.by_age
 
 
@@ -51,9 +52,9 @@ def expired_segments(
     log_start_offset: int,
     now_ms: int,
 ) -> Expired:
-    """Which of a log's segments, oldest first, may go now."""
+    """Which of a log's segments, oldest first, are to be deleted now."""
     ends = [segment.base_offset for segment in segments[1:]] + [leo]
-    free = 0  # how many may go at all
+    free = 0  # number of segments below the high watermark
     while free < len(segments) and ends[free] <= high_watermark:
         free += 1
     if free == len(segments) and not segments[-1].size:

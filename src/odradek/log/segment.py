@@ -1,4 +1,4 @@
-"""One segment: a `.log` file with the indexes that lead into it.
+"""One segment: a `.log` file with its indexes.
 
     <base>.log          record batches, one after the other
     <base>.index        offset -> position           `odradek.log.offset_index`
@@ -6,12 +6,12 @@
     <base>.txnindex     aborted transactions         only where there are any
     <base>.snapshot     producer state at its base   kept by the log
 
-The file names carry the base offset, 20 digits. Only the last segment of a log, the active
-one, is written. Of the others nothing is held but numbers: their indexes are read when
-somebody looks into them, and forgotten when many others have been used since (`IndexCache`).
+File names are the base offset in 20 digits. Only the last segment of a log, the active one, is
+appended to. The indexes of the others are read when needed, and dropped from memory after many
+others have been used (`IndexCache`).
 
-Positions are found by index and then by walking batch headers. Whoever may not wait for the
-device gets `ColdError` when that walk leaves the page cache.
+Positions are found by index and then by reading batch headers. A caller that must not wait for the
+device gets a `ColdError` if the headers are not in the page cache.
 """
 
 from collections import OrderedDict
@@ -44,18 +44,18 @@ SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 POSITION_MAX: Final = 0x7FFFFFFF
-# A walk over headers reads this much at a time: a good deal more than index.interval.bytes.
+# How much is read at a time when headers are read: a good deal more than index.interval.bytes.
 WALK_BYTES: Final = 16_384
-# Between entries of an index that turns out to be damaged: the default.
+# Between entries of an index that has to be rebuilt: the default.
 REBUILD_INTERVAL_BYTES: Final = 4096
-_UNKNOWN: Final = -2  # a timestamp that was not looked up yet
+_UNKNOWN: Final = -2  # a timestamp that was not read yet
 
 
 class ColdError(OdradekError):
-    """What has to be read is not in memory: read this first, where waiting is allowed."""
+    """Data is not in the page cache: read this range first, where waiting is allowed."""
 
     def __init__(self, file: File, position: int, length: int) -> None:
-        super().__init__(f"{file.path}: {length} bytes at {position} are not in memory")
+        super().__init__(f"{file.path}: {length} bytes at {position} are not in the page cache")
         self.file = file
         self.position = position
         self.length = length
@@ -90,14 +90,14 @@ class Segment:
         self.bytes_since_entry = 0
         self.offset_index: OffsetIndex | None = None  # None: not in memory
         self.time_index: TimeIndex | None = None
-        self._first_timestamp: int | None = None  # None: not known
+        self._first_timestamp: int | None = None  # None: not read yet
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
-        self._aborted: list[AbortedTransaction] | None = None  # None: not looked up
+        self._aborted: list[AbortedTransaction] | None = None  # None: not read yet
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> "Segment":
-        """A new, empty segment. Its index files are made when it is flushed or closed."""
+        """A new, empty segment. Its index files are created when it is flushed or closed."""
         stem = segment_stem(directory, base_offset)
         segment = cls(disk, stem, base_offset, disk.create(stem + LOG))
         segment.created_ms = now_ms
@@ -111,17 +111,17 @@ class Segment:
     def existing(
         cls, disk: Disk, directory: str, base_offset: int, *, size: int, mtime_ms: int
     ) -> "Segment":
-        """A segment that stands on disk. Nothing is opened."""
+        """A segment that exists on disk. No file is opened."""
         stem = segment_stem(directory, base_offset)
         segment = cls(disk, stem, base_offset, disk.file(stem + LOG))
         segment.size = size
         segment.created_ms = mtime_ms
         return segment
 
-    # ---- appending, by the log, which has written the bytes
+    # ---- appending: the log writes the bytes
 
     def appended(self, position: int, header: BatchHeader, last_offset: int, interval: int) -> bool:
-        """Note a batch that now stands at `position`; index it if the last entry is far.
+        """Record a batch written at `position`; index it if the last entry is far enough.
 
         Returns whether the indexes grew.
         """
@@ -144,7 +144,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of its first batch: when it was begun, by the records' clock."""
+        """The largest timestamp of its first batch, from which `segment.ms` counts."""
         if self._first_timestamp is None:
             if not self.size:
                 return NO_TIMESTAMP
@@ -153,12 +153,12 @@ class Segment:
         return self._first_timestamp
 
     def index_is_full(self, index_bytes: int) -> bool:
-        """Whether there is no room for another entry in either index."""
+        """Whether either index has no room for another entry."""
         offset_index, time_index = self.indexes()
-        # One entry of the time index is kept back for the one that closing adds.
+        # One entry of the time index is reserved for the one that `finish` adds.
         return len(offset_index) >= index_bytes // 8 or len(time_index) >= index_bytes // 12 - 1
 
-    # ---- what it holds
+    # ---- content
 
     @property
     def max_timestamp(self) -> int:
@@ -169,14 +169,14 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """The last offset of the batch that brought the largest timestamp."""
+        """The last offset of the batch with the largest timestamp."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_timestamp_offset
 
     @property
     def age_timestamp_ms(self) -> int:
-        """What retention goes by: the largest timestamp, or else the file's."""
+        """The age for retention: the largest timestamp, else the file's modification time."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.file.mtime_ms()
 
     def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -198,10 +198,10 @@ class Segment:
             self.finish()
 
     def rebuilding(self, interval: int) -> Iterator[None]:
-        """Make both indexes anew from the log; a step for each batch.
+        """Rebuild both indexes from the log; a step for each batch.
 
         Raises:
-            CorruptBatchError: where a batch should be is none.
+            CorruptBatchError: a batch is damaged.
         """
         size = self.size
         self.begin_rebuild()
@@ -213,12 +213,12 @@ class Segment:
             self.size = size
 
     def take_indexes_as_empty(self, index_bytes: int, time_index_bytes: int) -> None:
-        """Of a small active segment: the walk over it finds all that its indexes could say."""
+        """For a small active segment: reading its headers replaces both indexes."""
         self.offset_index = OffsetIndex.unread(index_bytes)
         self.time_index = TimeIndex.unread(time_index_bytes)
 
     def begin_rebuild(self) -> None:
-        """Forget what is known of the log; `appended` tells it batch by batch."""
+        """Reset all that is known of the content; `appended` is then called for each batch."""
         self.offset_index = OffsetIndex.unread(self._file_bytes(INDEX))
         self.time_index = TimeIndex.unread(self._file_bytes(TIME_INDEX))
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -233,10 +233,10 @@ class Segment:
         return self.disk.file(path).size() if self.disk.exists(path) else -1
 
     def _load_max_timestamp(self) -> None:
-        # Of a segment that is not active: when it was finished its maximum got an entry.
+        # Of an inactive segment: `finish` has added an entry for its maximum.
         index = self.time_index
         last = self._last_time_entry() if index is None else index.last()
-        if self._max_timestamp != _UNKNOWN:  # found meanwhile, when an index was rebuilt
+        if self._max_timestamp != _UNKNOWN:  # set meanwhile, when an index was rebuilt
             return
         self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset + (last.offset if last else 0)
@@ -254,11 +254,11 @@ class Segment:
     # ---- finding
 
     def walk(self, position: int, *, wait: bool = True) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from `position` on, its header alone.
+        """The headers of all batches from `position` on, with their positions.
 
         Raises:
-            ColdError: unless it may wait.
-            CorruptBatchError: where a batch should be is none.
+            ColdError: data is not in the page cache, and `wait` is false.
+            CorruptBatchError: a batch is damaged.
         """
         return self._walk(position, self.size, wait=wait)
 
@@ -272,13 +272,13 @@ class Segment:
             header = read_header(chunk, position - chunk_at)
             if header.magic != 2 or header.size_bytes < HEADER_BYTES:
                 raise CorruptBatchError(
-                    f"{self.file.path}: no batch of format v2 at position {position}"
+                    f"{self.file.path}: not a batch of format v2 at position {position}"
                 )
             yield position, header
             position += header.size_bytes
 
     def find(self, offset: int, *, wait: bool) -> int:
-        """The position of the first batch that reaches `offset`; the size if none does."""
+        """The position of the first batch that ends at or above `offset`; the size if none does."""
         offset_index, _ = self.indexes()
         start = offset_index.lookup(offset - self.base_offset)
         for position, header in self.walk(start, wait=wait):
@@ -287,7 +287,7 @@ class Segment:
         return self.size
 
     def end_below(self, offset: int) -> int:
-        """Where the log would end, were the batch that reaches `offset` and all behind it cut."""
+        """The end offset after truncation to `offset`: that of the batches wholly below it."""
         offset_index, _ = self.indexes()
         end = self.base_offset
         for _, header in self.walk(offset_index.lookup(offset - 1 - self.base_offset)):
@@ -299,7 +299,7 @@ class Segment:
     def find_timestamp(
         self, timestamp: int, starting_offset: int, *, wait: bool
     ) -> tuple[int, BatchHeader] | None:
-        """The first batch that reaches a timestamp, at or behind an offset."""
+        """The first batch from an offset on with that timestamp or a later one."""
         if self.max_timestamp < timestamp:
             return None
         offset_index, time_index = self.indexes()
@@ -310,7 +310,7 @@ class Segment:
         return None
 
     def read_tail(self) -> int:
-        """Of the active segment: walk from the last entry on. Returns the next offset."""
+        """Read headers after the last index entry of the active segment. Returns the end offset."""
         offset_index, time_index = self.indexes()
         last = time_index.last()
         self._max_timestamp = last.timestamp if last else NO_TIMESTAMP
@@ -326,10 +326,10 @@ class Segment:
         return next_offset
 
     def read(self, position: int, length: int, *, wait: bool) -> Data:
-        """What stands there.
+        """The bytes at `position`.
 
         Raises:
-            ColdError: it is not in memory, and waiting is not allowed.
+            ColdError: they are not in the page cache, and `wait` is false.
         """
         data = self.file.read_now(position, length) if wait else self.file.read(position, length)
         if data is None:
@@ -339,14 +339,14 @@ class Segment:
     # ---- aborted transactions
 
     def aborted(self) -> list[AbortedTransaction]:
-        """The transactions whose abort marker lies in here."""
+        """The aborted transactions with their marker in this segment."""
         if self._aborted is None:
             data = self.disk.read_file(self.stem + TRANSACTION_INDEX) or b""
             self._aborted = decode(data, base_offset=self.base_offset)
         return self._aborted
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Another one. It is rare enough to be written at once."""
+        """Add a transaction; it is written to the file at once, as this is rare."""
         aborted = self.aborted()
         path = self.stem + TRANSACTION_INDEX
         file = self.disk.file(path) if aborted else self.disk.create(path)
@@ -355,7 +355,7 @@ class Segment:
         aborted.append(transaction)
 
     def keep_aborted_below(self, offset: int) -> None:
-        """Forget those whose marker lies at or behind `offset`."""
+        """Remove transactions with a marker at or above `offset`."""
         aborted = self.aborted()
         kept = [transaction for transaction in aborted if transaction.last_offset < offset]
         if len(kept) < len(aborted):
@@ -365,7 +365,7 @@ class Segment:
             self._aborted = kept
 
     def clear_aborted(self) -> None:
-        """Forget all, whatever stands in the file: they are about to be found anew."""
+        """Remove all transactions, and the file: the log is about to be read again."""
         if self.disk.exists(self.stem + TRANSACTION_INDEX):
             self.disk.unlink(self.stem + TRANSACTION_INDEX)
         self._aborted = []
@@ -373,7 +373,7 @@ class Segment:
     # ---- changing shape
 
     def truncate(self, offset: int) -> int:
-        """Cut the batch that reaches that offset, and all behind it. Returns the next offset."""
+        """Truncate to the batches wholly below `offset`. Returns the new end offset."""
         position = self.find(offset, wait=True)
         offset_index, time_index = self.indexes()
         self.file.truncate(position)
@@ -387,14 +387,14 @@ class Segment:
         return self.read_tail()
 
     def finish(self) -> None:
-        """Before it is closed or another becomes active: the largest timestamp gets its entry."""
+        """Add the last entry of the time index, before closing or rolling."""
         if self.size:
             _, time_index = self.indexes()
             time_index.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
         self.save_indexes()
 
     def save_indexes(self) -> None:
-        """Bring the index files up to date."""
+        """Write changed indexes to their files."""
         if self.offset_index is not None:
             self.offset_index.save(self.disk, self.stem + INDEX)
         if self.time_index is not None:
@@ -406,13 +406,13 @@ class Segment:
         return [path for path in paths if self.disk.exists(path)]
 
     def moved(self, directory: str) -> None:
-        """The directory around it has another name now."""
+        """The log's directory was renamed."""
         self.stem = segment_stem(directory, self.base_offset)
         self.file.path = self.stem + LOG
 
 
 class IndexCache:
-    """Which inactive segments have their indexes in memory: those used last."""
+    """Keeps the indexes of the most recently used inactive segments in memory."""
 
     def __init__(self, *, bytes_max: int = 64 << 20) -> None:
         self._bytes_max = bytes_max
@@ -420,7 +420,7 @@ class IndexCache:
         self._segments: OrderedDict[Segment, int] = OrderedDict()
 
     def used(self, segment: Segment) -> None:
-        """A segment that is not active was looked into."""
+        """An inactive segment's indexes were used."""
         if segment in self._segments:
             self._segments.move_to_end(segment)
             return
@@ -435,10 +435,10 @@ class IndexCache:
             oldest.offset_index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """A segment is deleted, or becomes the active one."""
+        """Remove a segment that is deleted or becomes active."""
         self._bytes -= self._segments.pop(segment, 0)
 
 
 def segment_stem(directory: str, base_offset: int) -> str:
-    """The path of a segment's files, without their suffix."""
+    """The path of a segment's files, without suffix."""
     return f"{directory}/{base_offset:020d}"

@@ -1,4 +1,4 @@
-"""What a log answers: what was appended, what was read, and why not."""
+"""Results of a log: of an append, of a read, and the errors of both."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -10,24 +10,24 @@ from odradek.record.batch import BatchHeader
 if TYPE_CHECKING:
     from odradek.log.segment import Segment
 
-# Reading ahead what the page cache does not have: at least as much at once.
+# The least that is read ahead of data that is not in the page cache.
 COLD_READ_BYTES: Final = 1 << 20
-# What is read at once of records that are sent late.
+# How much is read at once of records that are read while they are sent.
 LATE_PIECE_BYTES: Final = 512 << 10
 
 
 class Appended(NamedTuple):
-    """Where a batch stands now; or, if it is a duplicate, where it stood already."""
+    """The offsets of an appended batch; of a duplicate, those of the batch in the log."""
 
     first_offset: int
     last_offset: int
-    log_append_time_ms: int  # -1 unless the log sets the time
+    log_append_time_ms: int  # -1 with CreateTime
     duplicate: bool = False
-    flushes: bool = False  # `flush.messages` was reached: it is on its way to the disk
+    flushes: bool = False  # `flush.messages` was reached, and a flush has begun
 
 
 class OffsetOutOfRangeError(ApiError):
-    """An offset below the log's start or above its end."""
+    """An offset below the log start offset or above the log end offset."""
 
     def __init__(self, offset: int, log_start_offset: int, leo: int) -> None:
         super().__init__(
@@ -37,10 +37,10 @@ class OffsetOutOfRangeError(ApiError):
 
 
 class UnexpectedOffsetError(OdradekError):
-    """A leader sent a batch that begins below the end of this follower's log.
+    """A fetched batch begins below the end of the follower's log.
 
-    If the log is empty and the batch reaches its end, the leader's log starts within the batch
-    (DeleteRecords): let the follower's start where the batch begins.
+    If the log is empty and the batch ends above its start, the leader's log starts within the
+    batch (DeleteRecords): the follower's log has to start at the batch's base offset.
     """
 
     def __init__(self, header: BatchHeader, leo: int) -> None:
@@ -54,10 +54,10 @@ class UnexpectedOffsetError(OdradekError):
 
 
 class LogSlice:
-    """Whole batches, but for the last one, of one segment.
+    """Whole batches (the last one may be incomplete) of one segment.
 
-    `data` is None if it was not asked for: then it stands in `file`, which has to be pinned at
-    once, before the segment can be deleted.
+    `data` is None if it was not requested: it has to be read from `file`, which has to be pinned
+    at once, before the segment can be deleted.
     """
 
     __slots__ = ("data", "file", "position", "segment", "size")
@@ -71,19 +71,19 @@ class LogSlice:
 
 
 class TruncatedError(OdradekError):
-    """A file is shorter than it was when a slice of it was promised."""
+    """A file is shorter than when a slice of it was put into a response."""
 
 
 class LateRecords:
-    """A slice whose data stands in its file until it is sent.
+    """A slice that is read from its file while it is sent (a `DeferredPart` of a response).
 
-    The file keeps its descriptor, so the bytes are there even if the segment is deleted. Close it.
+    The file stays open, so its bytes can be read even if the segment is deleted. Has to be closed.
     """
 
     __slots__ = ("_done", "_failed", "_file", "_is_closed", "_is_loading", "_loaded", "_slice")
 
     def __init__(self, found: LogSlice, failed: Callable[[StorageError], None]) -> None:
-        """`failed` is called with what the disk refuses.
+        """`failed` is called with an I/O error.
 
         Raises:
             StorageError: the file cannot be opened.
@@ -98,15 +98,15 @@ class LateRecords:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """All of its bytes."""
+        """The size of the slice in bytes."""
         return self._slice.size
 
     def read(self, ready: Callable[[], None]) -> Data | None:
-        """The next piece, an empty one at the end; None: the disk is asked, `ready` follows.
+        """The next piece, an empty one at the end; None: a read is under way, `ready` follows.
 
         Raises:
-            StorageError: the disk refuses.
-            TruncatedError: there is less than there was.
+            StorageError: an I/O error.
+            TruncatedError: the file is shorter than before.
         """
         length = min(LATE_PIECE_BYTES, self._slice.size - self._done)
         if self._is_loading or not length:
@@ -119,7 +119,7 @@ class LateRecords:
             raise found
         if found is not None:
             if len(found) < length:
-                raise TruncatedError(f"{self._file.path} was cut while it was being sent")
+                raise TruncatedError(f"{self._file.path} was truncated while it was being sent")
             self._done += length
         return found
 
@@ -142,14 +142,14 @@ class LateRecords:
         return data
 
     def close(self) -> None:
-        """It is sent, or not wanted any more."""
+        """Close the file; everything is sent, or the connection is closed."""
         assert not self._is_closed
         self._is_closed = True
         self._file.unpin()
 
 
 class ColdRead:
-    """The answer is not in memory: have it loaded, then ask again, this time with `wait`."""
+    """Data is not in the page cache: call `load`, then read again with `wait`."""
 
     __slots__ = ("file", "length", "position")
 
@@ -159,7 +159,7 @@ class ColdRead:
         self.length = max(length, COLD_READ_BYTES)
 
     def load(self, done: Callable[[StorageError | None], None]) -> None:
-        """Bring it into the page cache."""
+        """Read it into the page cache in a thread."""
 
         def loaded(result: Data | StorageError) -> None:
             done(result if isinstance(result, StorageError) else None)

@@ -1,10 +1,10 @@
-"""The time index: the largest timestamp so far, and the offset at which it came. Sparse.
+"""The time index: the largest timestamp so far, and the offset where it was reached. Sparse.
 
 12 bytes an entry, big-endian: a timestamp (i64) and an offset relative to the segment's base
-offset (i32): the last offset of the batch that brought the timestamp. No batch up to that
-offset has a larger timestamp. Entries grow strictly in both. An entry is made along with one
-of the offset index, if there was a new maximum; and a last one when the segment is rolled or
-closed, so that the last entry of a closed segment has its largest timestamp.
+offset (i32): the last offset of the batch with that timestamp. No batch up to that offset has a
+larger timestamp. Entries increase strictly in both. An entry is added together with one of the
+offset index if there is a new maximum, and a last one when the segment is rolled or closed: the
+last entry of a closed segment has its largest timestamp.
 """
 
 from struct import Struct
@@ -17,14 +17,14 @@ _ENTRY: Final = Struct(">qi")
 
 
 class TimestampAndOffset(NamedTuple):
-    """A timestamp, and the relative offset where it stands."""
+    """A timestamp, and the relative offset of its batch."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(IndexFile):
-    """The time index of one segment. All offsets here are relative."""
+    """The time index of one segment. All offsets are relative to its base offset."""
 
     __slots__ = ()
 
@@ -32,29 +32,29 @@ class TimeIndex(IndexFile):
         return len(self._entries) // ENTRY_BYTES
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Note a new maximum; anything else is no news."""
+        """Add an entry for a new maximum; anything else is ignored."""
         last = self.last()
         if timestamp > (last.timestamp if last else -1):
             self._entries += _ENTRY.pack(timestamp, offset)
 
     def last(self) -> TimestampAndOffset | None:
-        """The largest timestamp noted."""
+        """The entry with the largest timestamp."""
         return self._entry(len(self) - 1) if self._entries else None
 
     def lookup(self, timestamp: int) -> int:
-        """The offset from which on to look for a batch that reaches that timestamp.
+        """The offset from which to search for a batch with that timestamp or a later one.
 
-        No batch in front of the answer does.
+        All earlier batches have smaller timestamps.
         """
         count = self._count(timestamp, field=0)
         return self._entry(count - 1).offset if count else 0
 
     def truncate(self, offset: int) -> None:
-        """Forget that offset and those above it."""
+        """Remove entries at or above the offset."""
         self._cut(self._count(offset, field=1) * ENTRY_BYTES)
 
     def is_sane(self) -> bool:
-        """Whether the end looks as it should: Kafka's preallocated file has zeros there."""
+        """Whether the last entry is plausible: Kafka's preallocated file ends with zeros."""
         if len(self._entries) % ENTRY_BYTES:
             return False
         if len(self) < 2:

@@ -1,8 +1,8 @@
-"""Where a log reaches a time: the record, not just the batch.
+"""Offsets by timestamp (ListOffsets): the record, not just its batch.
 
-The segments are asked by their largest timestamp, then the time index, then the batch headers,
-and at last the records of one batch. A search begins at the log start offset: what lies below
-was deleted.
+The search uses the largest timestamp of each segment, then the time index, then the batch headers,
+and at last the records of one batch. It begins at the log start offset: records below it are
+deleted.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from odradek.record.records import iter_records
 
 
 class StampedOffset(NamedTuple):
-    """A record's timestamp, and its offset."""
+    """A record's timestamp and its offset."""
 
     timestamp: int
     offset: int
@@ -23,10 +23,10 @@ class StampedOffset(NamedTuple):
 def first_at(
     segments: Sequence[Segment], timestamp: int, *, log_start_offset: int, wait: bool
 ) -> StampedOffset | None:
-    """The first record stamped at or after `timestamp`.
+    """The first record with `timestamp` or a later one.
 
     Raises:
-        ColdError: unless it may wait.
+        ColdError: data is not in the page cache, and `wait` is false.
     """
     for segment in segments:
         found = segment.find_timestamp(timestamp, log_start_offset, wait=wait)
@@ -39,10 +39,10 @@ def first_at(
 
 
 def largest(segments: Sequence[Segment], *, wait: bool) -> StampedOffset | None:
-    """The first record with the largest timestamp of all.
+    """The first record with the largest timestamp of the log.
 
     Raises:
-        ColdError: unless it may wait.
+        ColdError: data is not in the page cache, and `wait` is false.
     """
     segment = max(segments, key=lambda segment: segment.max_timestamp)
     if segment.max_timestamp < 0:
@@ -62,7 +62,7 @@ def _record_at(
     *,
     wait: bool,
 ) -> StampedOffset | None:
-    if header.attributes & LOG_APPEND_TIME_BIT:  # one stamp for all of its records
+    if header.attributes & LOG_APPEND_TIME_BIT:  # all records have the same timestamp
         return StampedOffset(header.max_timestamp, max(header.base_offset, starting_offset))
     for record in iter_records(segment.read(position, header.size_bytes, wait=wait)):
         if record.timestamp >= timestamp and record.offset >= starting_offset:

@@ -1,4 +1,4 @@
-"""The transaction index of a segment: the transactions whose abort marker lies in it.
+"""The transaction index of a segment: the aborted transactions with their marker in it.
 
     i16  version, 0
     i64  producer id
@@ -6,12 +6,12 @@
     i64  last offset: that of the marker
     i64  last stable offset when the marker was written
 
-A read_committed consumer gets with its batches the aborted transactions that reach into them,
-and skips the batches of these producers up to their markers. To find them, the index of the
-segment that is read is scanned, and those of later segments until one entry's last stable
-offset says that nothing further can reach back: below it, everything had been decided.
+With its batches a read_committed consumer gets the aborted transactions that overlap them, and
+skips the batches of these producers up to their markers. To find them, the index of the segment
+is scanned, and those of later segments until an entry's last stable offset shows that all
+transactions below the end of the batches had ended.
 
-Bytes to entries and back; the file belongs to the segment.
+This module converts between bytes and entries; the file belongs to the segment.
 """
 
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ _VERSION: Final = 0
 
 
 class CorruptTransactionIndexError(OdradekError):
-    """Bytes that are no transaction index: it has to be rebuilt from the segment."""
+    """The bytes are not a transaction index: it has to be rebuilt from the segment."""
 
 
 class AbortedTransaction(NamedTuple):
-    """One transaction that a read_committed consumer skips."""
+    """One transaction that a read_committed consumer skips (Kafka: `AbortedTxn`)."""
 
     producer_id: int
     first_offset: int
@@ -38,7 +38,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """The entry, as it is appended to the file."""
+        """The entry in file format."""
         return _ENTRY.pack(_VERSION, *self)
 
 
@@ -46,7 +46,7 @@ def decode(data: bytes | memoryview, *, base_offset: int = 0) -> list[AbortedTra
     """The entries of a file.
 
     Raises:
-        CorruptTransactionIndexError: a part of an entry, another version, a transaction that
+        CorruptTransactionIndexError: an incomplete entry, another version, a transaction that
             ends before it began or before the segment (which starts at `base_offset`).
     """
     if len(data) % ENTRY_BYTES:
@@ -71,9 +71,9 @@ def collect(
     end_offset: int,
     into: list[AbortedTransaction],
 ) -> bool:
-    """Add to `into` what reaches into [fetch_offset, end_offset).
+    """Add to `into` the transactions that overlap [fetch_offset, end_offset).
 
-    True if no later segment's index can add anything.
+    Returns whether no index of a later segment can add any.
     """
     for transaction in transactions:
         if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:

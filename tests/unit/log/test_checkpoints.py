@@ -30,15 +30,15 @@ def test_an_empty_file_has_no_entries():
         ("x", "line 1: version 'x'"),
         ("0\n", "line 2: the number of lines is missing"),
         ("0\n-1\n", "line 2: '-1'"),
-        ("0\n2\na 0 1\n", "line 2: 2 lines are announced, 1 are there"),
-        ("0\n1\na 0 1\na 1 1\n", "line 2: 1 lines are announced, 2 are there"),
+        ("0\n2\na 0 1\n", "line 2: the count is 2, but 1 lines follow"),
+        ("0\n1\na 0 1\na 1 1\n", "line 2: the count is 1, but 2 lines follow"),
         ("0\n1\na 0\n", "line 3: 'a 0' is not `topic partition offset`"),
         ("0\n1\na 0 1 2\n", "line 3: 'a 0 1 2' is not"),
         ("0\n1\na 0 -1\n", "line 3: '-1'"),
         ("0\n1\na 0 1_0\n", "line 3: '1_0'"),
         ("0\n1\na 0 \u0663\n", "line 3: '\u0663'"),
         ("0\n1\na 0 99999999999999999999\n", "line 3: '99999999999999999999'"),
-        ("0\n2\na 0 1\na 0 1\n", "line 4: a-0 is there twice"),
+        ("0\n2\na 0 1\na 0 1\n", "line 4: a-0 is listed twice"),
     ],
 )
 def test_malformed_offsets_are_refused(text, complaint):

@@ -205,7 +205,7 @@ def test_a_name_that_two_topics_have_is_refused(world):
         broker.logs.create(T0, topic_id, broker.config)
         broker.append()
         broker.stop()
-    with pytest.raises(StartupError, match=r"t-0 is there twice, in /a/t-0 and in /b/t-0"):
+    with pytest.raises(StartupError, match=r"t-0 exists twice, in /a/t-0 and in /b/t-0"):
         Broker(world).start()
     world.disk.rename("/b/t-0", "/b/elsewhere")
 
@@ -583,7 +583,7 @@ def test_a_directory_stays_online_where_the_process_has_no_file_left(broker, cap
     broker.logs.failed(StorageError(f"{path}/t-0/0.log", errno.EMFILE))
 
     assert not broker.logs.has_offline_dir
-    assert "no file can be opened now; the log directory stays online" in caplog.text
+    assert "out of file descriptors; the log directory stays online" in caplog.text
 
 
 def test_a_directory_that_cannot_be_loaded_for_want_of_files_is_offline(world, broker):
