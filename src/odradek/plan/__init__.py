@@ -1,16 +1,16 @@
-"""Plans for a cluster, any Kafka cluster: how many partitions, where replicas go, what to move.
+"""Plans for any Kafka cluster: number of partitions, replica placement, reassignments; the doctor.
 
-Rules on values; what asks a cluster, or does something to it, is apart:
+Pure rules on values; the modules that access a cluster are shells:
 
-    cluster        a picture of brokers, racks, replicas and sizes
+    cluster        a snapshot of brokers, racks, replicas and sizes
     movement       which replicas move, as a small optimisation problem
-    caution        what a plan cannot help: what to know before it is carried out
-    assignment     where a new topic's replicas would go, and what the loss of each broker leaves
-    keys           how real keys spread over partitions, and who would change partition
-    doctor         what is wrong now, each with the command that mends it
-    collect        asks a cluster for what the others want to know          a shell
-    execute        carries out a plan in batches, under a throttle          a shell
-    measure        writes to and reads from a topic of its own, for figures a shell
+    move_risks     which reassignments of a plan are risky, or may never complete
+    assignment     the assignment of a new topic, and what the failure of each broker leaves
+    keys           how real keys are distributed over partitions, and which would change partition
+    doctor         what is wrong now, each with the command that fixes it
+    collect        collects what the rules need from a cluster           a shell
+    execute        executes a plan in batches, under a throttle          a shell
+    measure        measures writes and reads on a topic of its own       a shell
 
-How many partitions are needed, and what they cost, is `odradek.placement.sizing`.
+The number of partitions needed and their cost are in `odradek.placement.sizing`.
 """

@@ -1,8 +1,8 @@
-"""Where a new topic's replicas would go, why, and what the loss of a broker or rack would leave.
+"""The assignment of a new topic, explained, and what the failure of a broker or rack leaves.
 
 The assignment is the one a controller makes (`odradek.placement.assign`), from the same two
-numbers: where the walk starts, and by how much followers are shifted. A controller draws them;
-whoever wants just this assignment hands it to `kafka-topics --replica-assignment`.
+numbers: the start index, and the shift of the followers. A broker that creates a topic draws them;
+to get exactly this assignment, pass it to `kafka-topics --replica-assignment`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from odradek.placement.walk import RoundStart, follower_index
 from odradek.plan.cluster import ClusterPicture, Replicas
 
 
-class Loss(NamedTuple):
-    """What is left when some brokers are away."""
+class BrokerLoss(NamedTuple):
+    """What is left of an assignment when some brokers fail."""
 
     name: str  # of the broker or rack
     brokers: tuple[int, ...]
-    offline: int  # partitions without any replica
-    under_min_isr: int  # with too few for acks=all, the offline ones included
-    leaders_moved: int  # that were led there, and are led by others then
+    offline: int  # partitions without an available replica
+    under_min_isr: int  # too few replicas for acks=all, including the offline ones
+    leaders_moved: int  # partitions that get another leader
 
 
-class Proposal(NamedTuple):
-    """An assignment of a new topic, and for each partition why."""
+class ProposedAssignment(NamedTuple):
+    """An assignment of a new topic, with an explanation for each partition."""
 
     assignment: Mapping[int, tuple[int, ...]]
     reasons: Mapping[int, tuple[str, ...]]
@@ -34,8 +34,8 @@ class Proposal(NamedTuple):
 
 def propose(
     racks: Mapping[int, str | None], *, partitions: int, replication_factor: int, start: RoundStart
-) -> Proposal:
-    """The assignment that a controller would make.
+) -> ProposedAssignment:
+    """The assignment that a broker would make for `kafka-topics --create`.
 
     Raises:
         ApiError: no partitions, too few brokers, or racks for some brokers only.
@@ -49,7 +49,7 @@ def propose(
         partition: tuple(_reasons(partition, replicas, walk, known, start))
         for partition, replicas in assignment.items()
     }
-    return Proposal(assignment, reasons)
+    return ProposedAssignment(assignment, reasons)
 
 
 def _reasons(
@@ -90,15 +90,15 @@ def _reasons(
             place_text += f"; rack {racks[broker]}" + ("" if racks[broker] in taken else " is new")
             taken.add(racks[broker])
         if passed:
-            place_text += f"; passed over {', '.join(passed)}"
+            place_text += f"; skipped {', '.join(passed)}"
         held.append(broker)
         yield place_text
 
 
 def losses(
     picture: ClusterPicture, assignment: Mapping[TopicPartition, Sequence[int]]
-) -> list[Loss]:
-    """What the loss of each broker, and of each rack, leaves of an assignment."""
+) -> list[BrokerLoss]:
+    """What the failure of each broker, and of each rack, leaves of an assignment."""
     found = [_loss(f"broker {b}", (b,), picture, assignment) for b in sorted(picture.racks)]
     if picture.knows_racks:
         racks: dict[str, list[int]] = {}
@@ -116,7 +116,7 @@ def _loss(
     away: Iterable[int],
     picture: ClusterPicture,
     assignment: Mapping[TopicPartition, Sequence[int]],
-) -> Loss:
+) -> BrokerLoss:
     gone = frozenset(away)
     offline = under = moved = 0
     for partition, replicas in assignment.items():
@@ -124,13 +124,13 @@ def _loss(
         offline += not left
         under += len(left) < picture.isr_min.get(partition.topic, 1)
         moved += bool(left) and replicas[0] in gone
-    return Loss(name, tuple(sorted(gone)), offline, under, moved)
+    return BrokerLoss(name, tuple(sorted(gone)), offline, under, moved)
 
 
 def as_picture(
-    racks: Mapping[int, str | None], topic: str, proposal: Proposal, *, isr_min: int
+    racks: Mapping[int, str | None], topic: str, proposal: ProposedAssignment, *, isr_min: int
 ) -> ClusterPicture:
-    """A cluster with nothing but the proposed topic in it."""
+    """A snapshot of a cluster with only the proposed topic."""
     return ClusterPicture(
         racks,
         {

@@ -1,4 +1,4 @@
-"""A picture of a cluster, as the planner needs it."""
+"""A snapshot of a cluster, as the planner needs it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from odradek.model.partition import NO_LEADER, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """One partition: who holds it, in order, the preferred leader first; and how large it is."""
+    """One partition: its replicas in order, the preferred leader first; and its size."""
 
     brokers: tuple[int, ...]
     size_bytes: int = 0
@@ -18,7 +18,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPicture:
-    """Brokers with their racks, and partitions with their replicas."""
+    """A snapshot: brokers with their racks, and partitions with their replicas."""
 
     racks: Mapping[int, str | None]
     partitions: Mapping[TopicPartition, Replicas]
@@ -26,18 +26,18 @@ class ClusterPicture:
 
     @property
     def knows_racks(self) -> bool:
-        """Whether every broker has a rack: else racks are no rule."""
+        """Whether every broker has a rack: otherwise racks are ignored."""
         return bool(self.racks) and all(rack is not None for rack in self.racks.values())
 
     def rack_of(self, broker: int) -> str:
-        """The rack of a broker; each is its own where racks are not known, or it is not there."""
+        """The rack of a broker; a name of its own if racks are ignored or the broker is unknown."""
         rack = self.racks.get(broker)
         return rack if rack is not None and self.knows_racks else f"broker {broker}"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one broker holds."""
+    """The replicas, leaders and bytes of one broker."""
 
     replicas: int = 0
     leaders: int = 0
@@ -49,7 +49,7 @@ def loads(
     assignment: Mapping[TopicPartition, Sequence[int]],
     sizes: Mapping[TopicPartition, int],
 ) -> dict[int, Load]:
-    """What each broker holds under an assignment; leaders are the preferred ones."""
+    """The load of each broker under an assignment, with preferred replicas as leaders."""
     replicas = dict.fromkeys(sorted(racks), 0)
     leaders = dict(replicas)
     size_bytes = dict(replicas)

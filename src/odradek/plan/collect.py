@@ -1,8 +1,8 @@
-"""Asks a cluster for what the planner and the doctor want to know. Any Kafka cluster from 2.8 on.
+"""Collects the facts for the planner and the doctor from any Kafka cluster from 2.8 on.
 
-The picture (brokers, racks, replicas, sizes) has to be had; of the rest, what a cluster does not
-tell is noted with the reason, and the rules that need it are left out. Sizes come from the
-leaders' log directories, and where a leader is away from any other replica's.
+The snapshot (brokers, racks, replicas, sizes) is required; other facts that a cluster does not
+return are recorded with the reason, and the rules that need them are skipped. Sizes come from the
+leaders' log directories, and where there is no leader from any other replica's.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from odradek.plan.facts import (
     DISK_PERCENT,
     PATIENCE_MS,
     Address,
+    ClusterFacts,
+    CopyProgress,
     Entry,
-    Facts,
-    Group,
-    Move,
-    Producer,
-    Progress,
+    GroupFacts,
+    OpenTransaction,
     Report,
+    RunningReassignment,
 )
 from odradek.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -54,7 +54,7 @@ Resolve = Callable[[str, int], Awaitable[str | None]]
 
 
 async def resolve(host: str, port: int) -> str | None:
-    """Why a name cannot be resolved from here; None if it can."""
+    """Why this host cannot resolve a name; None if it can."""
     try:
         await asyncio.get_running_loop().getaddrinfo(host, port)
     except OSError as error:
@@ -65,7 +65,7 @@ async def resolve(host: str, port: int) -> str | None:
 async def picture_of(
     cluster: Cluster, *, sizes: bool = True, topics: Collection[str] | None = None
 ) -> ClusterPicture:
-    """Brokers, racks, partitions, and (with `sizes`) how large each is.
+    """A snapshot of brokers, racks and partitions, with their sizes if `sizes`.
 
     Raises:
         ApiError, ConnectionError: the cluster does not answer.
@@ -94,13 +94,13 @@ async def picture_of(
 
 
 async def _sizes(cluster: Cluster, brokers: Iterable[int]) -> dict[TopicPartition, int]:
-    """The largest replica of each partition: followers that lag would make it look small."""
+    """The size of the largest replica of each partition, because followers may lag."""
     found: dict[TopicPartition, int] = {}
     for broker in brokers:
         try:
             directories = await admin_partitions.describe_log_dirs(cluster, broker)
         except (ApiError, ConnectionError):
-            continue  # it has just gone: its replicas are on others, too
+            continue  # it has just stopped: its replicas are on other brokers, too
         for directory in directories:
             for partition, replica in directory.replicas.items():
                 if not replica.is_future:
@@ -140,7 +140,7 @@ async def _options(
 
 
 class Reported(NamedTuple):
-    """What brokers of ours reported besides, and the limits that the caller sets."""
+    """Reports that only Odradek brokers make, and the limits that the caller sets."""
 
     caller: Caller
     reports: Mapping[int, Report] = {}  # `broker`, by broker
@@ -153,8 +153,8 @@ class Reported(NamedTuple):
 
 async def facts_of(
     cluster: Cluster, reported: Reported, *, resolving: Resolve = resolve, now_ms: int | None = None
-) -> Facts:
-    """Everything that the doctor goes by.
+) -> ClusterFacts:
+    """All facts for the doctor.
 
     Raises:
         ApiError, ConnectionError: the cluster does not answer at all.
@@ -190,7 +190,7 @@ async def facts_of(
     transactions = await attempt("hanging", _open_transactions(cluster, served))
     newest = await attempt("retention", _newest(cluster, served))
     broker_throttles, topic_throttles = throttles if isinstance(throttles, tuple) else ({}, {})
-    return Facts(
+    return ClusterFacts(
         picture=picture,
         caller=reported.caller,
         addresses={
@@ -217,7 +217,7 @@ async def facts_of(
 
 
 def _served(picture: ClusterPicture, answering: Collection[int]) -> ClusterPicture:
-    """The partitions whose leader answers: the others would only cost time."""
+    """The snapshot with only the partitions whose leader answers: others would time out."""
     return replace(
         picture,
         partitions={p: held for p, held in picture.partitions.items() if held.leader in answering},
@@ -244,11 +244,11 @@ async def _unreachable(cluster: Cluster, brokers: Iterable[int]) -> dict[int, st
 async def _progress(
     cluster: Cluster,
     picture: ClusterPicture,
-    moves: Mapping[TopicPartition, Move],
+    moves: Mapping[TopicPartition, RunningReassignment],
     answering: Collection[int],
     reported: Reported,
-) -> dict[tuple[TopicPartition, int], Progress]:
-    """How the replicas that are being made grow while one looks."""
+) -> dict[tuple[TopicPartition, int], CopyProgress]:
+    """The growth of the adding replicas between two observations."""
     wanted: dict[int, list[TopicPartition]] = {}
     for partition, move in moves.items():
         for broker in (*move.adding, picture.partitions[partition].leader):
@@ -261,7 +261,7 @@ async def _progress(
     await asyncio.sleep(seconds)
     after = await _held_bytes(cluster, wanted)
     return {
-        (partition, broker): Progress(
+        (partition, broker): CopyProgress(
             before.get((partition, broker), 0),
             after.get((partition, broker), 0),
             after.get((partition, picture.partitions[partition].leader), 0),
@@ -314,12 +314,15 @@ async def throttled_topics(cluster: Cluster) -> list[str]:
     return [name for name in names if any(options.get(name, {}).get(o) for o in TOPIC_THROTTLES)]
 
 
-async def _moves(cluster: Cluster) -> dict[TopicPartition, Move]:
+async def _moves(cluster: Cluster) -> dict[TopicPartition, RunningReassignment]:
     told = await admin_partitions.list_reassignments(cluster)
-    return {partition: Move(move.adding, move.removing) for partition, move in told.items()}
+    return {
+        partition: RunningReassignment(move.adding, move.removing)
+        for partition, move in told.items()
+    }
 
 
-async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[Group]:
+async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
     from odradek.wire.messages import list_groups as wire  # noqa: PLC0415 - loaded when used
 
     states: dict[str, str] = {}
@@ -340,7 +343,7 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[Group]:
             end = ends[partition]
             if not isinstance(end, ApiError):
                 lag += max(0, end.offset - position)
-        groups.append(Group(name, states[name], lag))
+        groups.append(GroupFacts(name, states[name], lag))
     return groups
 
 
@@ -368,10 +371,10 @@ async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 
 async def _open_transactions(
     cluster: Cluster, picture: ClusterPicture
-) -> dict[TopicPartition, list[Producer]]:
+) -> dict[TopicPartition, list[OpenTransaction]]:
     """The producers whose transactions keep the last stable offset below the high watermark.
 
-    Timestamps are the producers' own, so that age alone proves nothing: coordinators are asked.
+    Timestamps come from the producers' clocks and do not prove an age: coordinators are asked.
     """
     from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
 
@@ -381,7 +384,7 @@ async def _open_transactions(
     stable = await admin_partitions.list_offsets(
         cluster, specs, isolation_level=admin_partitions.READ_COMMITTED
     )
-    found: dict[TopicPartition, list[Producer]] = {}
+    found: dict[TopicPartition, list[OpenTransaction]] = {}
     for partition in specs:
         end, last_stable = ends[partition], stable[partition]
         if isinstance(end, ApiError) or isinstance(last_stable, ApiError):
@@ -394,7 +397,7 @@ async def _open_transactions(
             wire.DescribeProducersRequest(topics=[topic]), wire.DescribeProducersResponse
         )
         found[partition] = [
-            Producer(
+            OpenTransaction(
                 producer.producer_id,
                 producer.producer_epoch,
                 producer.current_txn_start_offset,
@@ -414,10 +417,10 @@ async def _open_transactions(
 
 
 def _coordinated(
-    producer: Producer,
+    producer: OpenTransaction,
     partition: TopicPartition,
     known: admin_groups.TransactionDescription | None,
-) -> Producer:
+) -> OpenTransaction:
     if known is None or partition not in known.partitions:
         return producer
     return producer._replace(
@@ -429,7 +432,7 @@ def _coordinated(
 
 
 async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartition, int]:
-    """The largest timestamps of the topics that retention by time works on."""
+    """The largest timestamps of the topics with retention by time."""
     names = sorted({partition.topic for partition in picture.partitions} - INTERNAL_TOPICS)
     options = await _options(cluster, admin.TOPIC, names)
     retained = {

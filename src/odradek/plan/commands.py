@@ -1,4 +1,4 @@
-"""The commands that `odradek why` and `odradek doctor` propose, addressed as the user did.
+"""The commands that `odradek why` and `odradek doctor` propose to their user.
 
 With `--dir` a broker's process is on this machine and `odradek start 1 --dir D` starts it; with
 `--bootstrap-server` it is on a host of its own, and has to be started there.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-SHOWN: Final = 3  # of many names
+SHOWN: Final = 3  # names listed before "and N more"
 _STATES: Final = {
     "paused": "its process is paused (SIGSTOP)",
     "stopped": "it was stopped",
@@ -27,7 +27,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def brokers(ids: Iterable[int]) -> str:
-    """`broker 1`, `brokers 1, 2 and 3`: all of them, for each is named by its number alone."""
+    """`broker 1`, `brokers 1, 2 and 3`: all of them, because ids are short."""
     names = [str(id_) for id_ in sorted(ids)]
     if len(names) < 2:
         return f"broker {''.join(names)}"
@@ -43,10 +43,10 @@ def clock(at_ms: int, now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: how the cluster was named, and what is known of its processes on this machine."""
+    """How the user named the cluster, and the state of its processes on this machine."""
 
     bootstrap: str = ""
-    options: str = ""  # what `odradek start` and the like need besides: " --dir D"
+    options: str = ""  # further arguments of `odradek start` and the like: " --dir D"
     local: Mapping[int, str] = field(default_factory=dict)  # broker: running, paused, killed ...
     ends: Mapping[int, str] = field(default_factory=dict)  # broker: why its process ended
 
@@ -56,11 +56,11 @@ class Caller:
         return f"{tool} {where}{arguments}"
 
     def odradek(self, verb: str, broker: int) -> str:
-        """One of our verbs for a broker on this machine."""
+        """A command of `odradek` for a broker on this machine."""
         return f"odradek {verb} {broker}{self.options}"
 
     def bring_back(self, broker: int) -> str:
-        """How a broker that does not serve is brought back."""
+        """How to restart a broker that does not serve."""
         state = self.local.get(broker)
         if state is None:
             return (
@@ -74,11 +74,11 @@ class Caller:
         return self.odradek("start", broker)
 
     def bring_all_back(self, ids: Iterable[int]) -> str:
-        """The same for several: a command for each."""
+        """How to restart several brokers: a command for each."""
         return "; ".join(self.bring_back(broker) for broker in sorted(ids))
 
     def process(self, broker: int) -> str:
-        """What is known of a broker's process here: why it does not serve; "" if nothing is."""
+        """Why a broker's process on this machine does not serve; "" if that is not known."""
         state = _STATES.get(self.local.get(broker, ""), "")
         reason = self.ends.get(broker, "")
         return f"{state}: {reason}" if state and reason else state or reason

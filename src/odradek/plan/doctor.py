@@ -1,15 +1,15 @@
-"""What is wrong with a cluster now, why and since when, and what to do. Rules on facts.
+"""What is wrong with a cluster now, why and since when, and what to do. Pure rules on facts.
 
     here, and in `doctor_brokers` and `doctor_clients`:
 
     offline             a partition without a leader: clients can neither write nor read
     replication-factor  fewer replicas than min.insync.replicas: acks=all can never succeed
     under-min-isr       too few in sync: acks=all is refused
-    under-replicated    a replica is away or behind
-    leader-skew         leaders are not where they are preferred
+    under-replicated    a replica is offline or behind
+    leader-skew         leaders are not the preferred replicas
     throttle            a replication throttle is left, and nothing is being moved
-    moving              replicas are being moved under a throttle: a plan runs, or was interrupted
-    stuck               a reassignment waits for a broker that is away, or copies nothing
+    moving              replicas are moved under a throttle: a plan runs, or was interrupted
+    stuck               a reassignment waits for an offline broker, or copies nothing
     racks               racks on some brokers only: no topic can be made rack-aware
     same-rack           replicas of a partition share a rack though there are others
 
@@ -18,8 +18,8 @@
 
     hanging, open-transaction, group-stuck, group-no-commit, lag, retention    clients, records
 
-What is found is sorted by how bad it is. Facts that could not be had are no findings: `unknown`
-says which rules had to be left out, and why.
+Findings are sorted by severity. Facts that could not be collected are not findings:
+`unknown` has the rules that were skipped, and why.
 """
 
 from collections import defaultdict
@@ -31,14 +31,14 @@ from odradek.placement.balance import leader_imbalance
 from odradek.plan.commands import SHOWN, brokers
 from odradek.plan.doctor_brokers import BROKER_RULES
 from odradek.plan.doctor_clients import CLIENT_RULES
-from odradek.plan.facts import Facts, Finding, Severity, named
+from odradek.plan.facts import ClusterFacts, Finding, Severity, named
 
 IMBALANCE_PERCENT: Final = 10
 _MiB: Final = 1 << 20
 
 
-def diagnose(facts: Facts) -> list[Finding]:
-    """Everything that is wrong, the worst first."""
+def diagnose(facts: ClusterFacts) -> list[Finding]:
+    """All findings, the worst first."""
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda f: (f.severity, f.kind, f.subject))
 
@@ -48,7 +48,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 _Away = dict[tuple[int, ...], list[TopicPartition]]
 
 
-def _availability(facts: Facts) -> Iterator[Finding]:
+def _availability(facts: ClusterFacts) -> Iterator[Finding]:
     picture = facts.picture
     live = set(picture.racks)
     offline: _Away = defaultdict(list)
@@ -77,7 +77,9 @@ def _availability(facts: Facts) -> Iterator[Finding]:
     yield from (_behind(facts, lacking, found) for lacking, found in behind.items())
 
 
-def _offline(facts: Facts, away: Sequence[int], partitions: Sequence[TopicPartition]) -> Finding:
+def _offline(
+    facts: ClusterFacts, away: Sequence[int], partitions: Sequence[TopicPartition]
+) -> Finding:
     first = min(partitions)
     since = facts.since(facts.first_of("LEFT_WITHOUT_LEADER", partitions))
     unclean = facts.caller.kafka(
@@ -95,7 +97,7 @@ def _offline(facts: Facts, away: Sequence[int], partitions: Sequence[TopicPartit
     )
 
 
-def _impossible(facts: Facts, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
+def _impossible(facts: ClusterFacts, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
     for topic in sorted({partition.topic for partition in partitions}):
         found = [partition for partition in partitions if partition.topic == topic]
         count = min(len(facts.picture.partitions[p].brokers) for p in found)
@@ -116,7 +118,7 @@ def _impossible(facts: Facts, partitions: Sequence[TopicPartition]) -> Iterator[
 
 
 def _under_min(
-    facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Finding:
     away = [broker for broker in lacking if broker not in facts.picture.racks]
     reason = facts.away(away) or _lagging(facts, lacking)
@@ -130,20 +132,22 @@ def _under_min(
 
 
 def _under_replicated(
-    facts: Facts, away: Sequence[int], partitions: Sequence[TopicPartition]
+    facts: ClusterFacts, away: Sequence[int], partitions: Sequence[TopicPartition]
 ) -> Finding:
     where = f" --bootstrap-server {facts.caller.bootstrap}" if facts.caller.bootstrap else ""
     return Finding(
         Severity.WARNING,
         "under-replicated",
         named(partitions),
-        f"{facts.away(away)}: its replicas miss what is written",
+        f"{facts.away(away)}: its replicas miss new records",
         f"{facts.caller.bring_all_back(away)}; or, if it stays away: odradek plan drain "
         f"{','.join(map(str, away))}{where}",
     )
 
 
-def _behind(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> Finding:
+def _behind(
+    facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]
+) -> Finding:
     return Finding(
         Severity.WARNING,
         "under-replicated",
@@ -153,8 +157,8 @@ def _behind(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPart
     )
 
 
-def _lagging(facts: Facts, lacking: Sequence[int]) -> str:
-    """Why replicas on brokers that are registered are not in sync."""
+def _lagging(facts: ClusterFacts, lacking: Sequence[int]) -> str:
+    """Why replicas on registered brokers are not in sync."""
     failed = [b for b in lacking if any(d["is_offline"] for d in _directories(facts, b))]
     if failed:
         return f"a log directory of {brokers(failed)} is offline"
@@ -167,12 +171,12 @@ def _lagging(facts: Facts, lacking: Sequence[int]) -> str:
     )
 
 
-def _directories(facts: Facts, broker: int) -> Sequence[dict[str, object]]:
+def _directories(facts: ClusterFacts, broker: int) -> Sequence[dict[str, object]]:
     report = facts.reports.get(broker)
     return report["log_dirs"] if report is not None else ()
 
 
-def _look(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> str:
+def _look(facts: ClusterFacts, lacking: Sequence[int], partitions: Sequence[TopicPartition]) -> str:
     paused = [b for b in lacking if facts.caller.local.get(b) == "paused"]
     if paused:
         return facts.caller.bring_all_back(paused)
@@ -184,7 +188,7 @@ def _look(facts: Facts, lacking: Sequence[int], partitions: Sequence[TopicPartit
     )
 
 
-def _leader_skew(facts: Facts) -> Iterator[Finding]:
+def _leader_skew(facts: ClusterFacts) -> Iterator[Finding]:
     picture = facts.picture
     imbalances = leader_imbalance(
         (partition, held.brokers[0], held.leader if held.leader >= 0 else None)
@@ -216,7 +220,7 @@ def _leader_skew(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _racks(facts: Facts) -> Iterator[Finding]:
+def _racks(facts: ClusterFacts) -> Iterator[Finding]:
     picture = facts.picture
     without = sorted(broker for broker, rack in picture.racks.items() if rack is None)
     if without and len(without) < len(picture.racks):
@@ -225,7 +229,7 @@ def _racks(facts: Facts) -> Iterator[Finding]:
             "racks",
             brokers(without),
             "the other brokers have a rack and these have none: new topics are refused, or "
-            "spread without regard to racks",
+            "spread without racks",
             f"set broker.rack in server.properties of {brokers(without)}, and restart",
         )
     if not picture.knows_racks:
@@ -249,7 +253,7 @@ def _racks(facts: Facts) -> Iterator[Finding]:
 # ----------------------------------------------------------------------------------------- moving
 
 
-def _throttles(facts: Facts) -> Iterator[Finding]:
+def _throttles(facts: ClusterFacts) -> Iterator[Finding]:
     if "throttle" in facts.unknown or "stuck" in facts.unknown:
         return
     throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
@@ -277,7 +281,7 @@ def _throttles(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _unthrottle(facts: Facts) -> Iterator[str]:
+def _unthrottle(facts: ClusterFacts) -> Iterator[str]:
     throttled = sorted(broker for broker, options in facts.broker_throttles.items() if options)
     topics = sorted(topic for topic, options in facts.topic_throttles.items() if options)
     for broker in throttled:
@@ -286,7 +290,7 @@ def _unthrottle(facts: Facts) -> Iterator[str]:
         yield _unset(facts, "topics", topic, facts.topic_throttles[topic])
 
 
-def _unset(facts: Facts, kind: str, name: str, options: Iterable[str]) -> str:
+def _unset(facts: ClusterFacts, kind: str, name: str, options: Iterable[str]) -> str:
     return facts.caller.kafka(
         "kafka-configs",
         f"--alter --entity-type {kind} --entity-name {name} "
@@ -294,7 +298,7 @@ def _unset(facts: Facts, kind: str, name: str, options: Iterable[str]) -> str:
     )
 
 
-def _moving(facts: Facts) -> Finding:
+def _moving(facts: ClusterFacts) -> Finding:
     since = facts.since(facts.first_of("REASSIGNMENT_STARTED", facts.moves))
     return Finding(
         Severity.NOTE,
@@ -302,14 +306,14 @@ def _moving(facts: Facts) -> Finding:
         named(facts.moves),
         f"replicas are being moved{since} under a replication throttle: if the odradek plan or "
         "kafka-reassign-partitions that began it was interrupted, the moves go on, the rest of the "
-        "plan is not begun, and the throttle stays",
-        "run the same odradek plan --execute again, which goes on from here and clears the "
-        f"throttle; or take it back: odradek plan rebalance --cancel --bootstrap-server "
+        "plan is not started, and the throttle stays",
+        "run the same odradek plan --execute again, which continues from here and clears the "
+        f"throttle; or cancel it: odradek plan rebalance --cancel --bootstrap-server "
         f"{facts.caller.bootstrap}",
     )
 
 
-def _stuck(facts: Facts) -> Iterator[Finding]:
+def _stuck(facts: ClusterFacts) -> Iterator[Finding]:
     live = set(facts.picture.racks)
     waiting: _Away = defaultdict(list)
     idle: _Away = defaultdict(list)
@@ -328,17 +332,17 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
             Severity.WARNING,
             "stuck",
             named(partitions),
-            "a replica is to be made on a broker that is not there"
+            "a replica is being added on a broker that is offline"
             f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: "
             f"{facts.away(away)}",
-            f"{facts.caller.bring_all_back(away)}; or take it back: {cancel}",
+            f"{facts.caller.bring_all_back(away)}; or cancel it: {cancel}",
         )
     for still, partitions in idle.items():
         yield _no_progress(facts, still, partitions, cancel)
 
 
-def _is_still(facts: Facts, partition: TopicPartition, broker: int) -> bool:
-    """Whether a new replica lacks something, and got nothing of it between two looks."""
+def _is_still(facts: ClusterFacts, partition: TopicPartition, broker: int) -> bool:
+    """Whether an adding replica is incomplete and did not grow between two observations."""
     if broker in facts.unreachable:
         return True
     seen = facts.progress.get((partition, broker))
@@ -346,12 +350,12 @@ def _is_still(facts: Facts, partition: TopicPartition, broker: int) -> bool:
 
 
 def _no_progress(
-    facts: Facts, still: Sequence[int], partitions: Sequence[TopicPartition], cancel: str
+    facts: ClusterFacts, still: Sequence[int], partitions: Sequence[TopicPartition], cancel: str
 ) -> Finding:
     seen = facts.progress.get((min(partitions), still[0]))
     copied = (
-        f"{seen.after_bytes / _MiB:.1f} of {seen.leader_bytes / _MiB:.1f} MiB are there and "
-        f"nothing came in {seen.seconds:.0f} s"
+        f"{seen.after_bytes / _MiB:.1f} of {seen.leader_bytes / _MiB:.1f} MiB are copied and "
+        f"nothing arrived in {seen.seconds:.0f} s"
         if seen is not None
         else "nothing is copied"
     )
@@ -375,7 +379,7 @@ def _no_progress(
         named(partitions),
         f"the move to {brokers(still)} makes no progress"
         f"{facts.since(facts.first_of('REASSIGNMENT_STARTED', partitions))}: {copied}{why}",
-        f"{fix}; or take it back: {cancel}",
+        f"{fix}; or cancel it: {cancel}",
     )
 
 

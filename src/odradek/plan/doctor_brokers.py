@@ -1,22 +1,22 @@
-"""Rules of the doctor on single brokers: processes, addresses, disks, options, refused clients."""
+"""The doctor's rules on single brokers: processes, addresses, disks, options, refused clients."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from odradek.plan.commands import brokers
-from odradek.plan.facts import Facts, Finding, Report, Severity, named
+from odradek.plan.facts import ClusterFacts, Finding, Report, Severity, named
 
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
-_GONE: Final = "No such file or directory"
+_MISSING: Final = "No such file or directory"
 _GiB: Final = 1 << 30
-_FLAPPING: Final = 3  # controllers in so short a time
+_FLAPPING: Final = 3  # changes of the controller within _RECENT_MS
 _FLAPPING_MS: Final = 600_000
-_RECENT_MS: Final = 3_600_000  # what is older is history
-_TRANSIENT_MIN: Final = 10  # so often a client may meet what an election brings about
+_RECENT_MS: Final = 3_600_000  # older entries are ignored
+_TRANSIENT_MIN: Final = 10  # refusals of a client that an election may explain
 
 
-def _crashed(facts: Facts) -> Iterator[Finding]:
+def _crashed(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, reason in sorted(facts.caller.ends.items()):
         yield Finding(
             Severity.CRITICAL,
@@ -33,7 +33,7 @@ def _repair(reason: str) -> str:
             "make room there (free space, a larger disk or quota, no limit on the size of files), "
             "then "
         )
-    if _GONE in reason:
+    if _MISSING in reason:
         return (
             "mount or restore that directory (with an empty one the broker copies everything from "
             "the other replicas), then "
@@ -41,11 +41,11 @@ def _repair(reason: str) -> str:
     return ""
 
 
-def _unreachable(facts: Facts) -> Iterator[Finding]:
+def _unreachable(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, why in sorted(facts.unreachable.items()):
         address = facts.addresses.get(broker)
         if address is not None and address.problem is not None:
-            continue  # that is what is wrong
+            continue  # its own finding
         at = facts.answers_at.get(broker)
         if at is not None and address is not None and facts.caller.local.get(broker) != "paused":
             yield _advertised(facts, broker, at, f"{address.host}:{address.port}", why)
@@ -68,25 +68,25 @@ def _unreachable(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _advertised(facts: Facts, broker: int, at: str, advertised: str, why: str) -> Finding:
+def _advertised(facts: ClusterFacts, broker: int, at: str, advertised: str, why: str) -> Finding:
     return Finding(
         Severity.CRITICAL,
         "advertised",
         f"broker {broker}",
-        f"it answers at {at}, but advertised.listeners tells clients to connect to {advertised}, "
+        f"it answers at {at}, but advertised.listeners directs clients to {advertised}, "
         f"where nothing answers ({why}): clients and other brokers cannot reach it",
         f"set advertised.listeners of broker {broker} in its server.properties to an address that "
         f"clients reach, such as {at}; then {_restart(facts, broker)}",
     )
 
 
-def _restart(facts: Facts, broker: int) -> str:
+def _restart(facts: ClusterFacts, broker: int) -> str:
     if broker in facts.caller.local:
         return facts.caller.odradek("restart", broker)
     return f"restart broker {broker}"
 
 
-def _addresses(facts: Facts) -> Iterator[Finding]:
+def _addresses(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, address in sorted(facts.addresses.items()):
         if address.problem is None:
             continue
@@ -95,7 +95,7 @@ def _addresses(facts: Facts) -> Iterator[Finding]:
             Severity.CRITICAL,
             "unresolvable",
             f"broker {broker}",
-            f"advertised.listeners tells clients to connect to {address.host}:{address.port}, and "
+            f"advertised.listeners directs clients to {address.host}:{address.port}, and "
             f"that name cannot be resolved here: {address.problem}"
             + (f"; the broker itself answers at {at}" if at else ""),
             f"set advertised.listeners of broker {broker} in its server.properties to a name that "
@@ -106,7 +106,7 @@ def _addresses(facts: Facts) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------------ disks
 
 
-def _directories(facts: Facts) -> Iterator[Finding]:
+def _directories(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, report in sorted(facts.reports.items()):
         for directory in report["log_dirs"]:
             if directory["is_offline"]:
@@ -133,7 +133,7 @@ def _directories(facts: Facts) -> Iterator[Finding]:
                 )
 
 
-def _offline(facts: Facts, broker: int, directory: Report) -> Finding:
+def _offline(facts: ClusterFacts, broker: int, directory: Report) -> Finding:
     held = [
         partition
         for partition, replicas in facts.picture.partitions.items()
@@ -151,7 +151,7 @@ def _offline(facts: Facts, broker: int, directory: Report) -> Finding:
     )
 
 
-def _cleaner(facts: Facts) -> Iterator[Finding]:
+def _cleaner(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, report in sorted(facts.reports.items()):
         cleaner = report["cleaner"]
         if not cleaner["is_enabled"] and cleaner["compacted_logs"]:
@@ -170,9 +170,9 @@ def _cleaner(facts: Facts) -> Iterator[Finding]:
                 Severity.WARNING,
                 "cleaner",
                 f"broker {broker}, {given_up['partition']}",
-                f"the cleaner has given this log up{facts.since(given_up['since_ms'])}, and it "
+                f"the cleaner has stopped cleaning it{facts.since(given_up['since_ms'])}, and it "
                 f"grows without bound: {given_up['why']}",
-                f"{_restart(facts, broker)} has it tried again; if the log is damaged, stop the "
+                f"{_restart(facts, broker)} makes it try again; if the log is damaged, stop the "
                 "broker, move the partition's directory away and start it: it copies the log from "
                 "the leader",
             )
@@ -181,7 +181,7 @@ def _cleaner(facts: Facts) -> Iterator[Finding]:
 # ---------------------------------------------------------------------------- options and clients
 
 
-def _options(facts: Facts) -> Iterator[Finding]:
+def _options(facts: ClusterFacts) -> Iterator[Finding]:
     found: dict[str, list[int]] = {}
     similar: dict[str, str] = {}
     for broker, report in sorted(facts.reports.items()):
@@ -202,7 +202,7 @@ def _options(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _refusals(facts: Facts) -> Iterator[Finding]:
+def _refusals(facts: ClusterFacts) -> Iterator[Finding]:
     for broker, report in sorted(facts.reports.items()):
         for refusal in report["refusals"]:
             what, count = refusal["what"], refusal["count"]
@@ -210,7 +210,7 @@ def _refusals(facts: Facts) -> Iterator[Finding]:
             if facts.now_ms - refusal["last_ms"] > _RECENT_MS or advice is None:
                 continue
             if "NOT_LEADER" in what and count < _TRANSIENT_MIN:
-                continue  # one election makes a few of them
+                continue  # one election causes a few of them
             software = refusal["software"]
             known = "" if software.startswith("unknown") else f", {software}"
             yield Finding(
@@ -225,7 +225,7 @@ def _refusals(facts: Facts) -> Iterator[Finding]:
 
 
 def _advice(what: str) -> str | None:
-    """What to do about a refusal; None for what is no client's fault, or said elsewhere."""
+    """What to do about a refusal; None if another rule reports it or the client is not at fault."""
     for text, advice in _ADVICE:
         if text in what:
             return advice
@@ -233,9 +233,9 @@ def _advice(what: str) -> str | None:
 
 
 _ADVICE: Final = (
-    ("; served are", "use a version of the client that speaks one of these versions"),
-    ("no such API here", "the client asks for an API of a newer Kafka: leave that feature out"),
-    ("is not served", "the client asks for an API that is not served here"),
+    ("; served are", "use a version of the client that supports one of these versions"),
+    ("no such API here", "the client uses an API of a newer Kafka: do not use that feature"),
+    ("is not served", "the client uses an API that is not served here"),
     (
         "MESSAGE_TOO_LARGE",
         (
@@ -254,8 +254,8 @@ _ADVICE: Final = (
     (
         "NOT_LEADER_OR_FOLLOWER",
         (
-            "its metadata are out of date: it does not refresh them, or reaches another broker "
-            "than it believes (see advertised.listeners); restart the client"
+            "its metadata is out of date: it does not refresh it, or is connected to another "
+            "broker than its metadata has (see advertised.listeners); restart the client"
         ),
     ),
     (
@@ -266,7 +266,7 @@ _ADVICE: Final = (
 )
 
 
-def _controllers(facts: Facts) -> Iterator[Finding]:
+def _controllers(facts: ClusterFacts) -> Iterator[Finding]:
     began = [
         (e["at_ms"], e.get("by"))
         for e in facts.journal
@@ -285,13 +285,13 @@ def _controllers(facts: Facts) -> Iterator[Finding]:
         f"the controller changed {len(began) - 1} times since {facts.clock(began[0][0])}, last at "
         f"{facts.clock(began[-1][0])} "
         f"({', '.join(f'broker {b} {n} times' for b, n in sorted(counts.items()))}): each change "
-        "holds up elections and new topics; brokers lose their sessions or are restarted",
+        "delays elections and new topics; brokers lose their sessions or are restarted",
         "see in the logs of these brokers why: sessions that end (zookeeper.session.timeout.ms, a "
         "host without CPU or with long pauses), or a supervisor that restarts them",
     )
 
 
-def _emptied(facts: Facts) -> Iterator[Finding]:
+def _emptied(facts: ClusterFacts) -> Iterator[Finding]:
     latest = {
         e["broker"]: e
         for e in facts.journal
@@ -312,10 +312,10 @@ def _emptied(facts: Facts) -> Iterator[Finding]:
             Severity.WARNING,
             "emptied",
             f"broker {broker}",
-            f"it came back with empty log directories{facts.since(entry['at_ms'])} "
+            f"it restarted with empty log directories{facts.since(entry['at_ms'])} "
             f"({entry['detail']}): {copied}; records that no other replica had are lost",
-            "see that the right disk is mounted at log.dirs of that broker; if it was replaced on "
-            "purpose, nothing: it joins the ISRs by itself",
+            "check that the right disk is mounted at log.dirs of that broker; if it was replaced "
+            "on purpose, do nothing: its replicas join the ISRs by themselves",
         )
 
 

@@ -1,18 +1,18 @@
-"""Rules of the doctor on transactions, groups and records."""
+"""The doctor's rules on transactions, groups and records."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from odradek.model.partition import TopicPartition
-from odradek.plan.facts import Facts, Finding, Producer, Severity, named
+from odradek.plan.facts import ClusterFacts, Finding, OpenTransaction, Severity, named
 
-# As kafka-transactions find-hanging: the largest time-out there may be, and five minutes.
+# As kafka-transactions find-hanging: five minutes beyond the largest transaction timeout.
 HANGING_SLACK_MS: Final = 300_000
 FUTURE_MS: Final = 3_600_000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 
 
-def _transactions(facts: Facts) -> Iterator[Finding]:
+def _transactions(facts: ClusterFacts) -> Iterator[Finding]:
     oldest_ms = facts.now_ms - facts.transaction_max_timeout_ms - HANGING_SLACK_MS
     for partition, producers in sorted(facts.open_transactions.items()):
         for producer in producers:
@@ -23,14 +23,14 @@ def _transactions(facts: Facts) -> Iterator[Finding]:
                 yield _hanging(facts, partition, producer)
 
 
-def _hanging(facts: Facts, partition: TopicPartition, producer: Producer) -> Finding:
+def _hanging(facts: ClusterFacts, partition: TopicPartition, producer: OpenTransaction) -> Finding:
     return Finding(
         Severity.CRITICAL,
         "hanging",
         str(partition),
         f"a transaction of producer {producer.producer_id} is open since offset "
         f"{producer.first_offset}, its last write was at {facts.clock(producer.last_timestamp)}, "
-        "and no coordinator knows of it: it never ends by itself, read_committed consumers wait "
+        "and no coordinator has it: it never ends by itself, read_committed consumers wait "
         "there, and the log is not cleaned",
         facts.caller.kafka(
             "kafka-transactions",
@@ -40,7 +40,7 @@ def _hanging(facts: Facts, partition: TopicPartition, producer: Producer) -> Fin
     )
 
 
-def _open(facts: Facts, partition: TopicPartition, producer: Producer) -> Finding:
+def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenTransaction) -> Finding:
     ends_ms = producer.started_ms + producer.timeout_ms
     return Finding(
         Severity.WARNING,
@@ -60,7 +60,7 @@ def _open(facts: Facts, partition: TopicPartition, producer: Producer) -> Findin
 # ----------------------------------------------------------------------------------------- groups
 
 
-def _groups(facts: Facts) -> Iterator[Finding]:
+def _groups(facts: ClusterFacts) -> Iterator[Finding]:
     lag = {group.name: group.lag for group in facts.groups}
     where = facts.caller.options or f" --bootstrap-server {facts.caller.bootstrap}"
     oldest_ms = facts.now_ms - facts.patience_ms
@@ -88,8 +88,8 @@ def _groups(facts: Facts) -> Iterator[Finding]:
                     "group-no-commit",
                     f"group {name}",
                     f"{lag[name]} records wait for it and no offset is committed since "
-                    f"{facts.clock(last_ms)}, though {_members(group['member_count'])} alive: they "
-                    "are stuck in processing, or do not commit",
+                    f"{facts.clock(last_ms)}, though {_members(group['member_count'])} active: "
+                    "they are stuck in processing, or do not commit",
                     "see the consumers' own logs; which partition waits: "
                     + facts.caller.kafka("kafka-consumer-groups", f"--describe --group {name}"),
                 )
@@ -99,7 +99,7 @@ def _members(count: int) -> str:
     return "1 member is" if count == 1 else f"{count} members are"
 
 
-def _lagging(facts: Facts) -> Iterator[Finding]:
+def _lagging(facts: ClusterFacts) -> Iterator[Finding]:
     for group in sorted(facts.groups):
         if group.lag > 0 and group.state in ("Empty", "Dead"):
             yield Finding(
@@ -112,7 +112,7 @@ def _lagging(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _future(facts: Facts) -> Iterator[Finding]:
+def _future(facts: ClusterFacts) -> Iterator[Finding]:
     future = {
         partition: timestamp
         for partition, timestamp in facts.newest_timestamps.items()
@@ -125,13 +125,13 @@ def _future(facts: Facts) -> Iterator[Finding]:
             Severity.WARNING,
             "retention",
             named(partitions),
-            f"records with timestamps up to {hours:.0f} hours ahead: retention by time goes by "
-            "the largest of a segment, and so cannot run until then",
+            f"records with timestamps up to {hours:.0f} hours ahead: retention by time uses "
+            "the largest of a segment, and so does not delete them until then",
             facts.caller.kafka(
                 "kafka-configs",
                 f"--alter --entity-type topics --entity-name {topic} --add-config "
-                "message.timestamp.after.max.ms=3600000; what is there goes by retention.bytes, or "
-                "kafka-delete-records",
+                "message.timestamp.after.max.ms=3600000; delete the existing by retention.bytes, "
+                "or kafka-delete-records",
             ),
         )
 

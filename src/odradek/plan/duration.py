@@ -1,28 +1,30 @@
-"""How long a plan takes under a throttle. A rule on figures.
+"""How long a plan takes under a throttle. Pure arithmetic.
 
-A replication throttle holds, on each broker, all throttled replicas together to so many bytes a
-second, and the records that producers go on writing to these partitions count, too. So what is
-left for the copies is the throttle less the inflow, and the broker that gets most takes longest.
-A throttle that is not above the inflow lets a plan never end.
+A replication throttle limits, on each broker, the bytes a second of all throttled replicas
+together, including the records that producers write to these partitions meanwhile. So the copies
+get the throttle less that inflow, and the broker that gets most takes longest. With a throttle that
+is not above the inflow a plan never completes.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.model.partition import TopicPartition
-from odradek.plan.movement import Plan
+from odradek.plan.movement import MovementPlan
 
 
 class Duration(NamedTuple):
-    """How long, and which broker takes longest."""
+    """The predicted duration, and the broker that takes longest."""
 
-    seconds: float  # infinity: it never ends
+    seconds: float  # infinity: it never completes
     broker: int  # -1: nothing is copied
-    inflow: float  # what is written meanwhile to what that broker is to hold, bytes a second
+    inflow: float  # bytes a second that producers write to that broker's throttled replicas
 
 
-def predict(plan: Plan, throttle: float, inflow: Mapping[TopicPartition, float]) -> Duration:
-    """How long a plan takes when all of it is copied at once, each broker under the throttle."""
+def predict(
+    plan: MovementPlan, throttle: float, inflow: Mapping[TopicPartition, float]
+) -> Duration:
+    """The duration of a plan with all copies at once and every broker under the throttle."""
     arriving = plan.arriving_bytes()
     written: dict[int, float] = dict.fromkeys(arriving, 0.0)
     for partition in plan.moved:

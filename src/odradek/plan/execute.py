@@ -1,16 +1,16 @@
-"""Carries out a plan: in batches, under a throttle, with progress reported.
+"""Executes a plan: in batches, under a throttle, with progress reports.
 
     for each batch
         throttle the brokers and replicas concerned
         AlterPartitionReassignments
-        wait until none of the batch is under way any more
-    clear every throttle, unless something of the batch is still under way
+        wait until every reassignment of the batch is complete
+    clear every throttle, unless a reassignment of the batch still runs
     elect preferred leaders of what was changed
 
-What an interrupted or killed run leaves behind: reassignments go on by themselves, and throttles
-stay, for without them the copies would take all of the network. The next run waits for the former
-(`settle`), plans on what then stands, and clears the latter at its end; `cancel` takes everything
-back that is under way.
+What an interrupted or killed run leaves: reassignments continue by themselves, and throttles stay,
+because without them the copies would use all of the network. The next run waits for the former
+(`settle`), makes a new plan, and clears the latter at its end; `cancel` cancels every running
+reassignment.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, OdradekError
 from odradek.model.partition import TopicPartition
 from odradek.plan.collect import BROKER_THROTTLES, TOPIC_THROTTLES, throttled_topics
-from odradek.plan.movement import Plan
+from odradek.plan.movement import MovementPlan
 
 _LEADER_RATE, _FOLLOWER_RATE, _ = BROKER_THROTTLES
 _LEADER_REPLICAS, _FOLLOWER_REPLICAS = TOPIC_THROTTLES
 _LOOK_S: Final = 0.5
 
 
-class ExecutionError(OdradekError):
-    """A plan was not carried out to its end: says what was done before."""
+class PlanExecutionError(OdradekError):
+    """A plan was not completed; the text has what was done before."""
 
 
-class Progress(NamedTuple):
-    """How far it is."""
+class MoveProgress(NamedTuple):
+    """How far a plan is executed."""
 
     done: int  # partitions
     total: int
@@ -44,26 +44,26 @@ class Progress(NamedTuple):
     under_way: tuple[TopicPartition, ...]
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[MoveProgress], None]
 
 
 async def execute(
     cluster: Cluster,
-    plan: Plan,
+    plan: MovementPlan,
     *,
     throttle: int | None,
     batch: int,
     tell: Tell,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> int:
-    """Carry out a plan. Returns how many partitions are as planned.
+    """Execute a plan. Returns the number of partitions that are as planned.
 
-    Before each batch after the first `goes_on` is asked; if it says no, the rest stays as it is.
-    Where this is cancelled or the cluster is lost, the batch under way keeps its throttles.
+    `goes_on` is called before each batch after the first; if it is False, the rest stays as it is.
+    If this is cancelled or the cluster cannot be reached, the running batch keeps its throttles.
 
     Raises:
-        ExecutionError: a broker refused; the rest of the batch is done, and throttles are gone.
-        ConnectionError: the cluster is not there any more.
+        PlanExecutionError: a broker refused; the rest of the batch is done, and throttles are
+        cleared. ConnectionError: the cluster cannot be reached.
     """
     changed = sorted(plan.changed, key=lambda p: (plan.sizes.get(p, 0), p))
     run = _Run(cluster, plan, len(changed), tell)
@@ -81,9 +81,9 @@ async def execute(
 
 
 class _Run:
-    """One execution under way."""
+    """One execution of a plan."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, total: int, tell: Tell) -> None:
+    def __init__(self, cluster: Cluster, plan: MovementPlan, total: int, tell: Tell) -> None:
         self._cluster = cluster
         self._plan = plan
         self._total = total
@@ -93,11 +93,11 @@ class _Run:
         self.is_under_way = False
 
     async def do(self, partitions: Sequence[TopicPartition], throttle: int | None) -> None:
-        """One batch, from its throttles to its end."""
+        """Execute one batch, from setting its throttles to its completion."""
         plan = self._plan
         if throttle is not None:
             await _set_throttles(self._cluster, plan, partitions, throttle)
-        self.is_under_way = True  # from here on: the answer may be lost
+        self.is_under_way = True  # even if the response is lost
         outcomes = await admin_partitions.alter_reassignments(
             self._cluster, {partition: plan.after[partition] for partition in partitions}
         )
@@ -107,7 +107,7 @@ class _Run:
         self.is_under_way = False
         if refused:
             first, error = min(refused.items())
-            raise ExecutionError(
+            raise PlanExecutionError(
                 f"{len(refused)} of {len(partitions)} partitions were refused, {first}: {error}. "
                 f"{self._done} of {self._total} partitions are as planned; the rest is as it was"
             )
@@ -125,7 +125,7 @@ class _Run:
                 await asyncio.sleep(_LOOK_S)
 
     async def _so_far(self, left: Iterable[TopicPartition]) -> int:
-        """What of the copies under way is there already."""
+        """The bytes of the running copies that are copied already."""
         wanted: dict[int, list[TopicPartition]] = {}
         for partition in sorted(left):
             for broker in set(self._plan.after[partition]) - set(self._plan.before[partition]):
@@ -137,37 +137,37 @@ class _Run:
                     self._cluster, broker, partitions
                 )
             except (ApiError, ConnectionError):
-                continue  # only for show
+                continue  # only the progress report needs it
             copied += sum(r.size_bytes for d in directories for r in d.replicas.values())
         return copied
 
     def _report(self, left: Iterable[TopicPartition], under_way_bytes: int) -> None:
         total = self._plan.moved_bytes
         copied = min(total, self._copied + under_way_bytes)
-        self._tell(Progress(self._done, self._total, copied, total, tuple(sorted(left))))
+        self._tell(MoveProgress(self._done, self._total, copied, total, tuple(sorted(left))))
 
 
-def _arriving(plan: Plan, partition: TopicPartition) -> int:
+def _arriving(plan: MovementPlan, partition: TopicPartition) -> int:
     copies = set(plan.after[partition]) - set(plan.before[partition])
     return len(copies) * plan.sizes.get(partition, 0)
 
 
 async def settle(cluster: Cluster, tell: Tell) -> int:
-    """Wait for the reassignments that are under way already. How many there were."""
+    """Wait for the reassignments that already run. Returns their number."""
     begun = await admin_partitions.list_reassignments(cluster)
     left = dict(begun)
     while left:
-        tell(Progress(len(begun) - len(left), len(begun), 0, 0, tuple(sorted(left))))
+        tell(MoveProgress(len(begun) - len(left), len(begun), 0, 0, tuple(sorted(left))))
         await asyncio.sleep(_LOOK_S)
         left = await admin_partitions.list_reassignments(cluster, sorted(left))
     return len(begun)
 
 
 async def cancel(cluster: Cluster, brokers: Iterable[int]) -> list[TopicPartition]:
-    """Take back every reassignment under way, and clear the throttles. Which ones there were.
+    """Cancel every running reassignment, and clear the throttles. Returns their partitions.
 
     Raises:
-        ExecutionError: one could not be taken back; the others are, and throttles are gone.
+        PlanExecutionError: one could not be cancelled; the others are, and throttles are cleared.
     """
     under_way = await admin_partitions.list_reassignments(cluster)
     outcomes = await admin_partitions.alter_reassignments(cluster, dict.fromkeys(under_way))
@@ -176,7 +176,7 @@ async def cancel(cluster: Cluster, brokers: Iterable[int]) -> list[TopicPartitio
     failed = {p: error for p, error in outcomes.items() if error is not None}
     if failed:
         first, error = min(failed.items())
-        raise ExecutionError(f"{len(failed)} cannot be cancelled, {first}: {error}")
+        raise PlanExecutionError(f"{len(failed)} cannot be cancelled, {first}: {error}")
     return sorted(under_way)
 
 
@@ -184,7 +184,7 @@ async def cancel(cluster: Cluster, brokers: Iterable[int]) -> list[TopicPartitio
 
 
 async def _set_throttles(
-    cluster: Cluster, plan: Plan, partitions: Sequence[TopicPartition], throttle: int
+    cluster: Cluster, plan: MovementPlan, partitions: Sequence[TopicPartition], throttle: int
 ) -> None:
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
@@ -220,7 +220,7 @@ async def clear_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iter
     """Remove every throttle from these brokers and topics.
 
     Raises:
-        ExecutionError: one of them does not take it; the others are clear all the same.
+        PlanExecutionError: one of them refused; the others are cleared all the same.
     """
     changes: dict[admin.Resource, list[admin.Alteration]] = {
         (admin.BROKER, str(broker)): _deletions(BROKER_THROTTLES) for broker in sorted(brokers)
@@ -229,7 +229,7 @@ async def clear_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iter
         changes[admin.TOPIC, topic] = _deletions(TOPIC_THROTTLES)
     outcomes: dict[admin.Resource, ApiError | None] = {}
     for resource, alterations in changes.items():
-        # One by one: a broker that is down keeps no other from it.
+        # One by one: a broker that does not run does not prevent the others.
         try:
             outcomes |= await admin.alter_configs(cluster, {resource: alterations})
         except (ApiError, ConnectionError) as error:
@@ -245,10 +245,10 @@ def _check(outcomes: Mapping[admin.Resource, ApiError | None], what: str) -> Non
     for (kind, name), error in outcomes.items():
         if error is not None:
             noun = "topic" if kind == admin.TOPIC else "broker"
-            raise ExecutionError(f"{noun} {name} {what}: {error}")
+            raise PlanExecutionError(f"{noun} {name} {what}: {error}")
 
 
 async def _elect(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
-    """Leadership to the preferred replicas; where it is not needed, or not possible, nothing."""
+    """Elect the preferred replicas, where that is needed and possible."""
     if partitions:
         await admin_partitions.elect_leaders(cluster, admin_partitions.PREFERRED, partitions)

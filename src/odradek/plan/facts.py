@@ -1,7 +1,7 @@
-"""What the doctor knows of a cluster, and what it says of it. Values only.
+"""The facts of a cluster that the doctor uses, and its findings. Values only.
 
-Some of it any Kafka cluster answers; the rest is reported by brokers of ours alone
-(`odradek.broker.reports`), and is empty where others run.
+Some facts are available from any Kafka cluster; the rest only Odradek brokers report
+(`odradek.broker.reports`), and is empty for others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,15 +21,15 @@ Entry = Mapping[str, Any]
 
 
 class Severity(IntEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     CRITICAL = 0  # something does not work
-    WARNING = 1  # something will not work when one thing more goes wrong
+    WARNING = 1  # one more failure makes something stop working
     NOTE = 2
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong: what, to whom, why and since when, and what to do."""
+    """One problem: what, of which subject, why and since when, and what to do."""
 
     severity: Severity
     kind: str
@@ -39,22 +39,22 @@ class Finding(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a broker says that it can be reached."""
+    """An advertised address of a broker."""
 
     host: str
     port: int
     problem: str | None = None  # why the name cannot be resolved
 
 
-class Move(NamedTuple):
-    """A reassignment under way."""
+class RunningReassignment(NamedTuple):
+    """A running reassignment of one partition."""
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
 
-class Progress(NamedTuple):
-    """How a replica that is being made grew between two looks."""
+class CopyProgress(NamedTuple):
+    """The growth of an adding replica between two observations."""
 
     before_bytes: int
     after_bytes: int
@@ -62,53 +62,57 @@ class Progress(NamedTuple):
     seconds: float
 
 
-class Group(NamedTuple):
-    """A consumer group."""
+class GroupFacts(NamedTuple):
+    """The state and lag of a consumer group."""
 
     name: str
     state: str
-    lag: int  # records behind, over all its partitions
+    lag: int  # of all its partitions together
 
 
-class Producer(NamedTuple):
-    """A producer that has a transaction open in a partition."""
+class OpenTransaction(NamedTuple):
+    """A producer with an open transaction in a partition."""
 
     producer_id: int
     producer_epoch: int
     first_offset: int
     last_timestamp: int
-    coordinated: bool = False  # a coordinator knows of it, and will end it
+    coordinated: bool = False  # its coordinator has it, and will end it
     transactional_id: str = ""
     started_ms: int = -1
     timeout_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is known of a cluster; what could not be asked for is in `unknown`, by kind."""
+class ClusterFacts:
+    """The facts of a cluster; `unknown` has the reasons for missing ones, by kind."""
 
     picture: ClusterPicture
     caller: Caller = field(default_factory=Caller)
     addresses: Mapping[int, Address] = field(default_factory=dict)
     unreachable: Mapping[int, str] = field(default_factory=dict)  # brokers, and why
-    answers_at: Mapping[int, str] = field(default_factory=dict)  # where it answers all the same
-    # Options of brokers (by id) and topics (by name) that have to do with throttles.
+    answers_at: Mapping[int, str] = field(
+        default_factory=dict
+    )  # another address at which it answers
+    # Throttle options of brokers (by id) and topics (by name).
     broker_throttles: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     topic_throttles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
-    progress: Mapping[tuple[TopicPartition, int], Progress] = field(default_factory=dict)
-    groups: Sequence[Group] = ()
-    open_transactions: Mapping[TopicPartition, Sequence[Producer]] = field(default_factory=dict)
+    moves: Mapping[TopicPartition, RunningReassignment] = field(default_factory=dict)
+    progress: Mapping[tuple[TopicPartition, int], CopyProgress] = field(default_factory=dict)
+    groups: Sequence[GroupFacts] = ()
+    open_transactions: Mapping[TopicPartition, Sequence[OpenTransaction]] = field(
+        default_factory=dict
+    )
     transaction_max_timeout_ms: int = 900_000
-    # The largest timestamp of each partition of topics that retention by time works on.
+    # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
     now_ms: int = 0
     unknown: Mapping[str, str] = field(default_factory=dict)
-    # Of brokers of ours.
+    # Reports of Odradek brokers only.
     reports: Mapping[int, Report] = field(default_factory=dict)  # `broker`, by broker
     coordinated: Sequence[Report] = ()  # `groups`, of all brokers
     journal: Sequence[Entry] = ()  # of all brokers, the oldest first
-    # From when on the caller takes something for long-lasting, and a disk for full.
+    # The caller's limits: how long a problem must last, and how full a disk may be.
     patience_ms: int = PATIENCE_MS
     disk_percent: float = DISK_PERCENT
 
@@ -116,16 +120,16 @@ class Facts:
         return clock(at_ms, self.now_ms)
 
     def since(self, at_ms: int | None) -> str:
-        """` since 10:01:00`, or nothing where it is not known."""
+        """` since 10:01:00`, or "" where the time is not known."""
         return "" if at_ms is None or at_ms < 0 else f" since {self.clock(at_ms)}"
 
     def last_ms(self, true: Callable[[Entry], bool]) -> int | None:
-        """When the last decision was made of which something is true."""
+        """The time of the last journal entry for which `true` holds."""
         found = (e["at_ms"] for e in reversed(self.journal) if e["verdict"] and true(e))
         return next(found, None)
 
     def first_of(self, verdict: str, partitions: Iterable[TopicPartition]) -> int | None:
-        """When the last decision of a kind was made about the first of these partitions."""
+        """The time of the last entry with this verdict about the first of these partitions."""
         wanted = {(p.topic, p.partition) for p in partitions}
         latest: dict[tuple[str, int], int] = {}
         for e in self.journal:
@@ -134,11 +138,11 @@ class Facts:
         return min(latest.values(), default=None)
 
     def went_ms(self, broker: int) -> int | None:
-        """When a broker went away last."""
+        """When a broker's registration ended last."""
         return self.last_ms(lambda e: e["verdict"] == "BROKER_GONE" and e["broker"] == broker)
 
     def away(self, ids: Iterable[int]) -> str:
-        """Which brokers are away, since when, and what is known of their processes."""
+        """Which brokers are offline, since when, and the state of their processes."""
         said = []
         for broker in sorted(ids):
             process = self.caller.process(broker)
@@ -148,5 +152,5 @@ class Facts:
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in their order, the first few by name."""
+    """Partitions in their order; after the first few only their number."""
     return some([str(partition) for partition in sorted(partitions)])

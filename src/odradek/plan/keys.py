@@ -1,4 +1,4 @@
-"""How real keys spread over partitions, and what another count would do to them."""
+"""How real keys are distributed over partitions, and the effect of another number of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,31 +8,31 @@ from odradek.client.producer.partitioner import partition_of_key
 
 
 class Spread(NamedTuple):
-    """How the records of a sample fall on so many partitions."""
+    """The distribution of a sample's records over a number of partitions."""
 
     partitions: int
-    largest_share: float  # of the records, on the partition that has most
-    even_share: float  # what each would have
-    empty: int  # partitions that no key of the sample goes to
-    moved: float  # of the keys, those that are on another partition than with the count of now
+    largest_share: float  # the share of the records on the largest partition
+    even_share: float  # the share of each in an even distribution
+    empty: int  # partitions without a key of the sample
+    moved: float  # the share of the keys that change partition against the present number
 
     @property
     def skew(self) -> float:
-        """How many times the even share the largest partition has."""
+        """The largest share as a multiple of the even share."""
         return self.largest_share / self.even_share if self.even_share else 0.0
 
 
 def count_keys(keys: Iterable[bytes | None]) -> Counter[bytes]:
-    """How often each key is in a sample; records without a key go anywhere, and are left out."""
+    """The count of each key in a sample, without records that have no key."""
     return Counter(key for key in keys if key is not None)
 
 
 def spreads(
     keys: Counter[bytes], candidates: Sequence[int], *, present: int | None = None
 ) -> list[Spread]:
-    """The spread of a sample over each candidate count of partitions.
+    """The distribution of a sample over each candidate number of partitions.
 
-    `present` is the count of now: a key that changes partition leaves its order behind.
+    `present` is the present number: the order of a key's records is lost if it changes partition.
     """
     total = keys.total()
     now = {key: partition_of_key(key, present) for key in keys} if present else {}

@@ -1,13 +1,12 @@
-"""What one partition takes and gives on a real cluster: a topic of its own, written and read.
+"""Measures the throughput of one partition on a real cluster, with a topic of its own.
 
-The topic has one partition and as many replicas as the topic that is planned for; batches of the
-given size go out with acks=all, five requests under way, for some seconds; then all of it is read
-once, from one connection. The topic is removed in the end, whatever happened.
+The topic has one partition and the replication factor of the planned topic; batches of the given
+size are written with acks=all, five requests in flight, for some seconds; then all of it is read
+once, on one connection. The topic is deleted at the end in any case.
 
-How long elections take is measured on another topic, with no broker harmed: its partitions'
-replicas change places, which copies nothing, and then all preferred leaders are elected at once.
-What is timed is the controller's work, and until the news has reached every broker; not how long
-a death goes unnoticed.
+Elections are measured on another topic, without stopping a broker: the order of its replicas is
+changed, which copies nothing, and then all preferred leaders are elected at once. The time is the
+controller's work until every broker has the metadata update, without the detection of a failure.
 """
 
 import asyncio
@@ -56,7 +55,7 @@ _PRODUCE_VERSION_MAX: Final = 9
 
 
 class MeasureError(OdradekError):
-    """The cluster did not let itself be measured."""
+    """The measurement could not be completed."""
 
 
 async def measure(
@@ -68,10 +67,10 @@ async def measure(
     batch_bytes: int = BATCH_BYTES,
     codec: Codec = Codec.NONE,
 ) -> Throughput:
-    """Measure one partition; bytes a second, as they are on the wire.
+    """Measure one partition, in bytes a second on the wire.
 
     Raises:
-        MeasureError, ApiError, ConnectionError: it could not be done; the topic is removed.
+        MeasureError, ApiError, ConnectionError: the measurement failed; the topic is deleted.
     """
     async with _topic(cluster, 1, replication_factor) as name:
         partition = TopicPartition(name, 0)
@@ -84,7 +83,7 @@ async def measure(
 
 @asynccontextmanager
 async def _topic(cluster: Cluster, partitions: int, replication_factor: int) -> AsyncIterator[str]:
-    """A topic that is there as long as it is needed; its name."""
+    """The name of a new topic, which is deleted at the end."""
     name = f"{PREFIX}{random.getrandbits(64):016x}"
     settings = {"retention.bytes": "-1"}
     topic = admin.NewTopic(name, partitions, replication_factor, configs=settings)
@@ -101,7 +100,7 @@ async def _topic(cluster: Cluster, partitions: int, replication_factor: int) -> 
 
 
 class Elections(NamedTuple):
-    """How long the elections of so many partitions took, until every broker knew."""
+    """The number of partitions elected, and the time until every broker had the new leaders."""
 
     partitions: int
     seconds: float
@@ -110,13 +109,13 @@ class Elections(NamedTuple):
 async def measure_elections(
     cluster: Cluster, *, partitions: int, replication_factor: int
 ) -> Elections:
-    """Have other leaders elected of as many partitions as are asked for.
+    """Measure the election of other leaders of a number of partitions.
 
     Raises:
-        MeasureError, ApiError, ConnectionError: it could not be done; the topic is removed.
+        MeasureError, ApiError, ConnectionError: the measurement failed; the topic is deleted.
     """
     if replication_factor < 2:
-        raise MeasureError("one replica leaves nobody to elect")
+        raise MeasureError("with one replica there is no other leader to elect")
     async with _topic(cluster, partitions, replication_factor) as name:
         await _until(lambda: _all_in_sync(cluster, name, partitions), "its replicas in sync")
         (told,) = await admin.describe_topics(cluster, [name])
@@ -126,11 +125,13 @@ async def measure_elections(
         }
         _raise_first(await alter_reassignments(cluster, turned))
         await _until(lambda: _none_moving(cluster, sorted(turned)), "its replicas reordered")
-        # Whoever is led by its preferred one already, somebody else has elected meanwhile.
+        # A partition led by its preferred replica already was elected by the auto rebalance.
         led = await _leaders(cluster, name)
         to_elect = {p: order[0] for p, order in turned.items() if led[p] != order[0]}
         if len(to_elect) < partitions / 2:
-            raise MeasureError("the brokers elect preferred leaders by themselves meanwhile")
+            raise MeasureError(
+                "the controller elects preferred leaders by itself (auto.leader.rebalance.enable)"
+            )
         return Elections(len(to_elect), await _timed(cluster, name, to_elect))
 
 
@@ -144,7 +145,7 @@ async def _timed(cluster: Cluster, topic: str, wanted: Mapping[TopicPartition, i
         async def knows(broker: Connection = broker) -> bool:
             return (await _led_as(broker, topic)).items() >= wanted.items()
 
-        await _until(knows, "the news on every broker")
+        await _until(knows, "its new leaders in every broker's metadata")
     return loop.time() - started_s
 
 
@@ -155,10 +156,10 @@ def _raise_first(outcomes: Mapping[TopicPartition, ApiError | None]) -> None:
 
 
 async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Ask again until it is so; in steps that are small beside what is measured.
+    """Poll until `holds`; the interval is short compared with what is measured.
 
     Raises:
-        MeasureError: it has not come about in time.
+        MeasureError: it does not hold in time.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + _SETTLE_S
@@ -184,7 +185,7 @@ async def _leaders(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
 
 
 async def _led_as(broker: Connection, topic: str) -> dict[TopicPartition, int]:
-    """Who leads a topic's partitions, as one broker knows it."""
+    """The leaders of a topic's partitions in one broker's metadata."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
@@ -198,7 +199,7 @@ async def _led_as(broker: Connection, topic: str) -> dict[TopicPartition, int]:
 
 
 def _batch(record_bytes: int, batch_bytes: int, codec: Codec) -> bytes:
-    # Neither all equal, which compresses to nothing, nor all by chance, which does not at all.
+    # Neither constant, which would compress to nothing, nor random, which would not compress.
     rng = random.Random(0)
     words = [rng.randbytes(5).hex().encode() for _ in range(500)]
     records = []
@@ -213,7 +214,7 @@ async def _write(
 ) -> tuple[int, float]:
     connection = await cluster.leader(partition)
     loop = asyncio.get_running_loop()
-    await _produce(connection, partition, batch)  # the first opens files and elects nobody any more
+    await _produce(connection, partition, batch)  # not measured: it opens the segment's files
     started_s = loop.time()
     sent = 0
 
@@ -247,7 +248,7 @@ async def _produce(connection: Connection, partition: TopicPartition, batch: byt
 
 
 async def _read(cluster: Cluster, partition: TopicPartition, size_bytes: int) -> float:
-    """How long it takes to read so many bytes from the start."""
+    """The time to read this many bytes from the start."""
     connection = await cluster.leader(partition, FETCH)
     loop = asyncio.get_running_loop()
     started_s = loop.time()
@@ -265,7 +266,7 @@ async def _read(cluster: Cluster, partition: TopicPartition, size_bytes: int) ->
 async def _fetch(
     connection: Connection, partition: TopicPartition, offset: int
 ) -> list[tuple[BatchHeader, memoryview]]:
-    """Some batches from an offset on; none at the end."""
+    """Batches from an offset on; empty at the end of the log."""
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
@@ -293,11 +294,11 @@ async def _fetch(
 
 
 async def sample_keys(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
-    """The keys of a topic's oldest records, as many of each partition, `count` in all.
+    """The keys of a topic's oldest records, equally many of each partition, `count` in all.
 
     Raises:
-        ApiError: there is no such topic, or it may not be read.
-        ConnectionError: the cluster is not there any more.
+        ApiError: the topic does not exist, or may not be read.
+        ConnectionError: the cluster cannot be reached.
     """
     await admin.describe_topics(cluster, [topic])
     partitions = cluster.picture.partitions(topic)

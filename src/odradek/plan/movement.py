@@ -1,22 +1,22 @@
-"""Which replicas move: as little as possible, by a small integer programme.
+"""Which replicas move: as few bytes as possible, by a small integer programme.
 
-Wanted is an assignment in which every broker that may hold replicas holds its share, no two
-replicas of a partition are in one rack where racks suffice (else the racks have equally many, give
-or take one), and as few bytes as possible are copied. In this order:
+The goal is an assignment in which every broker that may hold replicas has its share, no two
+replicas of a partition are in one rack if there are enough racks (else the racks have equally
+many, or one more), and as few bytes as possible are copied. In this order:
 
     1  the replicas (or bytes) above and below the brokers' shares are as few as the racks allow
     2  the bytes copied are as few as that allows
     3  leaders: every broker is the preferred leader of its share, with as few changes as possible
 
-In a drain, and where a replication factor changes, the replicas in sync stay before all of that, as
-far as they may: a reassignment ends when all of its replicas are in sync, and one that keeps those
-that are behind may never end. What is left to say of it, `odradek.plan.caution` says.
+In a drain, and where a replication factor changes, in-sync replicas are kept with priority over all
+of that: a reassignment completes when all of its replicas are in sync, and one that keeps replicas
+that are behind may never complete. `odradek.plan.move_risks` reports the remaining risks.
 
-To a solver (HiGHS) each replica that there is may stay or go, and each partition may get new ones
-in each rack; which broker of the rack is left open, so that there are some 60,000 unknowns for
-10,000 partitions and not 300,000. Then the new replicas are dealt to the brokers that have room.
-Every plan is a plan of that smaller problem, so what the solver proves for it is a bound for all
-plans: `bound_bytes`.
+For the solver (HiGHS) each existing replica may stay or be removed, and each partition may get new
+ones in each rack; the broker within the rack is left open, so that there are some 60,000 unknowns
+for 10,000 partitions and not 300,000. Then the new replicas are assigned to the brokers that are
+below their share. Every plan is a solution of that smaller problem, so the solver's bound holds for
+all plans: `bound_bytes`.
 """
 
 from collections import defaultdict
@@ -35,56 +35,56 @@ Assignment = dict[TopicPartition, tuple[int, ...]]
 
 _TIME_LIMIT_S: Final = 15.0
 _WHOLE: Final = 0.5
-# What copying an empty replica costs, in units: little, but not nothing.
+# The cost of copying an empty replica, in units: small, but above zero.
 _EMPTY: Final = 1e-5
-# Of all bytes, how many may be off their shares in all: to the byte would move everything.
+# The tolerated deviation from the shares, of all bytes: an exact balance would move everything.
 _BYTES_TOLERANCE: Final = 0.02
 
 
 class PlanError(OdradekError):
-    """What is asked for cannot be planned: says why, and what would help."""
+    """There is no such plan; the text has the reason and what would help."""
 
 
 class Task(NamedTuple):
-    """What to plan for."""
+    """The goal of a plan."""
 
-    brokers: tuple[int, ...]  # who may hold replicas in the end
+    brokers: tuple[int, ...]  # those that may hold replicas in the end
     replication_factors: Mapping[TopicPartition, int]
     keeps: bool  # replicas on these brokers stay where they are, unless there are too many
     by_bytes: bool = False  # shares are bytes, not replicas
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done, and how good it is."""
+class MovementPlan:
+    """A plan: the assignment before and after, and measures of its quality."""
 
     before: Assignment
     after: Assignment
     sizes: Mapping[TopicPartition, int]
     moved_bytes: int
-    bound_bytes: float  # no plan of the best balance copies less
-    imbalance: float  # above and below the shares, in all
+    bound_bytes: float  # no plan with the best balance copies less
+    imbalance: float  # the sum of the deviations from the shares
     imbalance_bound: float
 
     @property
     def changed(self) -> list[TopicPartition]:
-        """The partitions of which anything changes, an order of replicas included."""
+        """The partitions whose replicas or their order change."""
         return sorted(p for p in self.after if self.after[p] != self.before[p])
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """Those of which a copy is made."""
+        """The partitions that get a new replica."""
         return [p for p in self.changed if set(self.after[p]) - set(self.before[p])]
 
     @property
     def gap(self) -> float:
-        """By how much the best plan of the best balance may copy less, as a fraction."""
+        """The fraction by which a plan with the best balance could copy less, at most."""
         if not self.moved_bytes:
             return 0.0
         return max(0.0, 1 - self.bound_bytes / self.moved_bytes)
 
     def arriving_bytes(self) -> dict[int, int]:
-        """What is copied to each broker."""
+        """The bytes copied to each broker."""
         found: dict[int, int] = defaultdict(int)
         for partition in self.moved:
             for broker in set(self.after[partition]) - set(self.before[partition]):
@@ -92,33 +92,35 @@ class Plan:
         return dict(found)
 
 
-def rebalance(picture: ClusterPicture, *, by_bytes: bool = False) -> Plan:
-    """Give every broker its share.
+def rebalance(picture: ClusterPicture, *, by_bytes: bool = False) -> MovementPlan:
+    """Balance the replicas: every broker gets its share.
 
     Raises:
-        PlanError: it cannot be done, or there is no solver.
+        PlanError: there is no such plan, or no solver is installed.
     """
     factors = {partition: len(held.brokers) for partition, held in picture.partitions.items()}
     return _solve(picture, Task(tuple(sorted(picture.racks)), factors, keeps=False,
                                 by_bytes=by_bytes))  # fmt: skip
 
 
-def drain(picture: ClusterPicture, brokers: Sequence[int]) -> Plan:
-    """Take everything from some brokers; what the others have stays.
+def drain(picture: ClusterPicture, brokers: Sequence[int]) -> MovementPlan:
+    """Remove all replicas from some brokers; those of the others stay.
 
     Raises:
-        PlanError: too few brokers would be left, or there is no solver.
+        PlanError: too few brokers would be left, or no solver is installed.
     """
     left = tuple(sorted(set(picture.racks) - set(brokers)))
     factors = {partition: len(held.brokers) for partition, held in picture.partitions.items()}
     return _solve(picture, Task(left, factors, keeps=True))
 
 
-def change_replication_factor(picture: ClusterPicture, topics: Sequence[str], factor: int) -> Plan:
-    """Give the partitions of some topics so many replicas; those that are there stay if they can.
+def change_replication_factor(
+    picture: ClusterPicture, topics: Sequence[str], factor: int
+) -> MovementPlan:
+    """Change the replication factor of topics; existing replicas stay if possible.
 
     Raises:
-        PlanError: there are not as many brokers, or there is no solver.
+        PlanError: there are fewer brokers than `factor`, or no solver is installed.
     """
     if factor < 1:
         raise PlanError(f"replication factor {factor}: it has to be 1 or more")
@@ -132,7 +134,7 @@ def change_replication_factor(picture: ClusterPicture, topics: Sequence[str], fa
 # ------------------------------------------------------------------------------------ the problem
 
 
-def _solve(picture: ClusterPicture, task: Task) -> Plan:
+def _solve(picture: ClusterPicture, task: Task) -> MovementPlan:
     before = {partition: held.brokers for partition, held in picture.partitions.items()}
     sizes = {partition: held.size_bytes for partition, held in picture.partitions.items()}
     most = max(task.replication_factors.values(), default=0)
@@ -141,14 +143,14 @@ def _solve(picture: ClusterPicture, task: Task) -> Plan:
             f"replication factor {most} needs as many brokers; there would be {len(task.brokers)}"
         )
     if not before:
-        return Plan({}, {}, {}, 0, 0.0, 0.0, 0.0)
+        return MovementPlan({}, {}, {}, 0, 0.0, 0.0, 0.0)
     problem = _Problem(picture, task)
     deviation = problem.minimise_deviation()
     bound_units = problem.minimise_movement(deviation)
     replicas = _deal(picture, task, problem)
     after = _order(before, replicas, task.brokers)
     moved = sum(len(set(after[p]) - set(before[p])) * sizes[p] for p in after)
-    return Plan(
+    return MovementPlan(
         before,
         after,
         sizes,
@@ -160,7 +162,7 @@ def _solve(picture: ClusterPicture, task: Task) -> Plan:
 
 
 def _solver() -> tuple[Any, Any]:
-    """The solver, and the matrices that it takes: an extra, imported when it is needed."""
+    """Scipy's solver and sparse matrices: an extra, imported at its first use."""
     try:
         return import_module("scipy.optimize"), import_module("scipy.sparse")
     except ImportError:
@@ -171,7 +173,7 @@ def _solver() -> tuple[Any, Any]:
 
 
 class _Problem:
-    """The integer programme, and its solution."""
+    """The integer programme and its solution."""
 
     def __init__(self, picture: ClusterPicture, task: Task) -> None:
         self._optimize, self._sparse = _solver()
@@ -182,7 +184,7 @@ class _Problem:
         self._rack_brokers = {
             rack: [b for b in task.brokers if picture.rack_of(b) == rack] for rack in self.racks
         }
-        # Of what it costs to copy a partition, one unit; an empty one costs a little, too.
+        # The unit of cost: copying the largest partition; an empty one costs a little, too.
         largest = max((held.size_bytes for held in picture.partitions.values()), default=0)
         self.unit = max(1.0, largest / 1000)
         self._lower: list[float] = []
@@ -218,7 +220,7 @@ class _Problem:
         self._row_upper.append(upper)
 
     def weight(self, partition: TopicPartition) -> float:
-        """What a replica counts for in a broker's share."""
+        """The weight of a replica in a broker's share."""
         size = self._picture.partitions[partition].size_bytes
         return size / self.unit if self._task.by_bytes else 1.0
 
@@ -273,10 +275,10 @@ class _Problem:
     def _keep(
         self, partition: TopicPartition, brokers: Sequence[int], least: int, most: int
     ) -> None:
-        """Of the replicas on these brokers, as many stay as the racks and the factor allow.
+        """Keep as many replicas on these brokers as the racks and the factor allow.
 
-        Of those in sync, and then of all: the second takes nothing from the first, for what can
-        stay is a matroid.
+        First as many in-sync ones, then as many of all: the second does not reduce the first,
+        because the sets that can stay form a matroid.
         """
         columns: dict[str, list[int]] = {rack: [] for rack in self.racks}
         for broker in dict.fromkeys(brokers):
@@ -284,7 +286,7 @@ class _Problem:
             if column is not None:
                 columns[self._picture.rack_of(broker)].append(column)
         there = [len(those) for those in columns.values()]
-        # Each rack takes `least` in any case; what is free beyond that goes where there are more.
+        # Each rack keeps `least` in any case; the rest is kept where there are more.
         first = sum(min(least, count) for count in there)
         more = sum(max(0, min(most, count) - least) for count in there)
         free = self._task.replication_factors[partition] - least * len(self.racks)
@@ -296,7 +298,7 @@ class _Problem:
             self._row([(c, 1.0) for c in chain.from_iterable(columns.values())], stay, float("inf"))
 
     def _rack_room(self, factor: int) -> int:
-        """How many a rack has to take where some have fewer brokers than would be fair."""
+        """The most replicas a rack gets; above the even share if other racks have few brokers."""
         most = 1
         while sum(min(most, len(b)) for b in self._rack_brokers.values()) < factor:
             most += 1
@@ -314,14 +316,14 @@ class _Problem:
     # ---- solving
 
     def minimise_deviation(self) -> float:
-        """How far from their shares the brokers are at best, above and below, in all."""
+        """The least possible sum of the brokers' deviations from their shares."""
         cost = [0.0] * len(self._cost)
         for column in self._deviations:
             cost[column] = 1.0
         return float(self._run(cost, whole=False).fun)
 
     def minimise_movement(self, deviation: float) -> float:
-        """Copy as little as the balance allows. Returns what no plan can do with less of."""
+        """Minimise the cost of copies for this balance. Returns a lower bound for all plans."""
         slack = 1e-6 * max(1.0, deviation)
         if self._task.by_bytes:
             slack = max(slack, _BYTES_TOLERANCE * self._share_total())
@@ -329,11 +331,11 @@ class _Problem:
         relaxed = self._run(self._cost, whole=False)
         self._solution = relaxed.x
         empty = _EMPTY * sum(self._task.replication_factors.values())
-        # Stopped by the clock, it has a plan, and has proven nothing.
+        # Stopped by its time limit, the solver has a solution but no proven bound.
         bound = max(0.0, float(relaxed.fun) - empty) if relaxed.status == 0 else 0.0
-        # Of bytes so few replicas are left in fractions that rounding is as good as searching.
+        # With bytes so few replicas are fractional that rounding is as good as searching.
         if not self._task.by_bytes and not self._is_whole():
-            # In whole replicas the balance of fractions may be out of reach.
+            # With whole replicas the balance of the relaxation may be impossible.
             for more in (0.0, 1.0, float(len(self._task.brokers))):
                 result = self._run(self._cost, whole=True, deviation_slack=more)
                 if result.x is not None:
@@ -342,7 +344,7 @@ class _Problem:
         return bound
 
     def imbalance_of(self, assignment: Assignment) -> float:
-        """How far from their shares the brokers are, above and below, in all."""
+        """The sum of the brokers' deviations from their shares."""
         loads = dict.fromkeys(self._task.brokers, 0.0)
         for partition, brokers in assignment.items():
             for broker in brokers:
@@ -387,20 +389,20 @@ class _Problem:
     # ---- what was found
 
     def stays(self, partition: TopicPartition, broker: int) -> float:
-        """How much of a replica stays, from 0 to 1."""
+        """The fraction of a replica that stays, from 0 to 1."""
         column = self.stay.get((partition, broker))
         return 0.0 if column is None else float(self._solution[column])
 
     def arrivals(self, partition: TopicPartition, rack: str) -> float:
-        """How many new replicas a partition gets in a rack."""
+        """The number of new replicas of a partition in a rack, possibly fractional."""
         return float(self._solution[self.arrive[partition, rack]])
 
 
-# ------------------------------------------------------------------------------------- the dealing
+# ------------------------------------------------------------------ assignment of new replicas
 
 
 def _deal(picture: ClusterPicture, task: Task, problem: _Problem) -> dict[TopicPartition, set[int]]:
-    """Who holds what: whole replicas, each on one broker."""
+    """The brokers of each partition: whole replicas, each on one broker."""
     placed: dict[TopicPartition, set[int]] = {}
     loads: dict[int, float] = dict.fromkeys(task.brokers, 0.0)
     wanted: list[tuple[TopicPartition, str]] = []
@@ -411,7 +413,7 @@ def _deal(picture: ClusterPicture, task: Task, problem: _Problem) -> dict[TopicP
         for broker in stays:
             loads[broker] += problem.weight(partition)
         wanted += [(partition, rack) for rack in arrivals]
-    # The largest first, each to the broker of its rack that has least.
+    # The largest first, each to the broker of its rack with the lowest load.
     in_rack = defaultdict(list)
     for broker in task.brokers:
         in_rack[picture.rack_of(broker)].append(broker)
@@ -436,7 +438,7 @@ def _even_out(
     arrived: Mapping[int, list[TopicPartition]],
     problem: _Problem,
 ) -> None:
-    """Deal anew, within a rack, what was dealt badly; it costs nothing, for it is to be copied."""
+    """Improve the balance of new replicas within a rack; free, because they are copied anyway."""
     for _ in range(sum(map(len, arrived.values()))):
         full = max(brokers, key=lambda b: loads[b])
         better = [
@@ -460,7 +462,7 @@ def _even_out(
 def _rounded(
     picture: ClusterPicture, task: Task, problem: _Problem, partition: TopicPartition
 ) -> tuple[set[int], list[str]]:
-    """Whole replicas out of the solver's fractions: who stays, and in which racks new ones are."""
+    """Round the solver's fractions: which replicas stay, and which racks get new ones."""
     factor = task.replication_factors[partition]
     held = dict.fromkeys(picture.partitions[partition].brokers)
     stays = {broker for broker in held if problem.stays(partition, broker) > _WHOLE}
@@ -479,7 +481,7 @@ def _rounded(
     for broker in task.brokers:
         room[picture.rack_of(broker)] += 1
     while len(stays) + len(arrivals) < factor:
-        # A fraction was lost in rounding: the rack that has fewest, and who was there stays.
+        # Rounding lost a replica: add it in the rack with the fewest, preferring one that exists.
         rack = min(
             (r for r in problem.racks if counts[r] < room[r]),
             key=lambda r: (counts[r], -wanted[r], r),
@@ -501,11 +503,11 @@ def _rounded(
 def _order(
     before: Assignment, placed: Mapping[TopicPartition, set[int]], brokers: Sequence[int]
 ) -> Assignment:
-    """The preferred leader first, so that each broker leads its share; else as it was."""
+    """Order the replicas so that each broker leads its share; otherwise as before."""
     after: Assignment = {}
     for partition, held in placed.items():
         kept = [broker for broker in before[partition] if broker in held]
-        # Who is new stands where the one was whom it replaces, so that leadership stays spread.
+        # A new replica gets the place of the one it replaces, so that leadership stays spread.
         after[partition] = (*kept, *sorted(held - set(kept)))
     leads: dict[int, list[TopicPartition]] = {broker: [] for broker in brokers}
     for partition, order in after.items():
@@ -524,14 +526,14 @@ def _order(
 def _give_away(
     broker: int, leads: dict[int, list[TopicPartition]], after: Assignment, most: int
 ) -> bool:
-    """One leadership less: by a chain of brokers that each pass one on, to one that has room."""
+    """Move one leadership away, by a chain of brokers to one that is below its share."""
     return _shift(broker, leads, after, lambda other: len(leads[other]) < most)
 
 
 def _fetch(
     broker: int, leads: dict[int, list[TopicPartition]], after: Assignment, share: int
 ) -> bool:
-    """One leadership more: the chain is looked for from those who have more than their share."""
+    """Move one leadership here, by a chain from a broker above its share."""
     for other in sorted(leads, key=lambda b: -len(leads[b])):
         if len(leads[other]) <= share:
             return False
@@ -546,7 +548,7 @@ def _shift(
     after: Assignment,
     is_end: Any,
 ) -> bool:
-    """Pass leaderships along the shortest chain from `source` to a broker that `is_end`."""
+    """Move leaderships along the shortest chain from `source` to a broker that `is_end`."""
     came: dict[int, tuple[int, TopicPartition]] = {}
     queue = [source]
     for broker in queue:

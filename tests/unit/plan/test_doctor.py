@@ -1,4 +1,4 @@
-"""Each trouble is found with its cause, its time and its command, and nothing where nothing is."""
+"""Each problem is found with its cause, its time and its command; a sound cluster has none."""
 
 import pytest
 
@@ -6,7 +6,15 @@ from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture, Replicas
 from odradek.plan.commands import Caller
 from odradek.plan.doctor import diagnose
-from odradek.plan.facts import Address, Facts, Group, Move, Producer, Progress, Severity
+from odradek.plan.facts import (
+    Address,
+    ClusterFacts,
+    CopyProgress,
+    GroupFacts,
+    OpenTransaction,
+    RunningReassignment,
+    Severity,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS = 10_000_000
@@ -17,7 +25,7 @@ def facts(partitions=None, racks=None, isr_min=None, **more):
     partitions = {
         P0: Replicas((0, 1), 5, 0, (0, 1)), P1: Replicas((1, 2), 5, 1, (1, 2))
     } if partitions is None else partitions  # fmt: skip
-    return Facts(
+    return ClusterFacts(
         picture=ClusterPicture(racks, partitions, isr_min or {}),
         now_ms=NOW_MS,
         **{"caller": Caller("b:9092"), **more},
@@ -45,7 +53,7 @@ def test_a_partition_without_a_leader():
     assert finding.fix.startswith("start broker 3 on its host")
 
 
-def test_nobody_in_sync_is_there_although_replicas_are():
+def test_no_in_sync_replica_is_available_although_others_are():
     finding = only(facts({P0: Replicas((0, 1), 5, -1, ())}))
 
     assert finding.kind == "offline"
@@ -59,7 +67,7 @@ def test_fewer_in_sync_than_acks_all_needs():
     assert "broker 3 is away" in finding.why
 
 
-def test_a_replica_that_is_away():
+def test_a_replica_that_is_offline():
     finding = only(facts({P0: Replicas((0, 3), 5, 0, (0,)), P1: Replicas((1, 3), 5, 1, (1,))}))
 
     assert (finding.kind, finding.subject) == ("under-replicated", "t-0 and t-1")
@@ -73,8 +81,8 @@ def test_a_follower_that_is_behind():
     assert "the replicas on broker 1 are not in sync" in finding.why
 
 
-def test_a_replica_that_is_being_made_is_no_fault():
-    given = facts({P0: Replicas((0, 1), 5, 0, (0,))}, moves={P0: Move((1,), ())})
+def test_an_adding_replica_is_not_a_problem():
+    given = facts({P0: Replicas((0, 1), 5, 0, (0,))}, moves={P0: RunningReassignment((1,), ())})
 
     assert diagnose(given) == []
 
@@ -99,7 +107,7 @@ def test_replicas_that_share_a_rack():
     assert "odradek plan rebalance" in finding.fix
 
 
-def test_throttles_that_nobody_needs_any_more():
+def test_throttles_without_a_reassignment():
     given = {
         "broker_throttles": {0: {"leader.replication.throttled.rate": "5"}, 1: {}},
         "topic_throttles": {"t": {"leader.replication.throttled.replicas": "*"}},
@@ -109,11 +117,13 @@ def test_throttles_that_nobody_needs_any_more():
     assert finding.kind == "throttle"
     assert "--entity-type brokers --entity-name 0 --delete-config" in finding.fix
     assert "--entity-type topics --entity-name t --delete-config" in finding.fix
-    assert [f.kind for f in diagnose(facts(**given, moves={P0: Move((2,), ())}))] == ["moving"]
+    assert [
+        f.kind for f in diagnose(facts(**given, moves={P0: RunningReassignment((2,), ())}))
+    ] == ["moving"]
 
 
 def test_a_reassignment_that_waits_for_a_broker():
-    finding = only(facts(moves={P0: Move((7,), (0,))}))
+    finding = only(facts(moves={P0: RunningReassignment((7,), (0,))}))
 
     assert (finding.kind, finding.subject) == ("stuck", "t-0")
     assert "broker 7 is away" in finding.why
@@ -121,15 +131,19 @@ def test_a_reassignment_that_waits_for_a_broker():
 
 @pytest.mark.parametrize(("age_ms", "hangs"), [(1_199_999, False), (1_200_001, True)])
 def test_a_transaction_that_is_open_for_too_long(age_ms, hangs):
-    found = diagnose(facts(open_transactions={P0: [Producer(9, 1, 42, NOW_MS - age_ms)]}))
+    found = diagnose(facts(open_transactions={P0: [OpenTransaction(9, 1, 42, NOW_MS - age_ms)]}))
 
     assert bool(found) is hangs
     if hangs:
         assert "abort --topic t --partition 0 --start-offset 42" in found[0].fix
 
 
-def test_a_group_that_nobody_reads_for():
-    groups = [Group("old", "Empty", 5), Group("done", "Empty", 0), Group("busy", "Stable", 900)]
+def test_a_group_with_lag_and_without_members():
+    groups = [
+        GroupFacts("old", "Empty", 5),
+        GroupFacts("done", "Empty", 0),
+        GroupFacts("busy", "Stable", 900),
+    ]
 
     assert only(facts(groups=groups)).subject == "group old"
 
@@ -179,7 +193,7 @@ REBALANCING = {**GROUP, "state": "PreparingRebalance", "awaited": ["m1"],
 REFUSED = {"what": "Produce version 99; served are 0-11", "host": "h", "client_id": "c",
            "software": "unknown unknown", "count": 7, "first_ms": NOW_MS - 9_000,
            "last_ms": NOW_MS - 1_000}  # fmt: skip
-CLOCK = Facts(picture=ClusterPicture({}, {}), now_ms=NOW_MS).clock
+CLOCK = ClusterFacts(picture=ClusterPicture({}, {}), now_ms=NOW_MS).clock
 
 
 def reported(**changed):
@@ -221,7 +235,7 @@ def reported(**changed):
         (
             facts(unreachable={0: "b0:1: Connection refused"}, addresses={0: Address("b0", 1)},
                   answers_at={0: "b:9092"}), "advertised",
-            "it answers at b:9092, but advertised.listeners tells clients to connect to b0:1",
+            "it answers at b:9092, but advertised.listeners directs clients to b0:1",
             "set advertised.listeners of broker 0 in its server.properties",
         ),
         (
@@ -246,7 +260,7 @@ def reported(**changed):
         (
             facts(**reported(cleaner={"is_enabled": True, "compacted_logs": 2, "given_up": [
                 {"partition": "c-0", "since_ms": NOW_MS, "why": "bad checksum"}]})),
-            "cleaner", "the cleaner has given this log up", "restart broker 0 has it tried again",
+            "cleaner", "the cleaner has stopped cleaning it", "restart broker 0 makes it try again",
         ),
         (
             facts(**reported(unknown_options=[{"name": "num.partitons",
@@ -260,13 +274,15 @@ def reported(**changed):
             "broker 0 refused it 7 times since", "use a version of the client",
         ),
         (
-            facts(moves={P0: Move((2,), ())}, progress={(P0, 2): Progress(5, 5, 9, 2.0)},
+            facts(moves={P0: RunningReassignment((2,), ())},
+                  progress={(P0, 2): CopyProgress(5, 5, 9, 2.0)},
                   journal=[at(7_000, "REASSIGNMENT_STARTED", partition=0)]), "stuck",
             (f"the move to broker 2 makes no progress since {CLOCK(NOW_MS - 7_000)}: 0.0 of 0.0 "
-            "MiB are there and nothing came in 2 s"), "or take it back: kafka-reassign-partitions",
+            "MiB are copied and nothing arrived in 2 s"), "or cancel it: kafka-reassign-partitions",
         ),
         (
-            facts(moves={P0: Move((2,), ())}, broker_throttles={0: {"x.throttled.rate": "5"}}),
+            facts(moves={P0: RunningReassignment((2,), ())},
+                  broker_throttles={0: {"x.throttled.rate": "5"}}),
             "moving", "under a replication throttle", "odradek plan rebalance --cancel",
         ),
         (
@@ -276,7 +292,7 @@ def reported(**changed):
         ),
         (
             facts(journal=[{**at(9_000, "BROKER_EMPTY", broker=1), "detail": "replicas there: 2"}]),
-            "emptied", (f"it came back with empty log directories since {CLOCK(NOW_MS - 9_000)} "
+            "emptied", (f"it restarted with empty log directories since {CLOCK(NOW_MS - 9_000)} "
             "(replicas there: 2): all of them are copied"), "the right disk is mounted",
         ),
         (
@@ -284,19 +300,19 @@ def reported(**changed):
             "it waits for m1; it began because m2 left", "odradek why group g",
         ),
         (
-            facts(coordinated=[GROUP], groups=[Group("g", "Stable", 5)]), "group-no-commit",
+            facts(coordinated=[GROUP], groups=[GroupFacts("g", "Stable", 5)]), "group-no-commit",
             "5 records wait for it and no offset is committed since",
             "kafka-consumer-groups --bootstrap-server b:9092 --describe --group g",
         ),
         (
-            facts(open_transactions={P0: [Producer(9, 1, 42, 0, True, "tx", NOW_MS - 61_000,
+            facts(open_transactions={P0: [OpenTransaction(9, 1, 42, 0, True, "tx", NOW_MS - 61_000,
                                                    90_000)]}), "open-transaction",
             "the transaction of transactional.id tx is open since",
             f"the coordinator aborts it at {CLOCK(NOW_MS + 29_000)}",
         ),
     ],
 )  # fmt: skip
-def test_each_trouble_has_its_cause_and_its_command(given, kind, said, fix):
+def test_each_problem_has_its_cause_and_its_command(given, kind, said, fix):
     finding = only(given)
 
     assert finding.kind == kind
@@ -309,22 +325,31 @@ def test_each_trouble_has_its_cause_and_its_command(given, kind, said, fix):
     [
         facts(**reported()),
         facts(coordinated=[{**REBALANCING, "since_ms": NOW_MS - 50_000}]),
-        facts(coordinated=[GROUP], groups=[Group("g", "Stable", 0)]),
-        facts(coordinated=[{**GROUP, "last_commit_ms": NOW_MS}], groups=[Group("g", "Stable", 5)]),
-        facts(open_transactions={P0: [Producer(9, 1, 4, 0, True, "x", NOW_MS - 59_000, 90_000)]}),
-        facts(moves={P0: Move((2,), ())}, progress={(P0, 2): Progress(5, 6, 9, 2.0)}),
+        facts(coordinated=[GROUP], groups=[GroupFacts("g", "Stable", 0)]),
+        facts(
+            coordinated=[{**GROUP, "last_commit_ms": NOW_MS}], groups=[GroupFacts("g", "Stable", 5)]
+        ),
+        facts(
+            open_transactions={
+                P0: [OpenTransaction(9, 1, 4, 0, True, "x", NOW_MS - 59_000, 90_000)]
+            }
+        ),
+        facts(
+            moves={P0: RunningReassignment((2,), ())},
+            progress={(P0, 2): CopyProgress(5, 6, 9, 2.0)},
+        ),
         facts(journal=[at(9_000, None, says="controller epoch 1 begins")] * 3),
         facts(journal=[at(900_000, None, says="controller epoch 1 begins")] * 9),
     ],
 )
-def test_what_lasts_only_for_a_moment_is_no_finding(given):
+def test_a_short_problem_is_not_a_finding(given):
     assert diagnose(given) == []
 
 
 def test_the_worst_comes_first():
     given = facts(
         {P0: Replicas((3,), 5, -1, (3,)), P1: Replicas((1, 2), 5, 2, (1, 2))},
-        groups=[Group("g", "Empty", 1)],
+        groups=[GroupFacts("g", "Empty", 1)],
         racks={1: None, 2: "c"},
     )
 

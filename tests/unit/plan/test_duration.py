@@ -1,16 +1,16 @@
-"""How long a plan takes, and when it never ends."""
+"""How long a plan takes, and when it never completes."""
 
 import pytest
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.duration import predict
-from odradek.plan.movement import Plan
+from odradek.plan.movement import MovementPlan
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def plan(before, after, sizes):
-    return Plan(before, after, sizes, 0, 0.0, 0.0, 0.0)
+    return MovementPlan(before, after, sizes, 0, 0.0, 0.0, 0.0)
 
 
 def test_the_broker_that_gets_most_takes_longest():
@@ -20,7 +20,7 @@ def test_the_broker_that_gets_most_takes_longest():
     assert (found.broker, found.seconds) == (2, 30)
 
 
-def test_what_is_written_meanwhile_counts():
+def test_records_written_meanwhile_are_counted():
     made = plan({P0: (0,)}, {P0: (1,)}, {P0: 1000})
 
     assert predict(made, 100, {P0: 50}).seconds == 20

@@ -1,4 +1,4 @@
-"""How keys spread, and who would change partition."""
+"""How keys are distributed, and which would change partition."""
 
 from odradek.client.producer.partitioner import partition_of_key
 from odradek.plan.keys import count_keys, spreads
@@ -16,7 +16,7 @@ def test_a_hot_key_makes_a_partition_large_whatever_the_count():
     assert many.skew > 25
 
 
-def test_partitions_that_nothing_goes_to_are_counted():
+def test_partitions_without_keys_are_counted():
     (spread,) = spreads(count_keys([b"a", b"b"]), [10])
 
     used = {partition_of_key(b"a", 10), partition_of_key(b"b", 10)}

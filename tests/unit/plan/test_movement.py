@@ -1,4 +1,4 @@
-"""Plans move little, break no rule, and do not claim more than is proven."""
+"""Plans move little, keep every rule, and claim no bound that is not proven."""
 
 import random
 from itertools import combinations
@@ -30,7 +30,7 @@ def picture(racks, replicas, sizes=None, in_sync=None):
 
 
 def drawn(seed, brokers, racks, partitions, factor, *, spread):
-    """A cluster at random; `spread`: with no two replicas of a partition in one rack."""
+    """A random cluster; `spread`: with no two replicas of a partition in one rack."""
     rng = random.Random(seed)
     racks_of = {broker: f"r{broker % racks}" for broker in range(brokers)}
     replicas = []
@@ -45,7 +45,7 @@ def drawn(seed, brokers, racks, partitions, factor, *, spread):
 
 
 def check(before, plan, brokers, factors=None):
-    """What must hold of every plan."""
+    """The invariants of every plan."""
     racks = {before.rack_of(broker) for broker in brokers}
     for partition, replicas in plan.after.items():
         factor = (factors or {}).get(partition, len(before.partitions[partition].brokers))
@@ -66,7 +66,7 @@ def check(before, plan, brokers, factors=None):
     assert 0 <= plan.gap <= 1
 
 
-def test_what_is_balanced_is_left():
+def test_a_balanced_cluster_is_not_changed():
     even = picture({0: None, 1: None, 2: None}, [(0, 1), (1, 2), (2, 0)])
     plan = rebalance(even)
 
@@ -74,7 +74,7 @@ def test_what_is_balanced_is_left():
     assert (plan.moved_bytes, plan.imbalance) == (0, 0)
 
 
-def test_a_new_broker_gets_its_share_and_nobody_else_moves_anything():
+def test_a_new_broker_gets_its_share_and_nothing_else_moves():
     before = picture(dict.fromkeys(range(3)), [(0, 1)] * 6)
     plan = rebalance(before)
     held = loads(before.racks, plan.after, plan.sizes)
@@ -95,7 +95,7 @@ def test_the_smallest_partitions_move():
     assert {p.partition for p in plan.moved} == {1, 3}
 
 
-def test_two_replicas_in_one_rack_are_parted():
+def test_two_replicas_in_one_rack_are_separated():
     before = picture({0: "a", 1: "a", 2: "b", 3: "b"}, [(0, 1), (2, 3), (0, 2), (1, 3)])
     plan = rebalance(before)
 
@@ -157,11 +157,11 @@ RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
         ((0, 2, 4), (4,), 1, {4}),
         ((0, 2, 4), (2, 4), 2, {2, 4}),
         ((0, 2, 4), (2,), 2, {2}),  # one that is behind has to stay with it
-        ((4, 2, 0), (), 1, set()),  # nobody is: any will do
+        ((4, 2, 0), (), 1, set()),  # none is in sync: any replica may stay
     ],
 )
-def test_who_is_in_sync_stays_when_there_are_to_be_fewer(replicas, in_sync, factor, stay):
-    # The others in sync hold much else, so that their shares would rather have them go.
+def test_in_sync_replicas_stay_when_the_factor_is_reduced(replicas, in_sync, factor, stay):
+    # The other in-sync brokers hold much else, so that the balance would remove these replicas.
     much = {TopicPartition("other", n): Replicas((broker,), 10, broker, (broker,))
             for n, broker in enumerate([*in_sync] * 4)}  # fmt: skip
     held = Replicas(replicas, 1000, -1, in_sync)
@@ -197,7 +197,7 @@ def test_a_drain_keeps_all_that_is_in_sync_and_not_drained():
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_plan_that_keeps_the_racks_leaves_more_in_sync(data):
-    """Held against all sets of replicas that the racks allow."""
+    """Compared with all sets of replicas that the racks allow."""
     racks = data.draw(st.integers(1, 3))
     racks_of = {broker: f"r{broker % racks}" for broker in range(6)}
     held = [
@@ -233,14 +233,14 @@ def _even(chosen, racks_of, racks, factor):
     return max(counts) <= -(-factor // racks) and min(counts) >= factor // racks
 
 
-def test_a_factor_that_makes_no_sense_is_refused():
+def test_an_impossible_factor_is_refused():
     before = picture({0: None, 1: None}, [(0,)])
     for factor in (0, 3):
         with pytest.raises(PlanError, match=f"replication factor {factor}"):
             change_replication_factor(before, ["t"], factor)
 
 
-def test_without_a_solver_it_is_said_how_to_get_one(monkeypatch):
+def test_without_a_solver_the_error_has_the_command_to_install_one(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
@@ -255,7 +255,7 @@ def test_nothing_to_plan():
     assert plan.changed == []
 
 
-def test_bytes_are_balanced_where_they_are_what_counts():
+def test_bytes_are_balanced_by_bytes():
     before = drawn(7, 6, 3, 120, 3, spread=True)
     plan = rebalance(before, by_bytes=True)
     held = loads(before.racks, plan.after, plan.sizes)
@@ -287,7 +287,7 @@ def test_every_plan_keeps_the_rules(seed, brokers, racks, partitions, factor, sp
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_plan_is_better_than_the_bound_says(seed):
-    """All plans of a tiny cluster, one after the other: none below the bound, and ours is best."""
+    """All plans of a tiny cluster, one after the other: none below the bound, none better."""
     before = drawn(seed, 4, 2, 3, 2, spread=False)
     plan = rebalance(before)
     brokers = sorted(before.racks)

@@ -21,7 +21,7 @@ from odradek.model.errors import ApiError
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import Reported, facts_of
 from odradek.plan.doctor import diagnose
-from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, Facts, Finding, Severity
+from odradek.plan.facts import DISK_PERCENT, PATIENCE_MS, ClusterFacts, Finding, Severity
 
 _WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}, "controller": {}}
 
@@ -128,14 +128,14 @@ def _reported(asked: Asked, answers_at: Mapping[int, str], limits: Mapping[str, 
     )
 
 
-def _without_cluster(asked: Asked) -> Facts:
+def _without_cluster(asked: Asked) -> ClusterFacts:
     """All that can be said where no broker answers."""
     unreachable = {
         id_: "no broker answers"
         for id_, state in asked.caller.local.items()
         if id_ not in asked.caller.ends
     }
-    return Facts(
+    return ClusterFacts(
         picture=ClusterPicture({}, {}),
         caller=asked.caller,
         unreachable=unreachable,
@@ -144,7 +144,7 @@ def _without_cluster(asked: Asked) -> Facts:
     )
 
 
-def _show(facts: Facts, *, as_json: bool) -> int:
+def _show(facts: ClusterFacts, *, as_json: bool) -> int:
     findings = diagnose(facts)
     if as_json:
         named = [{**f._asdict(), "severity": f.severity.name.lower()} for f in findings]
@@ -154,7 +154,7 @@ def _show(facts: Facts, *, as_json: bool) -> int:
     return int(any(finding.severity is Severity.CRITICAL for finding in findings))
 
 
-def _print(facts: Facts, findings: list[Finding]) -> None:
+def _print(facts: ClusterFacts, findings: list[Finding]) -> None:
     for finding in findings:
         print(f"{finding.severity.name.lower()}: {finding.kind}: {finding.subject}")
         print(f"    why: {finding.why}")

@@ -46,14 +46,14 @@ from odradek.placement.sizing import (
 from odradek.placement.walk import RoundStart
 from odradek.plan import movement
 from odradek.plan.assignment import as_picture, losses, propose
-from odradek.plan.caution import cautions
 from odradek.plan.cluster import ClusterPicture
 from odradek.plan.collect import picture_of, throttled_topics
 from odradek.plan.duration import predict
-from odradek.plan.execute import Progress, cancel, clear_throttles, execute, settle
+from odradek.plan.execute import MoveProgress, cancel, clear_throttles, execute, settle
 from odradek.plan.keys import count_keys, spreads
 from odradek.plan.measure import Elections, MeasureError, measure, measure_elections, sample_keys
-from odradek.plan.movement import Plan, PlanError
+from odradek.plan.move_risks import move_risks
+from odradek.plan.movement import MovementPlan, PlanError
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
@@ -500,7 +500,7 @@ def replication_factor(
 ) -> int:
     """Change the number of replicas of a topic's partitions."""
 
-    def make(picture: ClusterPicture) -> Plan:
+    def make(picture: ClusterPicture) -> MovementPlan:
         missing = sorted(set(topics) - {partition.topic for partition in picture.partitions})
         if missing:
             near = suggestion(missing[0], {partition.topic for partition in picture.partitions})
@@ -514,7 +514,7 @@ def _move(
     servers: str,
     command_config: str | None,
     given: Mapping[str, Any],
-    make: Callable[[ClusterPicture], Plan],
+    make: Callable[[ClusterPicture], MovementPlan],
 ) -> int:
     throttle = given["throttle"]
     if throttle is not None and throttle < 1:
@@ -558,13 +558,15 @@ class _Execution:
     second leaves at once; the copies go on under the throttle, which stays.
     """
 
-    def __init__(self, cluster: Cluster, made: Plan, throttle: float | None, batch: int) -> None:
+    def __init__(
+        self, cluster: Cluster, made: MovementPlan, throttle: float | None, batch: int
+    ) -> None:
         self._cluster = cluster
         self._made = made
         self._throttle = None if throttle is None else int(throttle)
         self._batch = batch
         self._stops = False
-        self._progress = Progress(0, len(made.changed), 0, 0, ())
+        self._progress = MoveProgress(0, len(made.changed), 0, 0, ())
         # What asks for this plan again: the words without what says what to do with it.
         self._words = shlex.join(
             ["odradek", *(w for w in click.get_current_context().obj or [] if w != "--execute")]
@@ -602,7 +604,7 @@ class _Execution:
         self._say(f"  go on:         {self._words} --execute")
         return _INTERRUPTED
 
-    def _tell(self, progress: Progress) -> None:
+    def _tell(self, progress: MoveProgress) -> None:
         self._progress = progress
         _tell(progress)
 
@@ -649,7 +651,7 @@ async def _inflow(cluster: Cluster, before: ClusterPicture) -> dict[TopicPartiti
 
 def _show_plan(
     picture: ClusterPicture,
-    made: Plan,
+    made: MovementPlan,
     took_s: float,
     throttle: float | None,
     inflow: Mapping[TopicPartition, float],
@@ -671,9 +673,9 @@ def _show_plan(
                 "imbalance_bound": made.imbalance_bound,
                 "seconds": None if duration is None else duration.seconds,
                 "planned_in_s": took_s,
-                "cautions": [
+                "move_risks": [
                     {"kind": c.kind, "partitions": list(map(str, c.partitions)), "text": c.text}
-                    for c in cautions(picture, made)
+                    for c in move_risks(picture, made)
                 ],
             }
         )
@@ -695,8 +697,8 @@ def _show_plan(
         )
     if duration is not None and duration.broker >= 0:
         print(duration_text(duration, throttle or 0.0))
-    for caution in cautions(picture, made):
-        print(f"Caution: {caution}.")
+    for caution in move_risks(picture, made):
+        print(f"MoveRisk: {caution}.")
     print()
     print("Current partition replica assignment")
     print()
@@ -707,7 +709,7 @@ def _show_plan(
     print(json.dumps(reassignment(made.after, made.changed), separators=(",", ":")))
 
 
-def _tell(progress: Progress) -> None:
+def _tell(progress: MoveProgress) -> None:
     share = f", {bytes_text(progress.copied_bytes)} of {bytes_text(progress.total_bytes)}" if (
         progress.total_bytes
     ) else ""  # fmt: skip

@@ -1,11 +1,11 @@
-"""What a plan cannot help is said, and nothing else."""
+"""The risks of a plan are reported, and nothing else."""
 
 import pytest
 
 from odradek.model.partition import TopicPartition
-from odradek.plan.caution import cautions
 from odradek.plan.cluster import ClusterPicture, Replicas
-from odradek.plan.movement import Plan
+from odradek.plan.move_risks import move_risks
+from odradek.plan.movement import MovementPlan
 
 T = TopicPartition("t", 0)
 
@@ -14,8 +14,8 @@ def told(before, after, *, in_sync, isr_min=1, leader=None):
     leader = in_sync[0] if leader is None and in_sync else leader
     held = Replicas(before, 100, -1 if leader is None else leader, in_sync)
     picture = ClusterPicture(dict.fromkeys(range(6)), {T: held}, {"t": isr_min})
-    plan = Plan({T: before}, {T: after}, {T: 100}, 0, 0.0, 0.0, 0.0)
-    return [(caution.kind, str(caution)) for caution in cautions(picture, plan)]
+    plan = MovementPlan({T: before}, {T: after}, {T: 100}, 0, 0.0, 0.0, 0.0)
+    return [(caution.kind, str(risk)) for caution in move_risks(picture, plan)]
 
 
 @pytest.mark.parametrize(
@@ -32,28 +32,28 @@ def told(before, after, *, in_sync, isr_min=1, leader=None):
         ((0, 1), (0, 1), {"in_sync": (0,), "isr_min": 2}, []),  # it is not changed
     ],
 )
-def test_of_each_partition_the_worst_is_said(before, after, given, kinds):
+def test_of_each_partition_the_worst_risk_is_reported(before, after, given, kinds):
     assert [kind for kind, _ in told(before, after, **given)] == kinds
 
 
-def test_it_is_said_who_has_to_live():
+def test_the_broker_that_must_stay_up_is_named():
     ((_, text),) = told((0, 1, 2), (1, 2, 3), in_sync=(0,))
 
     assert text == (
-        "t-0: none of those that stay (1,2) is in sync; broker 0 has to live until they have "
+        "t-0: none of those that stay (1,2) is in sync; broker 0 has to stay up until they have "
         "caught up"
     )
 
 
-def test_partitions_with_the_same_trouble_are_told_together():
+def test_partitions_with_the_same_risk_are_reported_together():
     partitions = [TopicPartition("t", n) for n in range(7)]
     held = Replicas((0, 1), 100, -1, (0,))
     picture = ClusterPicture({1: None, 2: None}, dict.fromkeys(partitions, held))
-    plan = Plan(
+    plan = MovementPlan(
         dict.fromkeys(partitions, (0, 1)), dict.fromkeys(partitions, (1, 2)), {}, 0, 0.0, 0.0, 0.0
     )
-    (caution,) = cautions(picture, plan)
+    (risk,) = move_risks(picture, plan)
 
-    assert caution.partitions == tuple(partitions)
-    assert str(caution).startswith("t-0, t-1, t-2, t-3, t-4 and 2 more: nobody leads")
-    assert "before broker 0 is back" in str(caution)
+    assert risk.partitions == tuple(partitions)
+    assert str(risk).startswith("t-0, t-1, t-2, t-3, t-4 and 2 more: there is no leader")
+    assert "until broker 0 runs again" in str(risk)

@@ -1,8 +1,8 @@
-"""What a plan cannot help: partitions with which the way to it is dangerous, or has no end.
+"""Risks of a plan: partitions whose reassignment is dangerous, or may never complete.
 
-A reassignment copies first, and takes the old replicas away when all of the new ones are in sync
-(KIP-455); so what was in sync before stays so on the way, and nothing is lost. But it ends only
-then, and until then a partition has no more replicas in sync than it had.
+A reassignment copies first, and removes the old replicas when all of the new ones are in sync
+(KIP-455); so the ISR is kept meanwhile, and no record is lost. But it completes only then, and
+until then a partition has no more in-sync replicas than before.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from odradek.model.partition import TopicPartition
 from odradek.plan.cluster import ClusterPicture
-from odradek.plan.movement import Plan
+from odradek.plan.movement import MovementPlan
 
 SHOWN: Final = 5
 
 
-class Caution(NamedTuple):
-    """What to know of some partitions before they are moved."""
+class MoveRisk(NamedTuple):
+    """One kind of risk, and the partitions that have it."""
 
     kind: str
     partitions: tuple[TopicPartition, ...]
@@ -28,27 +28,28 @@ class Caution(NamedTuple):
         return f"{names}{f' and {more} more' if more > 0 else ''}: {self.text}"
 
 
-def cautions(picture: ClusterPicture, plan: Plan) -> list[Caution]:
-    """What to know of the partitions that a plan changes; the worst first."""
-    found: list[Caution] = []
+def move_risks(picture: ClusterPicture, plan: MovementPlan) -> list[MoveRisk]:
+    """The risks of the partitions that a plan changes; the worst first."""
+    found: list[MoveRisk] = []
     changed = plan.changed
     seen: set[TopicPartition] = set()
     for kind, judge in _RULES:
         groups: dict[str, list[TopicPartition]] = {}
         for partition in changed:
             text = judge(picture, plan, partition)
-            # Of one partition the worst is enough; that too few are wanted is another matter.
+            # Only the worst of a partition is reported; a factor below min.insync.replicas always
+            # is.
             if text is not None and (kind == "factor" or partition not in seen):
                 seen.add(partition)
                 groups.setdefault(text, []).append(partition)
-        found += [Caution(kind, tuple(those), text) for text, those in groups.items()]
+        found += [MoveRisk(kind, tuple(those), text) for text, those in groups.items()]
     return found
 
 
-Judge = Callable[[ClusterPicture, Plan, TopicPartition], str | None]
+Judge = Callable[[ClusterPicture, MovementPlan, TopicPartition], str | None]
 
 
-def _factor(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+def _factor(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition) -> str | None:
     least, count = picture.isr_min.get(partition.topic, 1), len(plan.after[partition])
     if count >= least:
         return None
@@ -58,26 +59,28 @@ def _factor(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> s
     )
 
 
-def _offline(picture: ClusterPicture, _plan: Plan, partition: TopicPartition) -> str | None:
+def _offline(picture: ClusterPicture, _plan: MovementPlan, partition: TopicPartition) -> str | None:
     held = picture.partitions[partition]
     if held.leader >= 0:
         return None
     away = ",".join(map(str, held.in_sync or held.brokers))
-    return f"nobody leads, and so nothing can be copied before broker {away} is back"
+    return f"there is no leader, so nothing is copied until broker {away} runs again"
 
 
-def _nobody_in_sync(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+def _nobody_in_sync(
+    picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition
+) -> str | None:
     held, after = picture.partitions[partition], plan.after[partition]
     behind = [broker for broker in after if broker in held.brokers and broker not in held.in_sync]
     if not behind or set(after) & set(held.in_sync):
         return None
     return (
         f"none of those that stay ({_ids(behind)}) is in sync; broker {_ids(held.in_sync)} has to "
-        "live until they have caught up"
+        "stay up until they have caught up"
     )
 
 
-def _too_few(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+def _too_few(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition) -> str | None:
     held, least = picture.partitions[partition], picture.isr_min.get(partition.topic, 1)
     if len(held.in_sync) < least <= len(plan.after[partition]):
         return (
@@ -87,7 +90,7 @@ def _too_few(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> 
     return None
 
 
-def _behind(picture: ClusterPicture, plan: Plan, partition: TopicPartition) -> str | None:
+def _behind(picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition) -> str | None:
     held = picture.partitions[partition]
     behind = [b for b in plan.after[partition] if b in held.brokers and b not in held.in_sync]
     if not behind:
