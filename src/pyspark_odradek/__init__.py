@@ -1,4 +1,4 @@
-"""Where PySpark finds the format "odradek" without a line of code.
+"""Registers the format "odradek" with PySpark without any code.
 
 PySpark 4 looks for top-level modules named `pyspark_*` and registers their `DefaultSource`.
 """

@@ -214,7 +214,7 @@ def test_a_task_that_begins_after_its_job_was_given_up_writes_nothing_and_leaves
 
     writer.abort([None, None])
 
-    with pytest.raises(WriteError, match="given up before this task"):
+    with pytest.raises(WriteError, match="aborted before this task"):
         writer.write(iter([pa.record_batch({"value": [b"late"]})]))
     assert not any(writer._job in name for name in open_transactions(servers))
     assert arrow.offsets_of(servers, topic)[0].end == 0

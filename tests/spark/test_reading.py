@@ -133,8 +133,8 @@ def test_sql_has_it_too(spark, servers, load):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "nowhere"}, "topic 'nowhere' is not there"),
-        ({"assign": '{"read":[5]}'}, "read-5 is not there: read has 2 partitions"),
+        ({"subscribe": "nowhere"}, "topic 'nowhere' does not exist"),
+        ({"assign": '{"read":[5]}'}, "read-5 does not exist: read has 2 partitions"),
         ({"startingOffsets": '{"read":{"0":1}}'}, "you must specify all TopicPartitions"),
         ({"startingOffsets": '{"read":'}, "Expected e.g. "),
         ({"startingTimestamp": "999000"}, "No offset matched .* read-0 and timestamp 999000"),
@@ -144,9 +144,9 @@ def test_sql_has_it_too(spark, servers, load):
         ),
         (
             {"endingOffsets": '{"read":{"0":155,"1":1}}'},
-            "read-0: offsets up to 155 were asked for, the partition ends at 150",
+            "read-0: offsets up to 155 were requested, the partition ends at 150",
         ),
-        ({"columns": "valu"}, "'valu' is none of key, value"),
+        ({"columns": "valu"}, "'valu' is not one of key, value"),
         ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "127.0.0.1:1"),
         ({"kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL"}, "security.protocol"),
     ],

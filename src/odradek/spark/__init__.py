@@ -7,17 +7,17 @@
         "kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"
     }).load()
 
-Options, schema, offsets and messages are those of Spark's own connector for Kafka, so that the
-name of the format is all that changes in a job. docs/spark.md has the table of every option.
+Options, schema, offsets and error messages are those of Spark's own connector for Kafka, so that
+a job only changes the name of the format. docs/spark.md has the table of options.
 
-Workers import `options`, `offsets` and what they need of `odradek.client`; no broker code.
+Workers import `options`, `offsets` and parts of `odradek.client`; no broker code.
 """
 
 from typing import Any
 
 
 def register(spark: Any) -> None:
-    """Make the format "odradek" known to a session, if it is not."""
+    """Register the format "odradek" with a session, if it is not registered."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     from odradek.spark.source import OdradekDataSource  # noqa: PLC0415  needs pyspark
@@ -25,6 +25,6 @@ def register(spark: Any) -> None:
     try:
         spark.dataSource.register(OdradekDataSource)
     except AnalysisException as error:
-        # PySpark 4.0 does not take the name of a source that it has found by itself.
+        # PySpark 4.0 raises this if it has found and registered the source by itself.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

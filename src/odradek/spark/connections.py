@@ -1,8 +1,8 @@
-"""One connection to a cluster for each Python worker, kept from task to task.
+"""The connections of a Python worker to clusters, kept from task to task.
 
-Spark reuses its workers, so a query after the first finds the cluster known and connected. This
-is the one place of the package with state of its own, because nothing else of a worker lives
-longer than a task. A worker that was forked after somebody connected begins anew.
+Spark reuses its workers, so a query after the first has connections and metadata already. This
+is the only module of the package with state, because nothing else of a worker outlives a task. A
+worker that was forked after its parent had connected makes connections of its own.
 """
 
 import gc
@@ -17,14 +17,14 @@ from odradek.client.cluster import BootstrapError
 from odradek.client.security.protocol import AuthenticationError
 from odradek.spark.options import client_settings
 
-# Clusters that one worker talks to; the least recently used is left.
+# Clusters that one worker is connected to; the least recently used is closed.
 _CLUSTERS_MAX: Final = 8
 
 T = TypeVar("T")
 
 
 class Connections:
-    """Clusters by the properties that lead to them."""
+    """The connected clusters, by the client properties."""
 
     def __init__(self) -> None:
         self._pid = -1
@@ -34,7 +34,7 @@ class Connections:
 
     @property
     def thread(self) -> LoopThread:
-        """Where the sockets are waited for."""
+        """The thread with the event loop of all connections."""
         if self._thread is None or self._pid != os.getpid():
             self._thread, self._pid = LoopThread(), os.getpid()
             self._clusters.clear()
@@ -42,15 +42,15 @@ class Connections:
         return self._thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to its end."""
+        """Run a coroutine on the loop and return its result."""
         return self.thread.run(work)
 
     def cluster(self, kafka: Mapping[str, str], what: str) -> ArrowCluster:
-        """The cluster that these properties lead to, connected; `what` it is for, in words.
+        """The cluster of these client properties, connected; `what` it is for is in error texts.
 
         Raises:
-            OptionError: a property that cannot be used.
-            BootstrapError: nobody there. AuthenticationError: not for us.
+            OptionError: a property has an invalid value.
+            BootstrapError: no broker answers. AuthenticationError: it refuses the credentials.
         """
         thread = self.thread
         key = tuple(sorted(kafka.items()))
@@ -68,8 +68,8 @@ class Connections:
                 _, left = self._clusters.popitem(last=False)
                 thread.run(left.close())
         elif not self._is_settled:
-            # Spark collects garbage after every task, before the next one may begin: 40 to 80 ms
-            # to look through the modules of Arrow, numpy and ours, which stay anyway.
+            # Spark collects garbage after every task, before the next one can begin: 40 to 80 ms
+            # for the modules of Arrow, numpy and Odradek, which stay anyway.
             gc.freeze()
             self._is_settled = True
         self._clusters.move_to_end(key)

@@ -1,18 +1,18 @@
-"""A Spark job: departures joined with the weather of their hour, delays of each airport and hour.
+"""A Spark job: departures joined with the weather, and delays by airport and hour.
 
     python -m odradek.spark.departures --bootstrap-server localhost:9092 --out delays/
 
-Two streaming queries, which run until standard input ends and then finish what is there:
+Two streaming queries, which run until standard input ends and then process what is available:
 
     flights + weather  ->  topic `delays`      exactly once: a transaction for each task
-    delays             ->  Parquet             only what is committed is read
+    delays             ->  Parquet             read_committed
 
 Topics `flights` and `weather` have JSON values as `odradek produce` writes them. An hour is
 written when the watermark has passed it, so it needs flights that are later by `LATENESS`. For
-each trigger one JSON object on standard output has the query, the batch, its rows, rows a second,
-and how many records the query is behind its topics.
+each trigger one JSON object is printed with the query, the batch, its rows, rows a second, and
+the query's lag in records.
 
-This is what `odradek demo` runs, and an example to begin with.
+`odradek demo` runs this job; it is also an example for jobs of your own.
 """
 
 import argparse
@@ -44,9 +44,10 @@ DELAY: Final = (
 
 
 def values(frame: DataFrame, schema: str) -> DataFrame:
-    """The fields of JSON values; what is no such thing is null.
+    """The fields of JSON values; null where a value cannot be parsed.
 
-    Read as text and then cast: rows of a CSV file are all text, and a missing one is empty.
+    Fields are read as text and then cast, because rows of a CSV file have only text, and "" for
+    null.
     """
     fields = [field.split() for field in schema.split(", ")]
     texts = ", ".join(f"{name} string" for name, _ in fields)
@@ -57,7 +58,7 @@ def values(frame: DataFrame, schema: str) -> DataFrame:
 
 
 def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """For each airport and hour: flights, departures, delays, and the weather there was."""
+    """For each airport and hour: flights, departures, delays, and the weather."""
     with_weather = flights.withWatermark("time_hour", LATENESS).join(
         F.broadcast(weather), ["origin", "time_hour"], "left"
     )
@@ -71,7 +72,7 @@ def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
 
 
 class Job:
-    """Both queries on one cluster."""
+    """The two queries on one cluster."""
 
     def __init__(self, spark: SparkSession, servers: str, out: str, records_max: int) -> None:
         self._spark = spark
@@ -80,7 +81,7 @@ class Job:
         self._records_max = records_max
 
     def start(self) -> list[StreamingQuery]:
-        """Start them, the one that feeds the other first."""
+        """Start the queries, the one that writes the topic `delays` first."""
         weather = values(self._read("weather"), WEATHER).cache()
         summary = delays(values(self._stream("flights"), FLIGHT), weather)
         fields = F.struct(*[part.split()[0] for part in DELAY.split(", ")])
@@ -120,7 +121,7 @@ class Job:
 
 
 def progress(query: StreamingQuery, reported: dict[str, int]) -> None:
-    """Report the triggers that were not reported yet.
+    """Print the triggers that were not printed yet.
 
     Raises:
         StreamingQueryException: the query has failed.
@@ -143,7 +144,7 @@ def progress(query: StreamingQuery, reported: dict[str, int]) -> None:
 
 
 def finish(query: StreamingQuery, report: Callable[[], None]) -> None:
-    """Let a query read what is there, and report meanwhile."""
+    """Let a query process what is available, and report meanwhile."""
     work = threading.Thread(target=query.processAllAvailable, daemon=True)
     work.start()
     while work.is_alive():
@@ -152,7 +153,7 @@ def finish(query: StreamingQuery, report: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run until standard input ends; each line asks how far the queries are."""
+    """Run until standard input ends; each line of it requests a progress report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--out", required=True)

@@ -1,4 +1,4 @@
-"""Batch reads that use filters to read less. PySpark 4.1 and newer."""
+"""Batch reads with filter push-down. PySpark 4.1 and newer."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,11 +18,11 @@ from odradek.spark.options import ReadOptions
 
 
 class FilteringTopicReader(TopicReader):
-    """The same with filters on topic, partition and offset used to read less.
+    """A `TopicReader` that uses filters on topic, partition and offset to read less.
 
-    PySpark refuses a reader that takes filters unless spark.sql.python.filterPushdown.enabled is
-    set, so this is a class of its own, chosen by the option pushDownFilters. Spark applies every
-    filter again: what is done here only saves reading.
+    PySpark refuses a reader with push-down unless spark.sql.python.filterPushdown.enabled is set,
+    so this is a class of its own, selected by the option pushDownFilters. Spark applies every
+    filter again: filters only reduce what is read here.
     """
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ class FilteringTopicReader(TopicReader):
         self._filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  pyspark's
-        """Keep what can be used; all of them are left to Spark as well."""
+        """Keep the filters that can be used; all of them are returned for Spark to apply."""
         self._filters = list(filters)
         return filters
 
@@ -41,7 +41,7 @@ class FilteringTopicReader(TopicReader):
 
 
 def _narrow(piece: Piece, wanted: Filter) -> Piece:  # noqa: PLR0911 - a table
-    """What is left of a piece by one filter; more than that is harmless."""
+    """The part of a piece that one filter selects; a larger part is correct, too."""
     empty = piece._replace(end=piece.start)
     match wanted:
         case EqualTo(attribute=("topic",), value=value):

@@ -1,11 +1,10 @@
-"""Whether a repeated task has the rows that it had, whatever their order.
+"""Whether a repeated task has the same rows as before, in any order.
 
-The fingerprint of some rows is their number and a sum, modulo 2**64, of one number for each key,
-value and topic: so it does not depend on the order of rows or on how they come in batches. It is
-made of a column's bytes by numpy, some nanoseconds a row: the number of a value is mixed of its
-length, its first and its last 8 bytes, and the sum of all bytes is added. It tells another range of
-records or another number of tasks apart; it is no protection against somebody who wants two sets of
-rows to look alike.
+The fingerprint of rows is their number and a sum, modulo 2**64, of one number for each key,
+value and topic: so it does not depend on the order of rows or on their batches. numpy computes it
+from a column's bytes in some nanoseconds a row: the number of a value is a mix of its length, its
+first and its last 8 bytes, and the sum of all bytes is added. It detects another range of records
+or another number of tasks; it is not collision-resistant against an attacker.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 _COLUMNS: Final = ("key", "value", "topic")
 _WORD: Final = 8
 _MODULUS: Final = 1 << 64
-# Odd numbers without a pattern (SplitMix64, Steele et al. 2014), and the order of the columns.
+# Odd constants (SplitMix64, Steele et al. 2014), and the order of the columns.
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT: Final = np.uint64(31)
@@ -26,7 +25,7 @@ _MASKS: Final = np.array([(1 << (8 * length)) - 1 for length in range(_WORD + 1)
 
 
 class Fingerprinted(Iterator[pa.RecordBatch]):
-    """Batches that are counted as they pass; `str` is the fingerprint of those that have."""
+    """Passes batches on and fingerprints them; `str` is the fingerprint of those passed so far."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -46,7 +45,7 @@ class Fingerprinted(Iterator[pa.RecordBatch]):
 
 
 def fingerprint(batches: Iterator[pa.RecordBatch]) -> str:
-    """The fingerprint of all these rows."""
+    """The fingerprint of the rows of all batches."""
     counted = Fingerprinted(batches)
     for _ in counted:
         pass
@@ -54,7 +53,7 @@ def fingerprint(batches: Iterator[pa.RecordBatch]) -> str:
 
 
 def _sum_of(column: Any) -> int:
-    """The sum of a column's numbers; one that is null counts as a number of its own."""
+    """The sum of a column's numbers; null has a number of its own."""
     nulls = int(column.null_count)
     values = pc.cast(column.drop_null() if nulls else column, pa.large_binary())
     total = nulls * int(_GAMMA)
@@ -64,7 +63,7 @@ def _sum_of(column: Any) -> int:
     offsets = np.frombuffer(offsets_buffer, np.int64)[values.offset :][: len(values) + 1]
     data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
     starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
-    # A word that begins at any byte, also at the last ones.
+    # Padding, so that an 8-byte word can begin at every byte.
     padded = np.concatenate([data, np.zeros(_WORD, np.uint8)])
     words = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
     masks = _MASKS[np.minimum(lengths, _WORD)]

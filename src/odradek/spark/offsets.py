@@ -1,8 +1,8 @@
-"""Which offsets a query reads: ranges, how they are cut into tasks, how much a trigger takes.
+"""Which offsets a query reads: ranges, their division into tasks, the limit of a trigger.
 
-Rules only: what the cluster has comes in as numbers. `Offsets` are what a streaming query keeps
-in its checkpoint, in the connector's JSON: {"topicA":{"0":23,"1":345}}; they are where to go on,
-so exclusive where they end something.
+Pure rules: the cluster's offsets are arguments. `Offsets` are what a streaming query has in its
+checkpoint, in the connector's JSON: {"topicA":{"0":23,"1":345}}; they are the next offsets to
+read, so exclusive as the end of a range.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +22,14 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class LostDataError(OdradekError):
-    """Offsets that should be read are not there any more, and failOnDataLoss is true."""
+    """Offsets of the query are no longer in the log, and failOnDataLoss is true."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}. {LOSS_ADVICE}")
 
 
 class Piece(NamedTuple):
-    """What one task reads: offsets from `start` to before `end` of one partition."""
+    """The range of one task: offsets of one partition from `start` to before `end`."""
 
     partition: TopicPartition
     start: int
@@ -37,12 +37,12 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets; not all of them need have records."""
+        """The number of offsets, of which some may have no record."""
         return self.end - self.start
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As a checkpoint keeps it."""
+    """The form of a checkpoint."""
     out: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         out.setdefault(partition.topic, {})[str(partition.partition)] = offset
@@ -50,7 +50,7 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The same, read back."""
+    """The inverse of `to_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in stored.items()
@@ -61,11 +61,11 @@ def from_json(stored: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, i
 def cut(
     ranges: Iterable[Piece], *, min_partitions: int | None, records_max: int | None
 ) -> list[Piece]:
-    """Ranges into tasks: at least so many in all, each of at most so many offsets.
+    """Divide ranges into tasks: at least `partitions_min`, each of at most `records_max` offsets.
 
-    As the connector does it: `records_max` first, then every piece is cut in proportion to its
-    share of all offsets. Where rounding leaves fewer tasks than `min_partitions`, those with most
-    offsets are cut further, as long as they have two. Empty ranges make no task.
+    As in the connector: `records_max` first, then every piece is divided in proportion to its
+    share of all offsets. If rounding leaves too few tasks, those with most offsets are divided
+    further, as long as they have two. Empty ranges give no task.
     """
     pieces = [piece for piece in ranges if piece.size > 0]
     if records_max is not None:
@@ -98,10 +98,10 @@ def _parts(piece: Piece, count: int) -> Iterable[Piece]:
 
 
 def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartition, int]:
-    """The end of a trigger that takes at most about `records_max` offsets, a fair share of each.
+    """The end of a trigger that reads at most about `records_max` offsets, divided over partitions.
 
-    A partition that has something is never left out for its share being less than one: so the
-    bound may be passed by one offset for each partition, as in the connector.
+    A partition with new offsets always gets at least one: so the limit may be exceeded by one
+    offset for each partition, as in the connector.
     """
     sizes = {
         partition: upto - start[partition]
@@ -121,16 +121,16 @@ def limited(start: Offsets, end: Offsets, records_max: int) -> dict[TopicPartiti
 
 
 def behind(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between."""
+    """The number of offsets between `start` and `end`."""
     return sum(max(0, upto - start.get(partition, upto)) for partition, upto in end.items())
 
 
 def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[str]:
-    """What is missing between where a trigger begins and ends; empty if nothing is.
+    """What is missing between the start and the end of a trigger; empty if nothing is.
 
-    `earliest` has every partition that is there now. Markers of transactions and what
-    compaction took away leave offsets without records, which is no loss: only offsets below the
-    log start, partitions that are gone and ends that went back are.
+    `earliest` has every partition that exists now. Offsets of transaction markers and of compacted
+    records have no record, which is not a loss: only offsets below the log start, deleted
+    partitions and end offsets that have become smaller are.
     """
     said = []
     for partition, begin in sorted(start.items()):

@@ -1,8 +1,8 @@
-"""The options of Spark's connector for Kafka, read and refused as it does.
+"""The options of Spark's connector for Kafka, parsed and refused as it does.
 
-Names without regard to case, values as text, refusals in the connector's words with what was
-given added. Options that begin with `kafka.` go to the client under Java's names. docs/spark.md
-tells of every option whether we have it, and why not; a test holds the two together.
+Names are case-insensitive, values are text, errors have the connector's text and the given value.
+Options that begin with `kafka.` are properties of the Java client. docs/spark.md lists every
+option; a test compares the list with this module.
 """
 
 import difflib
@@ -24,7 +24,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
-# Everything that is understood on reading and on writing, as it is written in the documentation.
+# The options of reads and of writes, as they are written in the documentation.
 SOURCE_OPTIONS: Final = (
     "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
@@ -37,12 +37,12 @@ SOURCE_OPTIONS: Final = (
 SINK_OPTIONS: Final = (
     "topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix",
 )  # fmt: skip
-# Spark's own, which it hands to every source and sink.
+# Spark's own, which it passes to every source and sink.
 _SPARKS: Final = (
     "path", "checkpointlocation", "queryname", "outputmode", "__online_table_query_source",
 )  # fmt: skip
 
-# Properties of kafka-clients 3.9 that tune what is Java's alone, and so are passed over in silence.
+# Properties of kafka-clients 3.9 that only concern the Java client: ignored without a warning.
 _OF_JAVAS_CLIENTS: Final = (
     "auto.include.jmx.reporter", "client.dns.lookup", "connections.max.idle.ms",
     "enable.metrics.push", "interceptor.classes", "metadata.recovery.strategy", "metric.reporters",
@@ -57,7 +57,7 @@ _OF_JAVAS_PRODUCER: Final = (
     "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms", "partitioner.class",
 )  # fmt: skip
-_ANY_NAME: Final = ("sasl.", "spark.")  # of login classes and call-backs there are many
+_ANY_NAME: Final = ("sasl.", "spark.")  # login classes and callbacks have many properties
 
 _OFFSETS_LIKE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_LIKE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -69,11 +69,11 @@ _log = logging.getLogger("odradek.spark")
 
 
 class OptionError(OdradekError, ValueError):
-    """An option is missing, or does not take its value: names it, the value and the rule."""
+    """An option is missing or has an invalid value; the text has its name, value and rule."""
 
 
-class Start(NamedTuple):
-    """Where to begin or end: one place for all, or one for each partition.
+class QueryBound(NamedTuple):
+    """The start or end of a query: one for all partitions, or one for each.
 
     kind "offset": `everywhere` is an offset, EARLIEST or LATEST; "timestamp": milliseconds.
     """
@@ -85,13 +85,13 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What a read was told. Everything in here can be pickled to the workers."""
+    """The options of a read. They can be pickled for the workers."""
 
     assign: tuple[TopicPartition, ...] = ()
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
-    start: Start
-    end: Start
+    start: QueryBound
+    end: QueryBound
     timestamp_strategy: str = "error"
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
@@ -110,20 +110,20 @@ class ReadOptions:
 
     @property
     def subject(self) -> str:
-        """What is read, for messages."""
+        """What is read, for error texts."""
         if self.pattern is not None:
             return f"reading topics like {self.pattern}"
         return f"reading {', '.join(map(str, self.assign or self.subscribe))}"
 
     @property
     def committed(self) -> bool:
-        """Whether open and aborted transactions are left out."""
+        """Whether the isolation level is read_committed."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """What a write was told."""
+    """The options of a write."""
 
     topic: str | None = None
     exactly_once: bool = False
@@ -133,7 +133,7 @@ class WriteOptions:
 
     @property
     def subject(self) -> str:
-        """What is written to, for messages."""
+        """What is written to, for error texts."""
         return f"writing to {self.topic or 'the topics of column topic'}"
 
 
@@ -211,10 +211,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def client_settings(kafka: Mapping[str, str], *, client_id: str) -> ClientSettings:
-    """How to reach the cluster.
+    """The client settings for these properties.
 
     Raises:
-        OptionError: a value that its property does not take.
+        OptionError: a property has an invalid value.
     """
     try:
         return ClientSettings.from_properties(kafka, client_id=client_id)
@@ -223,10 +223,10 @@ def client_settings(kafka: Mapping[str, str], *, client_id: str) -> ClientSettin
 
 
 def client_values(options: Mapping[str, Option], kafka: Mapping[str, str]) -> dict[str, Any]:
-    """The client's properties by their options; the defaults are those of Java's client.
+    """The values of client properties, with the defaults of the Java client.
 
     Raises:
-        OptionError: a value that its property does not take, in Kafka's words.
+        OptionError: a property has an invalid value; the text is Kafka's.
     """
     given = {name: text.strip() for name, text in kafka.items()}
     for name in ("acks", "compression.type"):
@@ -242,7 +242,7 @@ def number(kafka: Mapping[str, str], name: str, default: int) -> int:
     """A number among the client's properties.
 
     Raises:
-        OptionError: it is none.
+        OptionError: the value is not a number.
     """
     text = kafka.get(name)
     if text is None:
@@ -259,7 +259,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """`{"topicA":{"0":23,"1":-1}}`, as the connector reads and writes it.
 
     Raises:
-        OptionError: it is no such thing.
+        OptionError: the text has another form.
     """
     try:
         return {
@@ -344,14 +344,14 @@ def _need_servers(kafka: Mapping[str, str], whose: str) -> None:
 
 
 def _tell_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
-    """The connector passes over options that it does not know; so do we, aloud."""
+    """Warn of unknown options, which the connector ignores without a warning."""
     names = {name.lower(): name for name in known}
     for name in given:
         if name.lower() in names or name.lower() in _SPARKS or name.lower().startswith("kafka."):
             continue
         near = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {names[near[0]]!r}?" if near else ""
-        _log.warning("option %r is not known to format 'odradek' and has no effect%s", name, hint)
+        _log.warning("option %r is unknown to format 'odradek' and has no effect%s", name, hint)
 
 
 def _tell_unknown_kafka(kafka: Mapping[str, str], known: Collection[str]) -> None:
@@ -361,7 +361,7 @@ def _tell_unknown_kafka(kafka: Mapping[str, str], known: Collection[str]) -> Non
             continue
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
         hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
-        _log.warning("option 'kafka.%s' is no property of a Kafka client and has no effect%s",
+        _log.warning("option 'kafka.%s' is not a property of a Kafka client and has no effect%s",
                      name, hint)  # fmt: skip
 
 
@@ -394,37 +394,37 @@ def _strategy(options: Mapping[str, str]) -> dict[str, Any]:
     try:
         re.compile(value)
     except re.error as error:
-        raise OptionError(f"subscribePattern={value!r}: no regular expression: {error}") from None
+        raise OptionError(f"subscribePattern={value!r}: no valid pattern: {error}") from None
     return {"pattern": value}
 
 
-def _place(options: Mapping[str, str], side: str, default: int) -> Start:
-    """Precedence as in the connector: timestamp, then by timestamp, then offsets."""
+def _place(options: Mapping[str, str], side: str, default: int) -> QueryBound:
+    """The start or end; precedence as in the connector: timestamp, timestamps, then offsets."""
     text = options.get(f"{side}timestamp")
     if text is not None:
         if not text.strip().isdecimal():
             raise OptionError(f"{side}Timestamp={text}: must be a timestamp in milliseconds")
-        return Start("timestamp", int(text), {})
+        return QueryBound("timestamp", int(text), {})
     text = options.get(f"{side}offsetsbytimestamp")
     if text is not None:
-        return Start("timestamp", None, parse_offsets(text))
+        return QueryBound("timestamp", None, parse_offsets(text))
     text = options.get(f"{side}offsets")
     match None if text is None else text.strip().lower():
         case None:
-            return Start("offset", default, {})
+            return QueryBound("offset", default, {})
         case "earliest":
-            return Start("offset", EARLIEST, {})
+            return QueryBound("offset", EARLIEST, {})
         case "latest":
-            return Start("offset", LATEST, {})
+            return QueryBound("offset", LATEST, {})
         case _:
             assert text is not None
-            return Start("offset", None, parse_offsets(text))
+            return QueryBound("offset", None, parse_offsets(text))
 
 
-def _check_batch(start: Start, end: Start) -> None:
-    if start == Start("offset", LATEST, {}):
+def _check_batch(start: QueryBound, end: QueryBound) -> None:
+    if start == QueryBound("offset", LATEST, {}):
         raise OptionError("starting offset can't be latest for batch queries on Kafka")
-    if end == Start("offset", EARLIEST, {}):
+    if end == QueryBound("offset", EARLIEST, {}):
         raise OptionError("ending offset can't be earliest for batch queries on Kafka")
     for place, word, wrong, name in (
         (start, "starting", LATEST, "latest"),
@@ -470,7 +470,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 
 def _duration_ms(text: str) -> int:
-    """`15m`, `10 s`, `500ms`, as Spark's own time strings."""
+    """Milliseconds of `15m`, `10 s`, `500ms`: Spark's time strings."""
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None or (found[2] or "ms") not in _UNITS_MS:
         raise OptionError(f"maxTriggerDelay={text}: must be a duration, like 15m or 30s")

@@ -1,4 +1,4 @@
-"""From options to offsets: what the cluster is asked before anything is read."""
+"""From options to offset ranges: the requests to the cluster before anything is read."""
 
 import logging
 import re
@@ -8,19 +8,19 @@ from typing import Final
 from odradek.client.arrow.cluster import ArrowCluster, UnknownTopicError
 from odradek.model.partition import TopicPartition
 from odradek.spark.offsets import LostDataError, Piece
-from odradek.spark.options import EARLIEST, LATEST, OptionError, ReadOptions, Start
+from odradek.spark.options import EARLIEST, LATEST, OptionError, QueryBound, ReadOptions
 
 _log = logging.getLogger("odradek.spark")
-_NONE: Final = -1
+_UNSET: Final = -1
 
 
 async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that the query reads, as the cluster has them now.
+    """The partitions of the query's topics, as the cluster has them now.
 
-    A topic that was named and is missing is asked for again, as often as the options say.
+    The metadata of a missing topic is requested again, as often as the options allow.
 
     Raises:
-        UnknownTopicError: it is not there.
+        UnknownTopicError: a topic does not exist.
     """
     missing_ms = options.offset_retries * options.offset_retry_ms
     if options.assign:
@@ -29,14 +29,14 @@ async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[Top
         for partition in options.assign:
             if partition.partition not in there[partition.topic]:
                 raise UnknownTopicError(
-                    f"{partition} is not there: {partition.topic} has "
+                    f"{partition} does not exist: {partition.topic} has "
                     f"{len(there[partition.topic])} partitions"
                 )
         return list(options.assign)
     topics = options.subscribe
     if options.pattern is not None:
         pattern = re.compile(options.pattern)
-        # Anywhere in the name, as the connector finds it.
+        # A match anywhere in the name, as in the connector.
         topics = tuple(topic for topic in await cluster.topics() if pattern.search(topic))
         if not topics:
             return []
@@ -47,16 +47,16 @@ async def partitions_of(cluster: ArrowCluster, options: ReadOptions) -> list[Top
 async def offsets_at(
     cluster: ArrowCluster,
     options: ReadOptions,
-    place: Start,
+    place: QueryBound,
     partitions: list[TopicPartition],
     *,
     side: str,
 ) -> dict[TopicPartition, int]:
-    """The offsets of a place in each partition.
+    """The offset in each partition for a start or end.
 
     Raises:
-        OptionError: specific offsets that do not name just these partitions, or a timestamp
-            after which there is nothing (unless told otherwise).
+        OptionError: specific offsets for other partitions than these, or a timestamp after which
+            there is no record (unless an option allows it).
     """
     if place.everywhere is None:
         _check_all_named(place, partitions, side)
@@ -73,7 +73,7 @@ async def offsets_at(
         offsets.update(await _listed(cluster, options, asked))
         return offsets
     offsets = await _listed(cluster, options, wanted)
-    missing = {name: LATEST for name, offset in offsets.items() if offset == _NONE}
+    missing = {name: LATEST for name, offset in offsets.items() if offset == _UNSET}
     if missing and side == "starting" and options.timestamp_strategy == "error":
         name = min(missing)
         raise OptionError(
@@ -83,7 +83,7 @@ async def offsets_at(
     return {**offsets, **await _listed(cluster, options, missing)}
 
 
-def _check_all_named(place: Start, partitions: list[TopicPartition], side: str) -> None:
+def _check_all_named(place: QueryBound, partitions: list[TopicPartition], side: str) -> None:
     if set(place.by_partition) != set(partitions):
         option = f"{side}Offsets" + ("ByTimestamp" if place.kind == "timestamp" else "")
         raise OptionError(
@@ -109,23 +109,23 @@ async def _listed(
 async def latest(
     cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends now, for who reads as these options say."""
+    """The end offset of each partition for a reader with these options."""
     return await _listed(cluster, options, dict.fromkeys(partitions, LATEST))
 
 
 async def earliest(
     cluster: ArrowCluster, options: ReadOptions, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins now."""
+    """The log start offset of each partition."""
     return await _listed(cluster, options, dict.fromkeys(partitions, EARLIEST))
 
 
 async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piece]:
-    """All that a batch query reads.
+    """The ranges of a batch query.
 
     Raises:
-        What `partitions_of` and `offsets_at` raise; LostDataError: a range that ends before it
-            begins, or begins before what is there.
+        What `partitions_of` and `offsets_at` raise; LostDataError: a range ends before it begins,
+            or begins before the log start.
     """
     partitions = await partitions_of(cluster, options)
     starts = await offsets_at(cluster, options, options.start, partitions, side="starting")
@@ -136,11 +136,11 @@ async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piec
     for name in partitions:
         start, end = starts[name], ends[name]
         if start < firsts[name] and start < end:
-            lost(options, f"{name}: offset {start} was asked for, the partition begins at "
+            lost(options, f"{name}: offset {start} was requested, the partition begins at "
                           f"{firsts[name]}")  # fmt: skip
             start = min(firsts[name], end)
         if start > end:
-            lost(options, f"{name}: reading from offset {start} to {end}, which lies before it")
+            lost(options, f"{name}: reading from offset {start} to {end}, which is before it")
             start = end
         pieces.append(Piece(name, start, end))
     return pieces
@@ -149,7 +149,7 @@ async def batch_ranges(cluster: ArrowCluster, options: ReadOptions) -> list[Piec
 async def _within_log(
     cluster: ArrowCluster, options: ReadOptions, ends: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The ends that were asked for, each no further than its partition's high watermark.
+    """The requested ends, each at most its partition's high watermark.
 
     Raises:
         LostDataError: one is, and failOnDataLoss is true.
@@ -157,21 +157,21 @@ async def _within_log(
     asked = [name for name, end in options.end.by_partition.items() if end >= 0]
     if options.end.kind != "offset" or not asked:
         return ends
-    # Not the last stable offset: what an open transaction holds back is waited for.
+    # Not the last stable offset: the read waits for open transactions.
     for name, last in (await cluster.list_offsets(dict.fromkeys(asked, LATEST))).items():
         if ends[name] > last:
-            lost(options, f"{name}: offsets up to {ends[name]} were asked for, the partition ends "
+            lost(options, f"{name}: offsets up to {ends[name]} were requested, the partition ends "
                           f"at {last}")  # fmt: skip
             ends = {**ends, name: last}
     return ends
 
 
 def lost(options: ReadOptions, what: str) -> None:
-    """Data is missing.
+    """Raise or log that data is missing.
 
     Raises:
         LostDataError: failOnDataLoss is true.
     """
     if options.fail_on_data_loss:
         raise LostDataError(what)
-    _log.warning("%s; failOnDataLoss is false, so it is passed over", what)
+    _log.warning("%s; failOnDataLoss is false, so it is skipped", what)

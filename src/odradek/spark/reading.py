@@ -1,7 +1,7 @@
-"""What a task does to read its piece of a partition: fetch, decode, hand Arrow to Spark.
+"""How a task reads its range of a partition: fetch, decode, return Arrow to Spark.
 
-Each query is planned by a process that imports anew and reads nothing: so what reading needs is
-imported by who reads.
+Each query is planned in a new process that reads nothing: so the modules for reading are imported
+where they are used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _PARTITION_BYTES: Final = 4 << 20
 _FETCH_BYTES: Final = 8 << 20
-# A batch to Spark: many small fetches make few batches, and no worker holds more than some.
+# The size of a batch for Spark: large enough for few batches, small enough for a worker's memory.
 _BUFFER_BYTES: Final = 24 << 20
-# The first one is small, so that a `limit(5)` has its rows at once.
+# The first batch is small, so that a `limit(5)` gets its rows at once.
 _FIRST_ROWS: Final = 1_000
 
 
 class OffsetRange(InputPartition):  # type: ignore[misc]  # pyspark is not typed for us
-    """One task's work."""
+    """The range that one task reads."""
 
     def __init__(self, piece: Piece | None) -> None:
         super().__init__(tuple(piece) if piece is not None else None)
@@ -39,16 +39,16 @@ def read_piece(
     """The records of a piece as Arrow record batches of Spark's schema.
 
     Raises:
-        LostDataError: offsets are not there any more, and failOnDataLoss is true.
-        ApiError: a broker refuses, nothing came for kafkaConsumer.pollTimeoutMs, or a batch is
-            damaged; names topic, partition and offset.
+        LostDataError: offsets are no longer in the log, and failOnDataLoss is true.
+        ApiError: a broker refuses, nothing arrives for kafkaConsumer.pollTimeoutMs, or a batch is
+            corrupt; the text has topic, partition and offset.
     """
     from odradek.client.arrow import stream  # noqa: PLC0415
     from odradek.client.arrow.decode import Layout  # noqa: PLC0415
     from odradek.client.arrow.fetch import DataLossError, Range  # noqa: PLC0415
 
     piece = getattr(given, "piece", None)
-    if piece is None:  # what Spark makes of no partitions at all
+    if piece is None:  # Spark's stand-in for an empty list of partitions
         return
     piece = Piece(TopicPartition(*piece.partition), piece.start, piece.end)
     layout = Layout(columns, timestamp_unit="us")
@@ -71,7 +71,7 @@ def read_piece(
 
 
 def fetch_settings(options: ReadOptions) -> "FetchSettings":
-    """The client's properties, and ours where they say nothing."""
+    """The client's properties, with our defaults."""
     from odradek.client.arrow.fetch import FetchSettings  # noqa: PLC0415
 
     kafka = options.kafka

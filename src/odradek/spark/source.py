@@ -1,10 +1,10 @@
-"""The data source "odradek": what PySpark asks for a schema, readers and writers.
+"""The data source "odradek": PySpark's entry to its schema, readers and writers.
 
 Nothing here imports Arrow or a client: PySpark loads this module in every session that looks for
-data sources. What each PySpark can do:
+data sources. What each version of PySpark supports:
 
     4.2 and later   everything
-    4.0, 4.1        batch reads and writes; streams are refused in words that say why
+    4.0, 4.1        batch reads and writes; streams are refused with the reason
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "odradek"
 STREAMS_FROM: Final = (4, 2)
 
-# The connector's columns, under its names and types.
+# The connector's columns with their types.
 TYPES: Final = {
     "key": "binary",
     "value": "binary",
@@ -41,7 +41,7 @@ _ALWAYS: Final = tuple(name for name in TYPES if name != "headers")
 
 
 class StreamsMissingError(OdradekError):
-    """PySpark is too old for streams. An error of ours: its NotImplementedError it would catch."""
+    """PySpark is too old for streams. Not a NotImplementedError, which PySpark would catch."""
 
 
 class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
@@ -56,7 +56,7 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
         """The connector's schema; with `columns` only those; with `includeHeaders` the headers.
 
         Raises:
-            OptionError: a column that records do not have.
+            OptionError: a column that does not exist.
         """
         options = {name.lower(): value for name, value in self.options.items()}
         wanted: tuple[str, ...] = _ALWAYS
@@ -66,7 +66,7 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
             wanted = tuple(part.strip() for part in options["columns"].split(",") if part.strip())
         for column in wanted:
             if column not in TYPES:
-                raise OptionError(f"columns: {column!r} is none of {', '.join(TYPES)}")
+                raise OptionError(f"columns: {column!r} is not one of {', '.join(TYPES)}")
         return ", ".join(f"`{column}` {TYPES[column]}" for column in wanted)
 
     def reader(self, schema: StructType) -> "TopicReader":
@@ -81,7 +81,7 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
         return TopicReader(options, columns)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":  # noqa: N802  pyspark's
-        """A streaming read. One with bad options refuses at its first call."""
+        """A streaming read. Invalid options are raised at its first call."""
         _need_streams("spark.readStream")
         from odradek.spark.stream import TopicStreamReader  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
             options = read_options(_plain(self.options), streaming=True)
             return TopicStreamReader(options, checked_columns(schema))
         except OptionError as error:
-            # Raised here, PySpark's own process ends in an UnboundLocalError, which hides it.
+            # An error raised here is hidden by an UnboundLocalError of PySpark's own process.
             from odradek.spark.stream import RefusedStreamReader  # noqa: PLC0415
 
             return RefusedStreamReader(error)
@@ -116,14 +116,14 @@ class OdradekDataSource(DataSource):  # type: ignore[misc]  # pyspark is not typ
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns of a schema that the user gave, or that came from `schema`.
+    """The columns of the user's schema, or of `schema`.
 
     Raises:
-        OptionError: a column that records do not have, or with another type.
+        OptionError: a column that does not exist, or has another type.
     """
     for field in schema:
         if field.name not in TYPES:
-            raise OptionError(f"column {field.name!r} of the schema is none of {', '.join(TYPES)}")
+            raise OptionError(f"column {field.name!r} of the schema is not in {', '.join(TYPES)}")
         given, must = field.dataType.simpleString(), TYPES[field.name]
         if given != must:
             raise OptionError(f"column {field.name!r} of the schema is {given}; it must be {must}")

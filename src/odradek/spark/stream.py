@@ -1,8 +1,7 @@
 """Streaming reads: `spark.readStream.format("odradek").load()`, for PySpark 4.2 and newer.
 
-PySpark keeps one of these alive in a process of its own beside the driver, for as long as the
-query runs, and asks it at each trigger how far to go. What has to survive a restart is in the
-offsets, nothing else.
+PySpark keeps one reader in a process of its own beside the driver, as long as the query runs, and
+calls it at each trigger. The only state that survives a restart is the offsets.
 """
 
 import logging
@@ -25,7 +24,7 @@ from odradek.model.partition import TopicPartition
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.offsets import Piece, behind, cut, from_json, limited, losses, to_json
 from odradek.spark.options import OptionError, ReadOptions
-from odradek.spark.promptness import Prompt
+from odradek.spark.quick_ack import QuickAcknowledged
 from odradek.spark.ranges import earliest, latest, lost, offsets_at, partitions_of
 from odradek.spark.reading import OffsetRange, read_piece
 from odradek.spark.stream_topics import Seen, StreamTopics
@@ -35,21 +34,21 @@ _log = logging.getLogger("odradek.spark")
 Stored = dict[str, dict[str, int]]
 
 
-class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Says how far each trigger goes, cuts it into tasks, and reads them."""
+class TopicStreamReader(QuickAcknowledged, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Decides the end offsets of each trigger, divides it into tasks, and reads them."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
         self._topics = StreamTopics(options)
-        self._known: dict[TopicPartition, int] = {}  # where partitions end, as last seen
+        self._known: dict[TopicPartition, int] = {}  # the last end offsets
         self._target: dict[TopicPartition, int] | None = None  # of Trigger.AvailableNow
         self._triggered_s: float | None = None
 
-    # ------------------------------------------------------------------------- how far
+    # --------------------------------------------------------------------- end offsets
 
     def initialOffset(self) -> Stored:  # noqa: N802  pyspark's
-        """Where a query without a checkpoint begins."""
+        """The start offsets of a query without a checkpoint."""
         return to_json(CONNECTIONS.run(self._initial(self._cluster())))
 
     async def _initial(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
@@ -59,7 +58,7 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  pyspark's
-        """maxOffsetsPerTrigger, minOffsetsPerTrigger, or all there is."""
+        """The limit by maxOffsetsPerTrigger and minOffsetsPerTrigger, or none."""
         if self._options.offsets_per_trigger_max is not None:
             return ReadMaxRows(self._options.offsets_per_trigger_max)
         if self._options.offsets_per_trigger_min is not None:
@@ -67,11 +66,11 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  pyspark's
-        """What is there now is what this run reads, however many triggers it takes."""
+        """Fix the end offsets of this run, which may take several triggers."""
         self._target = CONNECTIONS.run(self._ends(self._cluster()))
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802  pyspark's
-        """How far the next trigger goes."""
+        """The end offsets of the next trigger."""
         begin = from_json(start)
         cluster = self._cluster()
         seen = CONNECTIONS.run(self._look(cluster, begin))
@@ -92,7 +91,7 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         return to_json(end)
 
     def _is_enough(self, available: int) -> bool:
-        """Whether a trigger is due: minOffsetsPerTrigger, or maxTriggerDelay since the last."""
+        """Whether a trigger is due: minOffsetsPerTrigger reached, or maxTriggerDelay passed."""
         least = self._options.offsets_per_trigger_min
         if least is None or available >= least:
             return True
@@ -102,7 +101,7 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         return waited_ms >= self._options.trigger_delay_ms_max and available > 0
 
     def reportLatestOffset(self) -> Stored | None:  # noqa: N802  pyspark's
-        """Where the partitions end, for the query's progress."""
+        """The end offsets of the partitions, for the query's progress."""
         return to_json(self._known) if self._known else None
 
     async def _ends(self, cluster: ArrowCluster) -> dict[TopicPartition, int]:
@@ -110,16 +109,16 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         return await latest(cluster, self._options, seen.partitions)
 
     async def _look(self, cluster: ArrowCluster, begin: dict[TopicPartition, int]) -> Seen:
-        """Look for the topics.
+        """Read the metadata of the query's topics.
 
         Raises:
-            LostDataError: one is gone, or another topic by now, and failOnDataLoss is true.
+            LostDataError: a topic was deleted or replaced, and failOnDataLoss is true.
         """
         seen = await self._topics.look(cluster, begin)
         for topic in seen.missing:
-            lost(self._options, f"topic {topic!r} is not there")
+            lost(self._options, f"topic {topic!r} does not exist")
         for topic in seen.replaced:
-            lost(self._options, f"topic {topic!r} was deleted and made again")
+            lost(self._options, f"topic {topic!r} was deleted and created again")
         return seen
 
     async def _begin_of_new(
@@ -128,7 +127,7 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         begin: dict[TopicPartition, int],
         end: dict[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Where partitions begin that have come since; from their very first record."""
+        """The start offsets of new partitions: their first record."""
         new = [partition for partition in end if partition not in begin]
         firsts = await earliest(cluster, self._options, new)
         for partition, first in firsts.items():
@@ -174,16 +173,16 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """One task's records, as Arrow."""
+        """The records of one task as Arrow record batches."""
         return read_piece(self._options, self._columns, partition)
 
-    # ----------------------------------------------------------------------------- ends
+    # --------------------------------------------------------------------------- commit
 
     def commit(self, end: Stored) -> None:
-        """Everything before `end` was written: told to Kafka's lag tools, if they are to know.
+        """Commit the offsets before `end`, which are processed, to the group of commitGroupId.
 
-        Progress is in the checkpoint; these offsets are only shown. So a broker that does not
-        take them is logged, and stops no query.
+        Progress is in the checkpoint; these offsets are only for Kafka's lag tools. So an error is
+        logged, and does not stop the query.
         """
         group = self._options.commit_group
         if group is None:
@@ -194,30 +193,30 @@ class TopicStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailable
             _log.warning("offsets of group %s were not committed: %s", group, error)
 
     def stop(self) -> None:
-        """The query ends; the process with it."""
+        """The query ends, and this process with it."""
 
     def _cluster(self) -> ArrowCluster:
         return CONNECTIONS.cluster(self._options.kafka, self._options.subject)
 
 
 class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark is not typed for us
-    """A streaming read whose options cannot be used: each call says why."""
+    """A streaming read with invalid options: each call raises the error."""
 
     def __init__(self, error: OptionError) -> None:
         self._said = str(error)
 
     def initialOffset(self) -> Stored:  # noqa: N802  pyspark's
-        """The first that PySpark asks of a query without a checkpoint."""
+        """The first call for a query without a checkpoint."""
         raise OptionError(self._said)
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802, ARG002
-        """The first that it asks of one with a checkpoint."""
+        """The first call for a query with a checkpoint."""
         raise OptionError(self._said)
 
     def partitions(self, start: Stored, end: Stored) -> list[InputPartition]:  # noqa: ARG002
-        """What it asks of a query that repeats its last batch."""
+        """The first call for a query that repeats its last batch."""
         raise OptionError(self._said)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # noqa: ARG002
-        """No task is planned."""
+        """Never called: no task is planned."""
         raise OptionError(self._said)

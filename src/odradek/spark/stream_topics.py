@@ -1,10 +1,10 @@
-"""The topics of a streaming query, and which of them are gone.
+"""The topics of a streaming query, and which of them were deleted.
 
 A broker that has just started answers UNKNOWN_TOPIC_OR_PARTITION for every topic until the
 controller has sent it the metadata, which may take seconds. A query that took this for a deleted
-topic would drop its offsets, and read all of it again when the broker knows it. So a topic that
-is missing is asked for again for `default.api.timeout.ms`, and its offsets are kept even then;
-they are dropped only when the topic is there under another id, which is another topic (KIP-516).
+topic would drop its offsets, and read all of it again later. So the metadata of a missing topic is
+requested again for `default.api.timeout.ms`, and its offsets are kept even then; they are dropped
+only when the topic has another id, which means another topic of that name (KIP-516).
 """
 
 import re
@@ -17,25 +17,25 @@ from odradek.spark.options import ReadOptions
 
 
 class Seen(NamedTuple):
-    """What a look at the cluster shows."""
+    """The query's topics in the cluster's metadata."""
 
     partitions: list[TopicPartition]  # of the query, without those of `replaced`
-    missing: list[str]  # topics that are not there, after a whole time-out
-    replaced: list[str]  # topics that were deleted and made again
-    kept: list[TopicPartition]  # those the query has begun with and goes on with, there or not
+    missing: list[str]  # topics still missing after a whole timeout
+    replaced: list[str]  # topics that were deleted and created again
+    kept: list[TopicPartition]  # those with offsets, existing or missing
 
 
 class StreamTopics:
-    """What a query has seen of its topics, from trigger to trigger."""
+    """The topic ids and missing topics of a query, from trigger to trigger."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._pattern = None if options.pattern is None else re.compile(options.pattern)
         self._ids: dict[str, bytes] = {}
-        self._missing: set[str] = set()  # those that a whole time-out was waited for
+        self._missing: set[str] = set()  # those that a whole timeout was spent on
 
     async def look(self, cluster: ArrowCluster, begun: Collection[TopicPartition]) -> Seen:
-        """Look for the topics of the query, of which `begun` have offsets already.
+        """Read the metadata of the query's topics; partitions in `begun` have offsets already.
 
         Raises:
             ApiError, ConnectionError: see `ArrowCluster.retried`.
@@ -64,13 +64,13 @@ class StreamTopics:
         )
 
     async def find(self, cluster: ArrowCluster, names: Collection[str]) -> dict[str, list[int]]:
-        """The partitions of those topics that are there, or come within the time-out."""
+        """The partitions of the topics that exist or appear within the timeout."""
         patience = Patience(cluster.settings.api_timeout_ms)
         while True:
             found = await cluster.present(names)
             self._missing -= found.keys()
             missing = {name for name in names if name not in found}
-            # One that is deleted holds up one trigger, not each of them.
+            # A deleted topic delays one trigger, not each of them.
             if missing <= self._missing:
                 return found
             if not await patience.once_more():
@@ -82,7 +82,7 @@ class StreamTopics:
             names = self._options.subscribe or [name.topic for name in self._options.assign]
             return list(dict.fromkeys(names))
         listed = [topic for topic in await cluster.topics() if self._pattern.search(topic)]
-        # A list of topics by a broker that has just started may lack some.
+        # The list of topics of a broker that has just started may be incomplete.
         known = [name.topic for name in begun if self._pattern.search(name.topic)]
         return list(dict.fromkeys([*listed, *known]))
 

@@ -1,9 +1,9 @@
-"""Streaming writes: `df.writeStream.format("odradek")`. What is written how: `writer`.
+"""Streaming writes: `df.writeStream.format("odradek")`; see also `writer`.
 
-A batch that fails for good is cleaned up behind: the driver takes over the transactional ids of
-its tasks, which aborts what they left open, so that readers of what is committed need not wait for
-`transaction.timeout.ms`. Its part of PySpark is not told the query; so that is known from tasks
-that did finish, or from the checkpoint.
+When a batch fails, the driver initialises the transactional ids of its tasks, which aborts their
+open transactions, so that read_committed readers need not wait for `transaction.timeout.ms`.
+PySpark does not pass the query's id to the driver's side; it is known from tasks that finished, or
+from the checkpoint.
 """
 
 import json
@@ -38,7 +38,7 @@ _log = logging.getLogger("odradek.spark")
 
 
 class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
-    """A streaming write."""
+    """Writes the batches of a streaming query."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(options, schema)
@@ -53,22 +53,23 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
-            raise WriteError("exactlyOnce: this PySpark does not tell a task its query and batch")
+            raise WriteError("exactlyOnce: this PySpark does not pass the query and batch to tasks")
         name = self._name(query, context.partitionId())
         done = self.write_once(iterator, name, int(batch))
         done.query = query
         return done
 
     def write_once(self, iterator: Iterator[pa.RecordBatch], name: str, batch: int) -> TaskDone:
-        """Write a task's rows in a transaction that stays open, unless they were written before.
+        """Write a task's rows in a transaction that stays open, unless they were committed before.
 
         `name` is the task's transactional id and group. Raises WriteError, see `check_same_rows`.
         """
         batches = Batches(iterator)
         if batches.first is None:
             return TaskDone(0)
-        # An offset belongs to a partition that exists: the first of a topic that is written to.
-        # With another order of rows that is another one, so all offsets of the group are marks.
+        # The batch's number is committed as the offset of an existing partition: partition 0 of
+        # the first row's topic. Another order of rows may give another topic, so every
+        # committed offset of the group is read.
         mark = TopicPartition(topic_of_first(batches.first, self._options), 0)
         producer = open_transactional(self._options, self._settings, name)
         marks = CONNECTIONS.run(producer.committed_offsets(name))
@@ -83,21 +84,21 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
         return left_open(count, producer, name)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Every task is done: their transactions count, each with the batch's number in it."""
+        """Every task is done: commit their transactions, each with the batch's number in it."""
         commit_all(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The batch failed: what tasks left open is aborted, if it can be.
+        """The batch failed: abort the tasks' open transactions, if possible.
 
-        Spark has given the batch up already. So what goes wrong here is logged, and hides no
-        cause; who takes the query up again, or the broker in time, aborts it then.
+        Spark has failed the batch already. So an error here is logged and does not hide the
+        cause; a restart of the query, or the broker's time-out, aborts them later.
         """
         if not self._options.exactly_once:
             return
         query = _query_of(messages) or query_of_checkpoint(self._options.checkpoint)
         if query is None:
             _log.warning("batch %d failed; transactions that its tasks left open end by time-out: "
-                         "the checkpoint does not tell the query", batchId)  # fmt: skip
+                         "the checkpoint does not have the query's id", batchId)  # fmt: skip
             return
         for task in range(len(messages)):
             try:
@@ -110,10 +111,10 @@ class StreamTopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # l
 
 
 def check_same_rows(batch: int, written: str, given: str) -> None:
-    """Whether a task of a batch that was committed has the rows that it wrote then.
+    """Check that a repeated task of a committed batch has the rows that it wrote before.
 
     Raises:
-        WriteError: it has others, so that some rows would be written twice or never.
+        WriteError: it has others; some rows would be written twice or never.
     """
     if written != given:
         raise WriteError(
@@ -130,7 +131,7 @@ def _query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
 
 
 def query_of_checkpoint(checkpoint: str | None) -> str | None:
-    """The id of the query that has this checkpoint; None if it cannot be read from here."""
+    """The id of the query with this checkpoint; None if this process cannot read it."""
     if checkpoint is None:
         return None
     from pyarrow import fs  # noqa: PLC0415  who has failed has time

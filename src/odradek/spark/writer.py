@@ -1,24 +1,24 @@
 """Writing: `df.write.format("odradek")`, `writeStream.format("odradek")`.
 
-Columns as the connector takes them: `value` (string or binary), and if there are any `key`,
-`topic`, `headers`, `partition`. Rows without a topic go to the option `topic`.
+Columns as in the connector: `value` (string or binary), and optionally `key`, `topic`, `headers`,
+`partition`. Rows without a topic go to the option `topic`.
 
-Without `exactlyOnce` a task that is repeated writes its rows again, as with the connector. With it
-every task writes in a transaction:
+Without `exactlyOnce` a repeated task writes its rows again, as with the connector. With it every
+task writes in a transaction:
 
     batch       tasks leave their transactions open, and the driver commits them when all are
-                done. A job that fails leaves nothing that read_committed would see. A task that
-                begins after it was given up finds the transactional id PREFIX-JOB-aborted.
+                done. A job that fails leaves nothing that read_committed reads. A task that begins
+                after the job was aborted finds the transactional id PREFIX-JOB-aborted.
     streaming   the same for each batch, with transactional id PREFIX-QUERY-TASK. The batch's
                 number is an offset of group PREFIX-QUERY-TASK, in the same transaction. A task
-                that is repeated after its commit finds the number there and writes nothing; one
-                that was not committed is fenced, and what it wrote is aborted.
+                that is repeated after its commit finds that number and writes nothing; one that was
+                not committed is fenced, and its records are aborted.
 
-A task must not commit by itself: when what feeds it dies, its rows just seem to end, and only the
-driver knows better.
+A task must not commit by itself: when its input fails, its rows seem to end normally, and only
+the driver has the failure.
 
-So the rows of a batch must go to the same tasks when it is repeated: Spark does that, as long as
-nothing in the query is random.
+The rows of a batch must go to the same tasks when it is repeated: Spark does that, unless the
+query is not deterministic.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from odradek.record.compression import Codec
 from odradek.spark.connections import CONNECTIONS
 from odradek.spark.options import OptionError, WriteOptions, client_values, number
 
-# Rows are sent while the next ones are awaited from Spark; so much at once.
+# The size of a send; it is in flight while the next rows arrive from Spark.
 _SEND_BYTES: Final = 8 << 20
 _BATCH_BYTES_MIN: Final = 1 << 10
-# So many transactions are committed at a time.
+# The number of transactions committed at the same time.
 _COMMITS_MAX: Final = 16
-# A task may take as long as brokers allow a transaction to be open.
+# The default transaction.max.timeout.ms of brokers: the longest time of a task.
 _TRANSACTION_TIMEOUT_MS: Final = 900_000
-# In place of a task's number: nobody writes under it; that it is known says it all.
+# In place of a task's number: no task writes with this id; its existence marks an aborted job.
 _GIVEN_UP: Final = "aborted"
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _TAKEN: Final = {
@@ -66,12 +66,12 @@ _log = logging.getLogger("odradek.spark")
 
 
 class WriteError(OdradekError):
-    """Rows that cannot be written."""
+    """Rows cannot be written; the text has the reason."""
 
 
 @dataclass
 class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typed for us
-    """What a task tells the driver: how many rows, the transaction it left open, its query."""
+    """A task's message to the driver: number of rows, its open transaction, its query."""
 
     rows: int
     transaction: tuple[str, int, int] | None = None  # its id, producer id, producer epoch
@@ -79,7 +79,7 @@ class TaskDone(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not typ
 
 
 class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not typed for us
-    """A batch write."""
+    """Writes the rows of a batch query."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(options, schema)
@@ -95,22 +95,22 @@ class TopicWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
             return TaskDone(0)
         name = self._name(TaskContext.get().partitionId())
         producer = open_transactional(self._options, self._settings, name)
-        # After that: a job that is given up from here on takes the transaction away.
+        # Checked after init: a job aborted from here on fences this transactional id.
         if self._is_given_up():
-            raise WriteError("the job was given up before this task had begun: nothing is written")
+            raise WriteError("the job was aborted before this task began: nothing is written")
         rows = send_in_transaction(self._options, producer, batches)
         return left_open(rows, producer, name)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: their transactions count."""
+        """All tasks are done: commit their transactions."""
         commit_all(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The job failed: nothing counts, also of tasks that died and could not say so.
+        """The job failed: abort all open transactions, also those of tasks that were killed.
 
-        Whoever takes a transactional id aborts what its last owner left open. Else readers of
-        what is committed would wait for those transactions until their time is up. Tasks that
-        begin only now are told first: theirs would be opened behind our back.
+        Initialising a transactional id aborts its open transaction; otherwise read_committed
+        readers would wait until it times out. The mark for tasks that begin only now is written
+        first, because they would open transactions afterwards.
         """
         if self._options.exactly_once:
             for task in (_GIVEN_UP, *range(len(messages))):
@@ -131,7 +131,7 @@ def check_schema(options: WriteOptions, schema: StructType) -> None:
     """Refuse columns that records cannot hold, in the connector's words.
 
     Raises:
-        OptionError: names the column, its type and what it must be.
+        OptionError: with the column, its type and the allowed ones.
     """
     types = {field.name: field.dataType.simpleString() for field in schema}
     if "value" not in types:
@@ -142,7 +142,7 @@ def check_schema(options: WriteOptions, schema: StructType) -> None:
             "setting a topic."
         )
     for name, kind in types.items():
-        # Columns under other names are not written, as with the connector.
+        # Other columns are not written, as with the connector.
         allowed = _TAKEN.get(name, (kind,))
         if kind not in allowed:
             raise OptionError(f"{name} attribute unsupported type {kind}; must be a "
@@ -150,10 +150,10 @@ def check_schema(options: WriteOptions, schema: StructType) -> None:
 
 
 def producer_settings(options: WriteOptions) -> ProducerSettings:
-    """The client's properties, and ours where they say nothing.
+    """The client's properties, with our defaults.
 
     Raises:
-        OptionError: a value that its property does not take.
+        OptionError: a property has an invalid value.
     """
     kafka = options.kafka
     values = client_values(PRODUCER, kafka)
@@ -180,9 +180,9 @@ def producer_settings(options: WriteOptions) -> ProducerSettings:
 
 
 class Batches(Iterator[pa.RecordBatch]):
-    """The batches that have rows; `first` may be looked at before it is taken.
+    """The batches that have rows; `first` can be read before it is consumed.
 
-    None is kept that was taken: Spark makes them of up to 64 MiB.
+    A consumed batch is not kept, because Spark's batches have up to 64 MiB.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -199,7 +199,7 @@ class Batches(Iterator[pa.RecordBatch]):
 def write_plainly(
     options: WriteOptions, settings: ProducerSettings, iterator: Iterator[pa.RecordBatch]
 ) -> int:
-    """One task's rows, without a transaction; how many."""
+    """Write one task's rows without a transaction. Returns their number."""
     batches = Batches(iterator)
     if batches.first is None:
         return 0
@@ -209,15 +209,15 @@ def write_plainly(
 
 
 def left_open(rows: int, producer: ArrowProducer, name: str) -> TaskDone:
-    """What a task says that leaves its transaction to the driver."""
+    """The message of a task whose transaction the driver commits."""
     return TaskDone(rows, (name, producer.producer_id, producer.producer_epoch))
 
 
 def commit_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit the transactions that tasks left open, some at a time.
+    """Commit the tasks' open transactions, `_COMMITS_MAX` at a time.
 
     Raises:
-        ApiError, ConnectionError: one cannot be committed; others may be.
+        ApiError, ConnectionError: one cannot be committed; others may have been.
     """
     done = [message for message in messages if isinstance(message, TaskDone)]
     transactions = [each.transaction for each in done if each.transaction is not None]
@@ -241,7 +241,7 @@ def commit_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | N
 def open_transactional(
     options: WriteOptions, settings: ProducerSettings, name: str
 ) -> ArrowProducer:
-    """A producer of this transactional id; whoever had it before is fenced."""
+    """A producer with this transactional id; earlier producers are fenced."""
     cluster = CONNECTIONS.cluster(options.kafka, options.subject)
     return CONNECTIONS.run(ArrowProducer.open(cluster, settings.with_transaction(name)))
 
@@ -249,7 +249,7 @@ def open_transactional(
 def send_in_transaction(
     options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.RecordBatch]
 ) -> int:
-    """Rows in a new transaction, which stays open if all went well; how many."""
+    """Write rows in a new transaction, which stays open on success. Returns their number."""
     CONNECTIONS.run(producer.begin())
     try:
         return _send(options, producer, batches)
@@ -262,7 +262,7 @@ def send_in_transaction(
 
 
 def _send(options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.RecordBatch]) -> int:
-    """Send piece after piece, one under way while the next is gathered."""
+    """Send piece after piece, one in flight while the next is collected."""
     rows = 0
     under_way: Future[None] | None = None
     try:
@@ -272,7 +272,7 @@ def _send(options: WriteOptions, producer: ArrowProducer, batches: Iterator[pa.R
                 under_way.result()
             under_way = CONNECTIONS.thread.submit(_send_piece(options, producer, piece))
     finally:
-        # Also if the rows end in an error: nothing may be under way when it is aborted.
+        # Also after an error of the rows: nothing may be in flight when the transaction is aborted.
         if under_way is not None:
             wait([under_way])
     if under_way is not None:
@@ -300,7 +300,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Spark hands over thousands of rows, however large: no more than so much is copied at once."""
+    """Split a batch, because Spark limits its rows and not its bytes, and each part is copied."""
     rows = batch.num_rows
     at_once = max(1, rows * _SEND_BYTES // max(1, batch.nbytes))
     for start in range(0, rows, at_once):
@@ -309,7 +309,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _by_topic(options: WriteOptions, piece: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     if options.topic is not None or "topic" not in piece.column_names:
-        # The option wins over the column, as in the connector.
+        # The option has precedence over the column, as in the connector.
         assert options.topic is not None
         rows = piece.drop_columns(["topic"]) if "topic" in piece.column_names else piece
         yield options.topic, rows
@@ -328,7 +328,7 @@ def topic_of_first(batch: pa.RecordBatch, options: WriteOptions) -> str:
     """The topic of the first row.
 
     Raises:
-        WriteError: it has none.
+        WriteError: the row has no topic.
     """
     if options.topic is not None:
         return options.topic

@@ -15,7 +15,7 @@ def told(before, after, *, in_sync, isr_min=1, leader=None):
     held = Replicas(before, 100, -1 if leader is None else leader, in_sync)
     picture = ClusterPicture(dict.fromkeys(range(6)), {T: held}, {"t": isr_min})
     plan = MovementPlan({T: before}, {T: after}, {T: 100}, 0, 0.0, 0.0, 0.0)
-    return [(caution.kind, str(risk)) for caution in move_risks(picture, plan)]
+    return [(risk.kind, str(risk)) for risk in move_risks(picture, plan)]
 
 
 @pytest.mark.parametrize(

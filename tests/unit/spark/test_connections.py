@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps from task to task."""
+"""The connections that a Python worker of Spark keeps from task to task."""
 
 import gc
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def test_a_cluster_is_connected_to_once(connections: Connections) -> None:
     assert connections.cluster({**KAFKA, "client.id": "b"}, "reading") is not first
 
 
-def test_garbage_is_not_looked_for_among_what_stays_once_a_worker_is_used_again(
+def test_permanent_objects_are_frozen_for_the_collector_when_a_worker_is_reused(
     connections: Connections,
 ) -> None:
     connections.cluster(KAFKA, "the first task")
@@ -40,5 +40,5 @@ def test_garbage_is_not_looked_for_among_what_stays_once_a_worker_is_used_again(
     assert frozen > before
     more = [[number] for number in range(1_000)]
     connections.cluster(KAFKA, "the third")
-    assert gc.get_freeze_count() <= frozen  # only once: what comes later may become garbage
+    assert gc.get_freeze_count() <= frozen  # only once: later objects may become garbage
     assert len(more) == 1_000

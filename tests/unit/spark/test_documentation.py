@@ -1,4 +1,4 @@
-"""docs/spark.md tells of every option that there is, and of none that there is not."""
+"""docs/spark.md lists every option, and no other."""
 
 import pathlib
 import re

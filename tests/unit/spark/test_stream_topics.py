@@ -1,4 +1,4 @@
-"""Which topics of a stream are gone, by what brokers say that may have just started."""
+"""Which topics of a stream were deleted, with brokers that may have just started."""
 
 import asyncio
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 class Brokers:
-    """Answers one look after the other; the last answer stays. A topic is its id and its size."""
+    """Answers in turn; the last answer stays. A topic is its id and its partition count."""
 
     def __init__(self, *answers, timeout_ms=10_000):
         self.settings = SimpleNamespace(api_timeout_ms=timeout_ms)
@@ -40,7 +40,7 @@ def look(topics, brokers, begun=()):
     return asyncio.run(topics.look(brokers, begun))
 
 
-def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for():
+def test_a_topic_missing_in_a_brokers_metadata_is_waited_for():
     brokers = Brokers({}, {}, {"a": (b"1", 2)})
 
     seen = look(stream(subscribe="a"), brokers, [A0, A1])
@@ -49,13 +49,13 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_waited_for():
     assert brokers.asked == 3
 
 
-def test_the_offsets_of_a_topic_that_stays_away_are_kept():
+def test_the_offsets_of_a_topic_that_stays_missing_are_kept():
     seen = look(stream(subscribe="a,b"), Brokers({"b": (b"2", 1)}, timeout_ms=0), [A0, A1, B0])
 
     assert (seen.partitions, seen.missing, seen.kept) == ([B0], ["a"], [A0, A1, B0])
 
 
-def test_a_topic_that_is_gone_is_waited_for_once():
+def test_a_deleted_topic_is_waited_for_once():
     topics = stream(subscribe="a,b")
     look(topics, Brokers({"b": (b"2", 1)}, timeout_ms=0), [A0, B0])
     brokers = Brokers({"b": (b"2", 1)})
@@ -65,20 +65,20 @@ def test_a_topic_that_is_gone_is_waited_for_once():
     assert (seen.missing, brokers.asked) == (["a"], 1)
 
 
-def test_another_topic_of_the_name_has_other_offsets():
+def test_another_topic_with_the_name_has_other_offsets():
     topics = stream(subscribe="a")
     look(topics, Brokers({"a": (b"1", 2)}), [A0, A1])
     other = Brokers({"a": (b"2", 2)})
 
     first = look(topics, other, [A0, A1])
     assert (first.partitions, first.replaced, first.kept) == ([], ["a"], [])
-    # Until the query has dropped its offsets the topic stays out, however often it is asked.
+    # Until the query has dropped its offsets the topic is not read, however often it is looked up.
     assert look(topics, other, [A0, A1]) == first
     assert look(topics, other).partitions == [A0, A1]
     assert look(topics, other, [A0, A1]).replaced == []
 
 
-def test_a_list_of_topics_may_lack_one_that_the_query_reads():
+def test_a_list_of_topics_may_lack_a_topic_of_the_query():
     topics = stream(subscribePattern="^a$")
     brokers = Brokers({"b": (b"2", 1)}, {"b": (b"2", 1)}, {"a": (b"1", 1), "b": (b"2", 1)})
 
@@ -87,7 +87,7 @@ def test_a_list_of_topics_may_lack_one_that_the_query_reads():
     assert (seen.partitions, seen.missing) == ([A0], [])
 
 
-def test_a_pattern_is_found_anywhere_in_a_name():
+def test_a_pattern_matches_anywhere_in_a_name():
     brokers = Brokers({"orders.eu-1": (b"1", 1), "other": (b"2", 1)})
 
     seen = look(stream(subscribePattern="eu.1"), brokers)

@@ -673,7 +673,7 @@ def _show_plan(
                 "imbalance_bound": made.imbalance_bound,
                 "seconds": None if duration is None else duration.seconds,
                 "planned_in_s": took_s,
-                "move_risks": [
+                "cautions": [
                     {"kind": c.kind, "partitions": list(map(str, c.partitions)), "text": c.text}
                     for c in move_risks(picture, made)
                 ],
@@ -697,8 +697,8 @@ def _show_plan(
         )
     if duration is not None and duration.broker >= 0:
         print(duration_text(duration, throttle or 0.0))
-    for caution in move_risks(picture, made):
-        print(f"MoveRisk: {caution}.")
+    for risk in move_risks(picture, made):
+        print(f"Caution: {risk}.")
     print()
     print("Current partition replica assignment")
     print()

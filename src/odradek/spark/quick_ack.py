@@ -1,10 +1,10 @@
-"""A task's first bytes from Spark, without the pause between them.
+"""Acknowledges the first bytes of a task at once, so that Spark sends the rest without a delay.
 
-Spark's JVM writes to a reused Python worker twice: what to do, then with which partition. Its
-sockets have Nagle's algorithm on, so the second write waits until the first is acknowledged,
-which Linux does after 40 ms: for a worker that has nothing to say yet. Who is loaded with the
-first write can acknowledge it at once. Where Spark uses Unix sockets
-(`spark.python.unix.domain.socket.enabled`) there is nothing to do.
+Spark's JVM writes to a reused Python worker twice: the function, then the partition. Its sockets
+use Nagle's algorithm, so the second write waits until the first is acknowledged, which Linux
+delays by 40 ms while the worker sends nothing. An object that is unpickled from the first write
+can have it acknowledged at once (TCP_QUICKACK). Unix sockets
+(`spark.python.unix.domain.socket.enabled`) have no such delay.
 """
 
 import os
@@ -17,10 +17,10 @@ _OPEN_FILES: Final = pathlib.Path("/proc/self/fd")
 
 
 def acknowledge() -> int:
-    """Acknowledge what came over TCP so far, on every connection; how many there are.
+    """Acknowledge what was received on every TCP connection. Returns their number.
 
-    Only Linux delays so long and can be told; elsewhere it is 0. It is a hint for this moment,
-    the connections stay as they are.
+    Only Linux has this option; elsewhere the result is 0. It applies once and does not change the
+    connections.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not _OPEN_FILES.is_dir():
@@ -39,8 +39,8 @@ def _told(descriptor: int, option: int) -> bool:
     return True
 
 
-class Prompt:
-    """What Spark sends to its workers with the first write."""
+class QuickAcknowledged:
+    """Base of the objects that Spark pickles into its first write to a worker."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         acknowledge()

@@ -1,4 +1,4 @@
-"""Acknowledging what Spark wrote first, so that it writes on."""
+"""Acknowledging Spark's first write at once, so that it sends the second."""
 
 import pickle
 import socket
@@ -6,20 +6,20 @@ import sys
 
 import pytest
 
-from odradek.spark import promptness
-from odradek.spark.promptness import Prompt, acknowledge
+from odradek.spark import quick_ack
+from odradek.spark.quick_ack import QuickAcknowledged, acknowledge
 
 LINUX = sys.platform == "linux"
 
 
-class Loaded(Prompt):
-    """Something that Spark sends to its workers."""
+class Loaded(QuickAcknowledged):
+    """An object that Spark pickles for its workers."""
 
     def __init__(self) -> None:
         self.columns = ("key", "value")
 
 
-def test_connections_over_tcp_are_told_and_stay_open() -> None:
+def test_tcp_connections_are_acknowledged_and_stay_open() -> None:
     before = acknowledge()
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -36,23 +36,25 @@ def test_connections_over_tcp_are_told_and_stay_open() -> None:
     assert acknowledge() == before
 
 
-def test_unix_sockets_and_files_are_left_alone() -> None:
+def test_unix_sockets_and_files_are_skipped() -> None:
     before = acknowledge()
     one, other = socket.socketpair()
     with one, other:
         assert acknowledge() == before
 
 
-def test_who_is_loaded_acknowledges_and_has_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+def test_an_unpickled_object_acknowledges_and_has_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
     sent = pickle.dumps(Loaded())
-    monkeypatch.setattr(promptness, "acknowledge", lambda: told.append(True))
+    monkeypatch.setattr(quick_ack, "acknowledge", lambda: calls.append(True))
     loaded = pickle.loads(sent)
-    assert told == [True]
+    assert calls == [True]
     assert loaded.columns == ("key", "value")
 
 
-def test_nothing_is_told_where_the_system_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systems_without_the_option_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "TCP_QUICKACK", raising=False)
     with socket.create_server(("127.0.0.1", 0)):
         assert acknowledge() == 0
