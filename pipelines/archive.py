@@ -1,12 +1,12 @@
-"""A topic into Parquet, and back.
+"""Save a topic to Parquet, and restore it.
 
     python pipelines/archive.py save --bootstrap-server HOST:PORT --topic orders --to archive/
     python pipelines/archive.py restore --bootstrap-server HOST:PORT --topic copy --from archive/
 
-`save` may be repeated: it goes on where it stopped. Every column of the records is kept, headers
-and offsets too, in one folder for each partition. `restore` writes the records in one transaction
-for each task, into the partitions they came from and in their order, and beside the archive a
-table `offsets` that says where each partition's old offsets begin in the new topic.
+`save` may be repeated: it continues where it stopped. It keeps every column of the records, also
+headers and offsets, in one folder for each partition. `restore` writes the records to their former
+partitions and in their order, in one transaction for each task. Beside the archive it writes a
+table `offsets` with the new offset at which each partition's records begin.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from odradek.spark.java import prepare
 
 
 def save(spark: SparkSession, servers: str, topic: str, to: pathlib.Path) -> int:
-    """Archive what has come since the last time; how many records that was."""
+    """Archive the records since the last run. Returns their number."""
     query = (
         spark.readStream.format("odradek")
         .options(**{"kafka.bootstrap.servers": servers, "subscribe": topic})
@@ -40,7 +40,7 @@ def save(spark: SparkSession, servers: str, topic: str, to: pathlib.Path) -> int
 
 
 def restore(spark: SparkSession, servers: str, topic: str, source: pathlib.Path) -> int:
-    """Write the archive to a topic; how many records that was."""
+    """Write the archive to a topic. Returns the number of records."""
     begins = {number: there.end for number, there in arrow.offsets_of(servers, topic).items()}
     records = spark.read.parquet(str(source / "records"))
     (
@@ -66,7 +66,7 @@ def restore(spark: SparkSession, servers: str, topic: str, source: pathlib.Path)
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["save", "restore"])
     parser.add_argument("--bootstrap-server", required=True)

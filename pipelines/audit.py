@@ -1,12 +1,12 @@
-"""Do all replicas of a partition hold the same? Read from the segment files, in parallel.
+"""Check that all replicas of a partition hold the same batches, from the segment files.
 
     python pipelines/audit.py broker-0=/data/kafka-0 broker-1=/data/kafka-1 broker-2=/data/kafka-2
 
-Each argument is a name and a log directory; brokers may run. Looked at are all batches below the
-smallest high watermark that any of the directories has checkpointed for their partition: lengths,
-checksums, rising offsets and leader epochs, and that every replica that begins early enough has
-the very same batch. Compacted topics are cleaned by each broker at its own time, so their batches
-differ rightly: leave them out with --without. Exit code 1 if anything is wrong.
+Each argument is a name and a log directory. The brokers may run. The job reads all batches below
+the lowest high watermark that a directory has checkpointed for the partition. It checks lengths,
+checksums, rising offsets and leader epochs, and that every replica that begins early enough has an
+identical batch. Each broker cleans compacted topics at its own time, so their batches may differ:
+exclude these topics with --without. The exit code is 1 if there is a problem.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def segments(
 
 
 def high_watermarks(replicas: dict[str, pathlib.Path]) -> dict[str, int]:
-    """For each partition the smallest that any replica has written down."""
+    """The lowest checkpointed high watermark of each partition."""
     smallest: dict[str, int] = {}
     for folder in replicas.values():
         for partition, offset in decode_offsets((folder / CHECKPOINT).read_bytes()).items():
@@ -54,7 +54,7 @@ def high_watermarks(replicas: dict[str, pathlib.Path]) -> dict[str, int]:
 
 
 def read_segments(batches: Iterator[Any]) -> Iterator[Any]:
-    """Each batch of the files that are named, as a row; damage as a row with a problem."""
+    """Each batch of the given files as a row; damage is a row with a problem."""
     for named in batches:
         rows = [row for each in named.to_pylist() for row in _read(each)]
         yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
@@ -78,7 +78,7 @@ def _read(segment: dict[str, str]) -> Iterator[dict[str, Any]]:
             if not has_valid_crc(view, position, header):
                 problem = "the checksum is not that of the bytes"
             elif header.base_offset < due:
-                problem = f"begins below {due}, which is due"
+                problem = f"begins below the expected offset {due}"
             elif header.leader_epoch < epoch:
                 problem = f"leader epoch {header.leader_epoch} after {epoch}"
             due, epoch = header.next_offset, header.leader_epoch
@@ -100,7 +100,7 @@ def _read(segment: dict[str, str]) -> Iterator[dict[str, Any]]:
 def audit(
     spark: SparkSession, replicas: dict[str, pathlib.Path], without: Collection[str] = ()
 ) -> DataFrame:
-    """What is wrong: partition, offset and sentence; no rows if nothing is."""
+    """The problems: partition, offset and sentence."""
     found = segments(replicas, without)
     files = spark.createDataFrame(found, "replica string, name string, path string")
     read = files.repartition(max(1, min(len(found), 64))).mapInArrow(read_segments, BATCH)
@@ -143,7 +143,7 @@ def audit(
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("replicas", nargs="+", metavar="NAME=DIRECTORY")
     parser.add_argument("--without", default="__consumer_offsets,__transaction_state")

@@ -1,14 +1,14 @@
-r"""How keys are spread over the partitions of a topic, and how they would be over more.
+r"""Show how keys are spread over a topic's partitions, also with another number of them.
 
     python pipelines/key_skew.py --bootstrap-server HOST:PORT --topic orders \
         [--partitions 12] [--keys-out keys.txt]
 
-Prints a row for each partition (records, bytes, keys), the hottest keys, and for the number of
-partitions given how uneven they would be: each real key is hashed as Kafka's producers do it. The
-bytes a second of the busiest minute are what sizing begins with.
+The job prints a row for each partition (records, bytes, keys) and the hottest keys. With
+`--partitions` it also prints how uneven that number of partitions would be; it hashes each real key
+as Kafka's producers do. The bytes per second of the busiest minute are the first input for sizing.
 
-With `--keys-out` a sample of the keys goes into a file, one a line, and the last line printed is
-the command that plans with all of it: `odradek plan partitions --target ... --keys keys.txt`.
+With `--keys-out` it writes a sample of the keys to a file, one per line, and ends with the command
+that plans with these figures: `odradek plan partitions --target ... --keys keys.txt`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from odradek.spark.java import prepare
 
 
 def records(spark: SparkSession, servers: str, topic: str) -> DataFrame:
-    """What is looked at: of a value its length alone."""
+    """The columns that are needed; of a value only its length."""
     return (
         spark.read.format("odradek")
         .options(**{"kafka.bootstrap.servers": servers, "subscribe": topic})
@@ -61,7 +61,7 @@ def hot_keys(frame: DataFrame, count: int = 10) -> DataFrame:
 
 
 def spread_over(frame: DataFrame, partitions: int) -> DataFrame:
-    """Bytes of each of so many partitions, if all keys were hashed over them."""
+    """Bytes of each partition if all keys were hashed over this number of partitions."""
 
     def hashed(batches: Any) -> Any:
         for batch in batches:
@@ -80,7 +80,7 @@ def spread_over(frame: DataFrame, partitions: int) -> DataFrame:
 
 
 def busiest_minute(frame: DataFrame) -> int:
-    """Bytes a second in the minute that had the most."""
+    """Bytes per second of the busiest minute."""
     rate = (
         frame.groupBy(F.window("timestamp", "1 minute"))
         .agg((F.sum("bytes") / 60).alias("rate"))
@@ -90,7 +90,7 @@ def busiest_minute(frame: DataFrame) -> int:
 
 
 def sample_keys(frame: DataFrame, count: int) -> list[bytes]:
-    """The keys of about so many records, as they come: frequent ones are often in it.
+    """The keys of about this number of records; frequent keys are often among them.
 
     Keys with a line break cannot stand in a file of lines, and are left out.
     """
@@ -104,7 +104,7 @@ def sample_keys(frame: DataFrame, count: int) -> list[bytes]:
 def plan_command(
     servers: str, frame: DataFrame, keys: pathlib.Path, candidates: int | None
 ) -> list[str]:
-    """The command that plans partitions with what was found."""
+    """The command that plans partitions with these figures."""
     present = frame.agg(F.max("partition")).collect()[0][0]
     command = ["odradek", "plan", "partitions", "--bootstrap-server", servers]
     command += ["--target", str(max(1, busiest_minute(frame))), "--keys", str(keys)]
@@ -113,13 +113,15 @@ def plan_command(
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap-server", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int)
     parser.add_argument("--keys-out", type=pathlib.Path)
-    parser.add_argument("--sample", type=int, default=100_000, help="so many records' keys")
+    parser.add_argument(
+        "--sample", type=int, default=100_000, help="the number of records whose keys are sampled"
+    )
     given = parser.parse_args()
     prepare()
     spark = SparkSession.builder.master("local[*]").appName("key skew").getOrCreate()
@@ -132,7 +134,7 @@ def main() -> None:
         mean = sum(spread) / len(spread)
         print(f"over {given.partitions} partitions: the fullest has {max(spread) / mean:.2f} "
               "times the mean")  # fmt: skip
-    print(f"busiest minute: {busiest_minute(frame):,} bytes a second")
+    print(f"busiest minute: {busiest_minute(frame):,} bytes per second")
     if given.keys_out:
         keys = sample_keys(frame, given.sample)
         given.keys_out.write_bytes(b"".join(key + b"\n" for key in keys))

@@ -1,4 +1,4 @@
-"""A topic into a table, a view that counts it, and what came on into another topic."""
+"""From a topic to a table, a view that counts its records, and another topic."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pipelines.create_sink(
 
 @pipelines.table
 def records() -> DataFrame:
-    """Every record of the topic, as it comes."""
+    """Every record of the topic."""
     reader = spark.readStream.format("odradek").options(**SERVERS)
     reader = reader.option("subscribe", spark.conf.get("source"))
     return reader.option("startingOffsets", "earliest").load()
@@ -23,11 +23,11 @@ def records() -> DataFrame:
 
 @pipelines.materialized_view
 def records_by_partition() -> DataFrame:
-    """How many there are in each partition."""
+    """The number of records in each partition."""
     return spark.read.table("records").groupBy("partition").count()
 
 
 @pipelines.append_flow(target="copied")
 def copies() -> DataFrame:
-    """Keys and values, on into the other topic."""
+    """Keys and values, to the other topic."""
     return spark.readStream.table("records").selectExpr("key", "value")
