@@ -98,6 +98,7 @@ from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
+from odradek.model.plain import from_plain, to_plain
 
 SCENARIOS = sorted((pathlib.Path(__file__).parent / "controller").glob("*.txt"))
 
@@ -252,6 +253,7 @@ class Stage:
 
     def take(self, event: Event) -> None:
         assert self.waiting is None, f"first say what became of {self.waiting}"
+        assert from_plain(Event, to_plain(event)) == event
         self.settling = Settling(self.controller, event)
         self.go_on()
 
@@ -263,6 +265,7 @@ class Stage:
     def go_on(self) -> None:
         for effect in self.settling:
             self.controller.validate(is_settled=False)
+            assert from_plain(Effect, to_plain(effect)) == effect
             self.out += show(effect)
             if isinstance(effect, Store | AskUnclean):
                 self.waiting = effect

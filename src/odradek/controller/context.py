@@ -89,24 +89,24 @@ class Topic:
     partitions: dict[int, Partition] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class ControllerContext:
-    """The cluster, as this controller believes it to be."""
+    """The state of the cluster in this controller: what the store has accepted or was read."""
 
-    def __init__(self, controller_epoch: int) -> None:
-        self.controller_epoch = controller_epoch
-        self.is_loaded = False  # whether `LoadingFinished` has been handled
-        self.brokers: dict[int, Broker] = {}  # those that are registered, by id
-        self.shutting_down: set[int] = set()
-        # Those among them that were restarted while they were in an ISR, unseen by a controller.
-        self.bounced: set[int] = set()
-        self.topics: dict[str, Topic] = {}
-        self.being_deleted: set[str] = set()
-        # What was said of a partition or broker at the last look at the leaders' balance.
-        self.said: dict[TopicPartition | int, str] = {}
-        # The last broker epoch that was refused, by broker.
-        self.fenced: dict[int, int] = {}
-        # Replicas whose log dir failed, by broker.
-        self.offline_dirs: dict[int, set[TopicPartition]] = {}
+    controller_epoch: int
+    is_loaded: bool = False  # whether `LoadingFinished` has been handled
+    brokers: dict[int, Broker] = field(default_factory=dict)  # those that are registered
+    shutting_down: set[int] = field(default_factory=set)
+    # Those that were restarted while they were in an ISR, and that no controller saw in between.
+    bounced: set[int] = field(default_factory=set)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    being_deleted: set[str] = field(default_factory=set)
+    # What was entered for a partition or broker when the leaders' balance was last checked.
+    said: dict[TopicPartition | int, str] = field(default_factory=dict)
+    # The last broker epoch that was refused, by broker.
+    fenced: dict[int, int] = field(default_factory=dict)
+    # Replicas whose log directory failed, by broker.
+    offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition, in the order in which the topics came to be known."""
