@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from odradek.cli.odradek import demo_result
-from odradek.cli.odradek.demo_flights import SparkJob, Story
-from odradek.cli.odradek.demo_result import DemoFailedError, compare, expected, in_order
-from odradek.cli.odradek.demo_rows import TableError, records, to_json
-from odradek.spark import departures
+from odradek_demo import departures
+from odradek_demo import result as demo_result
+from odradek_demo.flights import SparkJob, Story
+from odradek_demo.result import DemoFailedError, compare, expected, in_order
+from odradek_demo.rows import TableError, records, to_json
 
 
 @pytest.fixture(scope="module")

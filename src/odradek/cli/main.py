@@ -66,7 +66,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "Print the shell completion for names and flags.",
     ),
     "demo": Command(
-        "odradek.cli.odradek.demo", "demo", "Run the demo, which leaves no process behind."
+        "odradek_demo.command", "demo", "Run the demo, which leaves no process behind."
     ),
 }
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.cli.odradek.demo import DemoFailedError, Lines, compare, lines_of_the_library
 from odradek.record.records import Record
+from odradek_demo.command import DemoFailedError, Lines, compare, lines_of_the_library
 
 
 def lines(*pairs):

@@ -1,6 +1,6 @@
 """A Spark job: departures joined with the weather, and delays by airport and hour.
 
-    python -m odradek.spark.departures --bootstrap-server localhost:9092 --out delays/
+    python -m odradek_demo.departures --bootstrap-server localhost:9092 --out delays/
 
 Two streaming queries, which run until standard input ends and then process what is available:
 
@@ -140,7 +140,7 @@ def progress(query: StreamingQuery, reported: dict[str, int]) -> None:
                 "lag": sum(lag_of(each).values()),
                 "ms": each.durationMs.get("triggerExecution", 0),
             }
-            print(json.dumps(line), flush=True)  # noqa: T201 - for the process that started this
+            print(json.dumps(line), flush=True)
 
 
 def finish(query: StreamingQuery, report: Callable[[], None]) -> None:
@@ -171,7 +171,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     queries = Job(spark, given.bootstrap_server, given.out, given.max_records).start()
-    print(json.dumps({"started": [query.name for query in queries]}), flush=True)  # noqa: T201
+    print(json.dumps({"started": [query.name for query in queries]}), flush=True)
     reported: dict[str, int] = {}
 
     def report() -> None:
@@ -180,7 +180,7 @@ def main() -> None:
 
     for _ in sys.stdin:
         report()
-        print(json.dumps({"told": True}), flush=True)  # noqa: T201
+        print(json.dumps({"told": True}), flush=True)
     for query in queries:
         finish(query, report)
     for query in queries:

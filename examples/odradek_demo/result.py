@@ -14,7 +14,7 @@ from rich.table import Table
 
 from odradek.model.errors import OdradekError
 
-# As odradek.spark.departures has it, which needs pyspark.
+# As odradek_demo.departures has it, which needs pyspark.
 LATE_MINUTES: Final = 15
 KEYS: Final = ["origin", "time_hour"]
 WEATHER: Final = ["temp", "wind_speed", "precip", "visib"]

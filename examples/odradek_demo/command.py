@@ -25,8 +25,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from odradek.cli.odradek import demo_flights
-from odradek.cli.odradek.demo_result import DemoFailedError
 from odradek.cli.odradek.local import say
 from odradek.client.cluster import Cluster
 from odradek.local.directory import ClusterDirectory
@@ -55,6 +53,8 @@ from odradek.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from odradek_demo import flights as demo_flights
+from odradek_demo.result import DemoFailedError
 
 TOPIC: Final = "python-lines"
 CODECS: Final = (Codec.NONE, Codec.LZ4, Codec.ZSTD, Codec.GZIP)

