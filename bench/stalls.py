@@ -8,7 +8,9 @@ batches that become a thousand times as large. A well-behaved client writes and 
 meanwhile. A line for each: the longest stretch for which the broker's event loop was busy
 (`odradek_loop_busy_ms_max`), the other client's p99 beside that of a quiet time, and by how much
 the broker's resident memory grew. WORDS choose the attacks whose names contain one of them.
-`*` marks a stall above 50 ms or a p99 above twice the quiet one. One JSON line is appended to
+`*` marks a stall above 50 ms or a p99 above twice the quiet one; the second is more than one event
+loop can promise (docs/decisions.md, "What can one event loop promise to other clients?"). Both are
+wall times, so a run counts on a machine without other work only. One JSON line is appended to
 bench/results/stalls.jsonl.
 """
 

@@ -450,7 +450,7 @@ class SqliteStore:
             try:
                 write.outcome = write.change(draft)
             except StoreError as error:
-                write.outcome = error
+                write.outcome = error.with_traceback(None)
             if loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = loop.time() + _SLICE_S

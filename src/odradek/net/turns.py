@@ -53,7 +53,7 @@ class Turns:
             except StopIteration as end:
                 made: T = end.value
                 return made
-            if self._now_ms() > until_ms:
+            if self._now_ms() >= until_ms:
                 await self.next()
                 until_ms = self._now_ms() + SLICE_MS
 

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.broker.live import fetch, play, produce, produced
 
 from odradek.broker.admin.topic_maker import MADE_AT_ONCE
+from odradek.broker.serving.parts import PART
 from odradek.broker.serving.request_loop import Route
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.wire.api_keys import ApiKey
@@ -309,7 +310,7 @@ def test_a_large_request_is_answered_as_a_small_one_in_parts():
         errors = {topic.error_code for topic in response.topics if topic.name != "topic-7"}
         assert errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert len(response.topics[7].partitions) == 1
-        assert parts == [(100, index) for index in range(50)]
+        assert parts == [(PART, index) for index in range(5_000 // PART)]
 
     play(story)
 

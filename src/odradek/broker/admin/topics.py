@@ -233,7 +233,7 @@ class TopicAdmin:
                 try:
                     outcomes[topic.name] = self._plan(topic, taken, with_id=not validate_only)
                 except ApiError as error:
-                    outcomes[topic.name] = error
+                    outcomes[topic.name] = error.with_traceback(None)
                 else:
                     taken.add(topic.name)
                 if number % SLICE == 0:
@@ -381,7 +381,7 @@ class TopicAdmin:
                     await self._grow(topic, validate_only=validate_only)
                 outcomes[topic.name] = None
             except ApiError as error:
-                outcomes[topic.name] = error
+                outcomes[topic.name] = error.with_traceback(None)
             if number % GROWN_SLICE == 0:  # a store that reads at once gives no other task a turn
                 await asyncio.sleep(0)
         if validate_only:

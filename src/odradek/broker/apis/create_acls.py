@@ -43,7 +43,7 @@ async def create_acls(
             admin.check_configured("No Authorizer is configured.")
             outcomes.append(_binding(creation))
         except ApiError as error:
-            outcomes.append(error)
+            outcomes.append(error.with_traceback(None))
     failure: ApiError | None = None
     try:
         with store_errors_told():

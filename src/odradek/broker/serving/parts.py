@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from odradek.wire.api_keys import ApiKey
 
-# Elements of a part: a few milliseconds where each takes 20 us.
-PART: Final = 100
+# Elements of a part: a millisecond if each takes 20 us.
+PART: Final = 50
 
 
 class Parts(NamedTuple):
