@@ -140,7 +140,7 @@ def test_sql_has_it_too(spark, servers, load):
         ({"startingTimestamp": "999000"}, "No offset matched .* read-0 and timestamp 999000"),
         (
             {"startingOffsets": '{"read":{"0":160,"1":0}}'},
-            "read-0: reading from offset 160 to 150, which lies before it",
+            "read-0: reading from offset 160 to 150, which is before it",
         ),
         (
             {"endingOffsets": '{"read":{"0":155,"1":1}}'},

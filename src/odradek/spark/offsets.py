@@ -135,13 +135,13 @@ def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[str]:
     said = []
     for partition, begin in sorted(start.items()):
         if partition not in earliest or partition not in end:
-            said.append(f"{partition} is gone")
+            said.append(f"{partition} was deleted")
             continue
         first = earliest[partition]
         if first > begin and end[partition] > begin:
             said.append(
-                f"{partition}: offsets {begin} to {min(first, end[partition]) - 1} were asked "
-                f"for, the partition begins at {first}"
+                f"{partition}: offsets {begin} to {min(first, end[partition]) - 1} were "
+                f"requested, the partition begins at {first}"
             )
         if end[partition] < begin:
             said.append(

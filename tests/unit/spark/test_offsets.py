@@ -85,7 +85,7 @@ def test_markers_and_gaps_are_not_a_loss():
 def test_what_is_missing_is_named():
     assert losses({A: 10, B: 1}, {A: 20, B: 1}, {A: 12}) == [
         "a-0: offsets 10 to 11 were requested, the partition begins at 12",
-        "b-1 is gone",
+        "b-1 was deleted",
     ]
-    (said,) = losses({A: 10}, {A: 4}, {A: 0})
-    assert said.startswith("Partition a-0's offset was changed from 10 to 4")
+    (loss,) = losses({A: 10}, {A: 4}, {A: 0})
+    assert loss.startswith("Partition a-0's offset was changed from 10 to 4")

@@ -112,9 +112,9 @@ def test_an_unknown_option_is_logged_with_the_nearest_known_one(caplog):
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         read(startingOffset="earliest", checkpointLocation="/x")
 
-    (said,) = caplog.messages
-    assert "'startingOffset' is not known" in said
-    assert "did you mean 'startingOffsets'?" in said
+    (warning,) = caplog.messages
+    assert "'startingOffset' is unknown" in warning
+    assert "did you mean 'startingOffsets'?" in warning
 
 
 def test_kafkas_properties_have_the_names_of_the_java_client():
