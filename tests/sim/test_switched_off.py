@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from odradek.broker.cluster import deleted_partitions, features
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
@@ -16,6 +17,16 @@ from odradek.sim.clients.transactions import TransactionOptions
 from odradek.sim.run.faults import Kind
 from odradek.sim.run.simulation import Options, simulate
 from odradek.sim.traits import Trait
+
+
+def what_the_cache_lacks_is_taken_for_deleted(monkeypatch):
+    """As Apache Kafka 3.9: a transaction completes, and a young partition gets no marker."""
+    monkeypatch.setattr(deleted_partitions, "is_deleted", lambda *_: True)
+
+
+def registrations_are_read_once(monkeypatch):
+    """A broker that leaves while they are read is taken for one of Apache Kafka's."""
+    monkeypatch.setattr(features, "is_one_picture", lambda before, after: True)
 
 
 def an_offset_expires_although_its_next_is_pending(monkeypatch):
@@ -76,6 +87,12 @@ ALONE = Options(
 )
 PAUSES = (Kind.ISOLATE, Kind.SLOW_LINK, Kind.PAUSE, Kind.SLOW_NETWORK)
 FOUND = [
+    (
+        what_the_cache_lacks_is_taken_for_deleted,
+        1,
+        of_transactions(Trait.YOUNG, Kind.LATE_NEWS, Kind.KILL),
+    ),
+    (registrations_are_read_once, 1, of_groups(Trait.STATIC, Kind.ROLL, Kind.KILL)),
     (
         an_offset_expires_although_its_next_is_pending,
         2,

@@ -43,6 +43,7 @@ from odradek.coord.znode import CorruptNodeError
 log = logging.getLogger(__name__)
 
 LOWEST: Final = Features(epoch=0, transaction_version=1)
+CHANGED: Final = "transaction.version is %d now"  # logged with each change
 LOOKS: Final = 5  # at registrations that change while they are looked at
 _PAUSE_S: Final = 0.1
 
@@ -147,7 +148,7 @@ class FeatureShell:
                 await self._store_features(stored, version, guard)
         present = stored if is_ours else LOWEST._replace(epoch=stored.epoch)
         if present != self.present:
-            log.info("transaction.version is %d now", present.transaction_version)
+            log.info(CHANGED, present.transaction_version)
             self.present = present
         if version is not None or guard is not None or not is_ours:
             self._known.set()

@@ -55,6 +55,7 @@ class ReplicationChecker:
         self._moving: dict[str, set[int]] = {}  # partitions of a topic
         # Who was a replica once, and whether he may not have been told that he is none any more.
         self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
+        self._transaction_version = 0  # as it is stored
         cluster.tree.written = self._written
 
     # ------------------------------------------------------------------ what is stored
@@ -66,12 +67,30 @@ class ReplicationChecker:
                 self._note_untold()
             elif path.startswith(_BROKERS) and kind is ChangeKind.DELETED:
                 self._broker_gone(int(path.removeprefix(_BROKERS)))
+            elif path == layout.ODRADEK_FEATURES:
+                self._features_written()
             elif path.startswith(_TOPICS):
                 topic, _, below = path.removeprefix(_TOPICS).partition("/")
                 if not below:
                     self._topic_written(topic)
                 elif below.endswith("/state"):
                     self._state_changed(TopicPartition(topic, int(below.split("/")[1])), path, kind)
+
+    def _features_written(self) -> None:
+        node = self._cluster.tree.find(layout.ODRADEK_FEATURES)
+        assert node is not None, "it is never removed"
+        level = layout.decode_features(node.data).transaction_version
+        self.transaction_version_used("the cluster", level)
+        self._transaction_version = level
+
+    def transaction_version_used(self, user: str, level: int) -> None:
+        """All brokers are ours and of one version, so the level that is stored never falls, and
+        no broker goes back to a lower one: a client asks once a connection.
+        """
+        if level < self._transaction_version:
+            self._violated(
+                f"{user} uses transaction.version {level} after {self._transaction_version}"
+            )
 
     def _topic_written(self, name: str) -> None:
         """Count the reassignments that have come to their end, and note who is no replica more."""
@@ -309,6 +328,18 @@ class ReplicationChecker:
             ):
                 return False
         return True
+
+    def leading(self) -> Iterator[HeldPartition]:
+        """The partitions at the leaders that are stored, as far as these lead already."""
+        for name, state in self._stored.items():
+            stored = state.leader_and_isr
+            running = self._cluster.brokers[stored.leader].broker if stored.leader >= 0 else None
+            held = running.replicas.get(*name) if running is not None else None
+            if held is None or held.leader is None or held.leader_epoch != stored.leader_epoch:
+                continue
+            facts = self._history.facts.get((held.topic_id, name.partition))
+            if facts is None or not facts.topic.is_doomed:
+                yield held
 
     # ------------------------------------------------------------------------ at the end
 

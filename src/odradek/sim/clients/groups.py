@@ -106,6 +106,7 @@ class GroupBook:
     group: str = GROUP
     confirmed: dict[int, int] = field(default_factory=dict)  # the largest of each partition
     newest_given: int = -1  # generation
+    reused: int = -1  # up to here another group of this name may have had the same generations
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     commits: int = 0
     generations: int = 0
@@ -118,13 +119,14 @@ class GroupBook:
         """A member has its part."""
         if self._may_be_forgotten:
             self.owners.clear()
+            self.reused = max(self.reused, self.newest_given)
             self.newest_given = min(self.newest_given, generation)
         if generation > self.newest_given:
             self.newest_given = generation
             self.generations += 1
         for partition in partitions:
             owner = self.owners.setdefault((generation, partition), member_id)
-            if owner != member_id:
+            if owner != member_id and generation > self.reused:
                 self.workload.violated(
                     f"{owner} and {member_id} have partition {partition} in generation {generation}"
                 )

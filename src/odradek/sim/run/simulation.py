@@ -21,10 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from odradek.broker.cluster import features
 from odradek.log.disk import StorageError
 from odradek.sim.checks.checkers import LogChecker
 from odradek.sim.checks.coverage import watched
 from odradek.sim.checks.history import History
+from odradek.sim.checks.open_transactions import OpenTransactions
 from odradek.sim.checks.replication import ReplicationChecker, Tally
 from odradek.sim.clients.all_clients import AllClients
 from odradek.sim.clients.groups import GroupBook, group_properties
@@ -45,6 +47,7 @@ from odradek.sim.traits import names as trait_names
 from odradek.sim.world.cluster import SimulatedBroker, SimulatedCluster
 from odradek.sim.world.disk import Crash
 from odradek.sim.world.network import SimulatedLoop
+from odradek.txn.transaction import Transaction
 
 VIOLATIONS_MAX: Final = 20
 # What a seed of several brokers has to have gone through, to count.
@@ -287,6 +290,7 @@ class Simulation:
             traits=traits,
         )
         self._replication = ReplicationChecker(cluster, self.history, self.violated)
+        self._open_transactions = OpenTransactions(self.violated)
         self._settling = Settling(
             cluster,
             self._workload,
@@ -347,11 +351,26 @@ class Simulation:
             for broker in self.cluster.brokers:
                 self._checker.probe(broker)
             self._replication.probe()
+            self._look_at_transactions()
             healed_s = self._player.healed_for_s
             silent_s = self._loop.time() - self._workload.last_success_s
             if min(healed_s, silent_s) > RECOVER_S and not self._workload.is_over:
                 self.violated(f"nothing was written for {silent_s:.0f} s; healed {healed_s:.0f} s")
                 return
+
+    def _look_at_transactions(self) -> None:
+        """Of version 2: in version 1 a transaction cannot be told from the next one."""
+        options = self.outcome.options.transactions
+        if options is not None and options.version > 1:
+            coordinated: dict[int, Transaction] = {}
+            for broker in self.cluster.brokers:
+                if broker.broker is None:
+                    continue
+                for transaction in broker.broker.transactions.transactions().transactions:
+                    known = coordinated.setdefault(transaction.producer_id, transaction)
+                    if transaction.producer_epoch > known.producer_epoch:
+                        coordinated[transaction.producer_id] = transaction
+            self._open_transactions.look(self._replication.leading(), coordinated)
 
     # --------------------------------------------------------------- what is witnessed
 
@@ -402,6 +421,9 @@ class Simulation:
         self.trace(f"log: {text}")
         if " is cut from " in text:
             self._replication.tally.truncations += 1
+        if record.msg == features.CHANGED:
+            level = int(text.split()[2])
+            self._replication.transaction_version_used("a broker", level)
         for words, what in _HAPPENED.items():
             if words in text:
                 self._workload.happened[what] += 1
