@@ -18,10 +18,11 @@ class Trait(Enum):
     REGISTERS = "committers without a group, which pipeline, and whose offsets expire"
     LATE = "copies of requests of a group arrive late"
     STATIC = "members of a group have instance ids"
+    STRAYS = "what a broker has sent another before it lost power arrives late"
     YOUNG = "topics are made, grown, cut and deleted while transactions write to them"
 
 
-_USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED)
+_USUAL: Final = (Trait.UNEVEN, Trait.SHIPPED, Trait.STRAYS)
 _OF_GROUPS: Final = (*_USUAL, Trait.REGISTERS, Trait.LATE, Trait.STATIC)
 _OF_TRANSACTIONS: Final = (*_OF_GROUPS, Trait.YOUNG)
 

@@ -120,6 +120,25 @@ def test_what_a_host_sent_before_it_lost_power_does_not_arrive():
     play(story)
 
 
+def test_unless_it_was_held_up_then_it_arrives_in_order_before_the_host_is_missed():
+    async def story(stage):
+        near, far = await stage.connect()
+        stage.network.hold_up("server", ["client"], 3.0)
+        far.transport.write(b"sent ")
+        far.transport.write(b"before")
+        stage.server.kill()
+        stage.network.host_died("server", power=True)
+        stage.network.join(MortalLoop(stage.loop, "server"))
+        await asyncio.sleep(2.9)
+        assert (near.received, near.ended) == (b"", [])
+        await asyncio.sleep(0.2)
+        assert near.received == b"sent before"
+        (ended,) = near.ended
+        assert isinstance(ended, ConnectionResetError)
+
+    play(story)
+
+
 def test_a_cut_loses_bytes_one_way_and_healing_resets():
     async def story(stage):
         near, far = await stage.connect()

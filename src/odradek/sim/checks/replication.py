@@ -11,8 +11,9 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from odradek.broker.replication.partition import Partition as HeldPartition
@@ -56,6 +57,8 @@ class ReplicationChecker:
         # Who was a replica once, and whether he may not have been told that he is none any more.
         self._left: dict[tuple[int, TopicPartition, UUID | None], bool] = {}
         self._transaction_version = 0  # as it is stored
+        # Brokers that joined an ISR since they lost power: there they have what is committed.
+        self._regained: set[tuple[int, TopicPartition]] = set()
         cluster.tree.written = self._written
 
     # ------------------------------------------------------------------ what is stored
@@ -201,6 +204,7 @@ class ReplicationChecker:
             self.tally.elections += 1
         if set(now.isr) != set(before.isr):
             self.tally.isr_changes += 1
+            self._regained.update((member, partition) for member in set(now.isr) - set(before.isr))
 
     def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
         """Whether it was in the last ISR that was large enough, though not in the very last."""
@@ -291,13 +295,59 @@ class ReplicationChecker:
         high_watermark = leading.leader.high_watermark
         for member in stored.isr:
             follower = held.get(member, {}).get(name)
-            if follower is None or follower.log is None or member in self._cluster.lossy:
+            if follower is None or follower.log is None or self._may_lack(member, name):
                 continue
             if follower.topic_id == leading.topic_id and follower.log.leo < high_watermark:
                 self._violated(
                     f"{name}: broker {member} is in the ISR {stored.isr} and ends at "
                     f"{follower.log.leo}; the HW is {high_watermark}"
                 )
+
+    def _may_lack(self, broker: int, name: TopicPartition) -> bool:
+        """Whether a broker may lack what is committed: it lost it, and is not in the ISR anew."""
+        return broker in self._cluster.lossy and (broker, name) not in self._regained
+
+    def lost_power(self, broker: int) -> None:
+        """What it had not flushed may be lost."""
+        self._regained = {regained for regained in self._regained if regained[0] != broker}
+
+    @contextmanager
+    def watching_fetches(self) -> Iterator[None]:
+        """Meanwhile, look at each fetch of a follower that moves a high watermark."""
+        before = HeldPartition.follower_fetched
+
+        def fetched(partition: HeldPartition, follower: int, *rest: Any) -> Any:
+            leader = partition.leader
+            high_watermark = leader.high_watermark if leader is not None else 0
+            wanted = before(partition, follower, *rest)
+            if leader is not None and leader.high_watermark > high_watermark:
+                self._look_at_fetch(partition, follower, leader.high_watermark)
+            return wanted
+
+        HeldPartition.follower_fetched = fetched  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            HeldPartition.follower_fetched = before  # type: ignore[method-assign]
+
+    def _look_at_fetch(self, leading: HeldPartition, follower: int, high_watermark: int) -> None:
+        name = leading.topic_partition
+        stored, running = self._stored.get(name), self._cluster.brokers[follower].broker
+        held = running.replicas.get(*name) if running is not None else None
+        if (
+            stored is not None
+            and stored.leader_and_isr.leader_epoch == leading.leader_epoch
+            and follower in stored.leader_and_isr.isr
+            and held is not None
+            and held.log is not None
+            and held.topic_id == leading.topic_id
+            and held.log.leo < high_watermark
+            and not self._may_lack(follower, name)
+        ):
+            self._violated(
+                f"{name}: a fetch of broker {follower} moved the HW to {high_watermark}; "
+                f"its log ends at {held.log.leo}"
+            )
 
     def _forget_losses(self, held: Mapping[int, Mapping[TopicPartition, HeldPartition]]) -> None:
         """A broker that lost power has all again once it is in sync everywhere."""

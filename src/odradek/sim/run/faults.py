@@ -310,11 +310,17 @@ def _may_lose(cluster: SimulatedCluster, broker: SimulatedBroker) -> bool:
 
 
 async def _lose_power(cluster: SimulatedCluster, broker: SimulatedBroker, fault: Fault) -> None:
+    others = [other.name for other in cluster.brokers if other is not broker]
+    if cluster.strays and others:  # what it sends now arrives when it has registered again
+        by_s = _RESTART_S + fault.lasts_s + 2 * fault.detail
+        cluster.network.hold_up(broker.name, others, by_s)
+        await asyncio.sleep(fault.detail)
     await _worst_moment(cluster, fault)
     if _may_lose(cluster, broker):
         broker.lose_power()
     else:
         broker.kill()
+    cluster.network.hold_up(broker.name, others, 0.0)
     await _start_again(broker, fault)
 
 

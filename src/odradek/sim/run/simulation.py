@@ -272,6 +272,7 @@ class Simulation:
             | (register_properties() if Trait.REGISTERS in traits else {})
             | ({"odradek.flush.before.ack": "true"} if options.durable else {}),
         )
+        cluster.strays = Trait.STRAYS in traits
         drawn = draw_schedule(
             cluster.randomness("faults"),
             seconds=options.seconds,
@@ -298,7 +299,7 @@ class Simulation:
             self.violated,
             leaders_return=balances,
         )
-        with _listening(self._logged):
+        with _listening(self._logged), self._replication.watching_fetches():
             try:
                 await self._play()
             except Exception as error:  # whatever it is, the seed has found it
@@ -402,6 +403,8 @@ class Simulation:
     def died(self, broker: SimulatedBroker, how: Crash) -> None:
         """See `Witness`."""
         self._checker.died(broker, how)
+        if how is Crash.POWER:
+            self._replication.lost_power(broker.id)
 
     def stopped(self, broker: SimulatedBroker) -> None:
         """See `Witness`."""

@@ -267,6 +267,7 @@ class SimulatedCluster:
         self.processes: list[MortalLoop] = []
         self.lossy: set[int] = set()  # brokers that lost power, and are not known to be whole again
         self.losing: set[int] = set()  # brokers whose disks lose pages now; they are lossy, too
+        self.strays = False  # what a broker has sent another outlives its power
         self.missed_topic: str | None = None  # that is deleted, and that somebody wants back
         self._seed = seed
         self._properties = properties

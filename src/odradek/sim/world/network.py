@@ -5,7 +5,8 @@ A connection is two `_End`s, each on the host of a process. What one writes arri
 after the link's delay, in order, in pieces of any size, as TCP may have it. What can happen:
 
     a process is killed    a reset, which may overtake what it has sent
-    a host loses power     its peers hear nothing more, until it is up again and resets them
+    a host loses power     its peers hear nothing more, until it is up again and resets them;
+                           what was held up on the way before (`hold_up`) still comes
     a link is cut          bytes are lost in one direction or both until it is healed
     a link is slow         bytes take longer in one direction
     a connection is reset  both ends lose it, wherever the bytes were
@@ -50,6 +51,7 @@ class SimulatedNetwork:
         self._next_port = 20_000
         self._cut = Counter[tuple[str, str]]()  # from, to
         self._slow_s: dict[tuple[str, str], float] = {}  # how much longer it takes
+        self._held_up_s: dict[tuple[str, str], float] = {}  # the same, and it survives its sender
 
     def join(self, process: MortalLoop, listens: Callable[[], None] = lambda: None) -> "Host":
         """Put a process on the host of its name; who still talks to its former life is reset.
@@ -58,11 +60,24 @@ class SimulatedNetwork:
         """
         for end in list(self._ends):
             if end.peer_name == process.name and end.other.is_gone:
-                end.drop(ConnectionResetError(f"{process.name} has started anew"))
+                end.drop_behind(ConnectionResetError(f"{process.name} has started anew"))
         self._processes[process.name] = process
         return Host(self, process, listens)
 
     # ------------------------------------------------------------------ what befalls it
+
+    def hold_up(self, source: str, targets: Iterable[str], by_s: float) -> None:
+        """What a host sends some others from now on takes so much longer; and if it loses power
+        meanwhile, this arrives all the same. 0: no longer than usual.
+        """
+        for target in targets:
+            self._held_up_s.pop((source, target), None)
+            if by_s:
+                self._held_up_s[source, target] = by_s
+
+    def is_held_up(self, source: str, target: str) -> bool:
+        """Whether what one host sends another is held up."""
+        return (source, target) in self._held_up_s
 
     def cut(self, source: str, target: str) -> None:
         """Lose all that goes from one host to another, until it is healed."""
@@ -108,7 +123,7 @@ class SimulatedNetwork:
         for end in list(self._ends):
             if end.name == name:
                 end.vanish(silently=power)
-            elif power and end.peer_name == name and end.other.is_gone:
+            elif power and end.peer_name == name and end.other.is_gone and not end.other.has_strays:
                 end.other.lost_bytes += 1  # its process was dead already; now its host is, too
 
     # ----------------------------------------------------------------------- inside
@@ -171,7 +186,8 @@ class SimulatedNetwork:
 
     def extra_delay_s(self, source: str, target: str) -> float:
         """How much longer this link takes than others."""
-        return self._slow_s.get((source, target), 0.0) if self._slow_s else 0.0
+        by_s = self._slow_s.get((source, target), 0.0) if self._slow_s else 0.0
+        return by_s + self._held_up_s.get((source, target), 0.0) if self._held_up_s else by_s
 
     def draw_piece(self, available: int) -> int:
         """How many of the bytes that are there travel, or are read, together."""
@@ -273,6 +289,7 @@ class _End(asyncio.Transport):
         self._writing_paused = False
         self._arrives_at_s = 0.0
         self._is_buffered = False  # the protocol has a buffer of its own
+        self.has_strays = False  # it has lost power, and what was held up of it still arrives
 
     def begin(self, make_protocol: Callable[[], Any]) -> None:
         """The process has the connection."""
@@ -332,10 +349,20 @@ class _End(asyncio.Transport):
         if self.protocol is not None:
             self._process.call_soon(self.protocol.connection_lost, error)
 
+    def drop_behind(self, error: Exception) -> None:
+        """The restarted peer does not know this connection; what it had sent arrives first."""
+        if self.other.has_strays:
+            ends_at_s = max(self._network.now_s(), self.other._arrives_at_s)  # noqa: SLF001
+            self._process.call_at(ends_at_s + _TICK_S, self.drop, error)
+        else:
+            self.drop(error)
+
     def vanish(self, *, silently: bool) -> None:
         """The process is dead; its host says so, or has no power to."""
         if not silently:
             self._send(ConnectionResetError(f"{self.name} was killed"))
+        elif self._network.is_held_up(self.name, self.peer_name):
+            self.has_strays = True
         else:
             self.other.lost_bytes += 1  # of what is under way, nothing arrives any more
             self.lost_bytes += 1
