@@ -17,7 +17,7 @@ then, and another goes on under the same transactional id or instance id.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -83,6 +83,20 @@ def client_settings(client: Client) -> ClientSettings:
         api_timeout_ms=_API_MS,
         connection_setup_timeout_ms=2_000,
         metadata_age_ms_max=client.random.choice((2_000, 300_000)),
+    )
+
+
+def member_settings(client: Client, group_id: str, assignors: tuple[str, ...]) -> ConsumerSettings:
+    """What all members of a group have, whether they commit alone or in a transaction."""
+    return ConsumerSettings(
+        client=client_settings(client),
+        group_id=group_id,
+        offset_reset="earliest",
+        commits_by_itself=False,
+        session_timeout_ms=_SESSION_MS,
+        heartbeat_interval_ms=_HEARTBEAT_MS,
+        poll_interval_ms_max=_POLL_INTERVAL_MS,
+        assignors=assignors,
     )
 
 
@@ -225,20 +239,6 @@ class ShippedConsumer:
         self._places: dict[TopicPartition, Place] = {}
         self._consumer: Consumer | None = None
 
-    def settings(self, client: Client) -> ConsumerSettings:
-        """Those of a life."""
-        return ConsumerSettings(
-            client=client_settings(client),
-            group_id=GROUP,
-            offset_reset="earliest",
-            commits_by_itself=False,
-            session_timeout_ms=_SESSION_MS,
-            heartbeat_interval_ms=_HEARTBEAT_MS,
-            poll_interval_ms_max=_POLL_INTERVAL_MS,
-            poll_records_max=client.random.choice((5, 500)),
-            assignors=self._assignors,
-        )
-
     async def live(self, client: Client) -> None:
         """Read and commit until the workload ends."""
         consumer = await self.opened(client)
@@ -249,7 +249,12 @@ class ShippedConsumer:
     async def opened(self, client: Client) -> Consumer:
         """A consumer that has subscribed."""
         self._places.clear()
-        consumer = self._consumer = Consumer(await _connected(client), self.settings(client))
+        cluster = await _connected(client)
+        settings = replace(
+            member_settings(client, GROUP, self._assignors),
+            poll_records_max=client.random.choice((5, 500)),
+        )
+        consumer = self._consumer = Consumer(cluster, settings)
         consumer.subscribe([TOPIC], self)
         return consumer
 
@@ -396,7 +401,13 @@ class ShippedMover:
             now_ms=self._workload.wall_ms,
         )
         await producer.init_transactions()
-        consumer = Consumer(await _connected(client), self._settings(client))
+        cluster = await _connected(client)
+        settings = replace(
+            member_settings(client, MOVERS, self._assignors),
+            poll_records_max=_RECORDS_MAX,
+            reads_committed=True,
+        )
+        consumer = Consumer(cluster, settings)
         consumer.subscribe([TOPIC])
         while not self._workload.is_over:
             records = await consumer.poll(200)
@@ -404,20 +415,6 @@ class ShippedMover:
                 await self._move(client, producer, consumer, records)
         await consumer.close(_API_MS)
         await producer.close(_API_MS)
-
-    def _settings(self, client: Client) -> ConsumerSettings:
-        return ConsumerSettings(
-            client=client_settings(client),
-            group_id=MOVERS,
-            offset_reset="earliest",
-            commits_by_itself=False,
-            session_timeout_ms=_SESSION_MS,
-            heartbeat_interval_ms=_HEARTBEAT_MS,
-            poll_interval_ms_max=_POLL_INTERVAL_MS,
-            poll_records_max=_RECORDS_MAX,
-            reads_committed=True,
-            assignors=self._assignors,
-        )
 
     async def _move(
         self,
