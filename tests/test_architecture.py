@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import pytest
+from docs import draw_layers
 
 ROOT = pathlib.Path(__file__).parents[1]
 SRC = ROOT / "src" / "odradek"
@@ -23,11 +24,27 @@ def test_a_file_that_is_named_is_there(name):
     assert (SRC / name).is_file()
 
 
-def test_every_package_has_its_place_in_the_layers():
+def test_the_page_has_the_layers_of_the_contract():
     chapter = PAGE.partition("## Which package may import which?")[2]
-    layers = chapter.partition("There are three kinds")[0]
+    rows = re.findall(
+        r"^    (\S.*?)(?:  .*)?$", chapter.partition("There are three kinds")[0], re.MULTILINE
+    )
+    layers, _ = draw_layers.contracts()
+    contract = [{name for name in layer if name != "web"} for layer in layers["odradek"]]
 
-    assert set(re.findall(r"[a-z]+", layers)) >= PACKAGES
+    assert [set(re.findall(r"[a-z_]+", row)) for row in rows] == contract
+    assert set().union(*contract) >= PACKAGES
+
+
+def test_the_picture_is_drawn_from_the_contracts():
+    assert draw_layers.PICTURE.read_text() == draw_layers.drawn()
+
+
+def test_every_room_of_the_broker_is_on_the_page():
+    chapter = PAGE.partition("## What is in the folders of `broker`?")[2].partition("\n## ")[0]
+    rooms = {path.parent.name for path in SRC.glob("broker/*/__init__.py")}
+
+    assert set(re.findall(r"^\| `([a-z]+)` \|", chapter, re.MULTILINE)) == rooms
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
