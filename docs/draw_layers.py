@@ -10,7 +10,7 @@ from html import escape
 
 HERE = pathlib.Path(__file__).parent
 PICTURE = HERE / "layers.svg"
-ROW, GAP, BOX_GAP, LETTER, PADDING = 30, 8, 10, 8.2, 12
+ROW, GAP, BOX_GAP, LETTER, PADDING, WIDTH = 30, 12, 10, 8.2, 12, 370
 STYLE = """
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, monospace; fill: #1c2733 }
 .title { font-weight: 600 } .note { fill: #5b6b7b }
@@ -44,26 +44,27 @@ def column(
     title: str, layers: list[list[str]], left: float, pure: set[str]
 ) -> tuple[list[str], float, float]:
     """One container: its shapes, the right edge and the lower edge."""
-    there = [[name for name in layer if name != "web"] for layer in layers]
-    width = max(
-        sum(len(name) * LETTER + 2 * PADDING for name in layer) + BOX_GAP * (len(layer) - 1)
-        for layer in there
-    )
+    right = left
     shapes = [f'<text class="title" x="{left:g}" y="24">{escape(title)}</text>']
     top = 40.0
-    for layer in there:
+    for layer in layers:
         x = left
         for name in layer:
+            if name == "web":  # a package to come
+                continue
             box = len(name) * LETTER + 2 * PADDING
+            if x + box > left + WIDTH:
+                x, top = left, top + ROW + 2
             kind = ' class="pure"' if name in pure else ""
             shapes.append(
                 f'<g{kind}><rect x="{x:g}" y="{top:g}" width="{box:g}" height="{ROW}"/>'
                 f'<text x="{x + PADDING:g}" y="{top + 20:g}">{escape(name)}</text></g>'
             )
+            right = max(right, x + box)
             x += box + BOX_GAP
         top += ROW + GAP
     shapes.append(f'<line x1="{left - 14:g}" y1="44" x2="{left - 14:g}" y2="{top - GAP - 4:g}"/>')
-    return shapes, left + width, top
+    return shapes, right, top
 
 
 def drawn() -> str:

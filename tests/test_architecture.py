@@ -26,9 +26,8 @@ def test_a_file_that_is_named_is_there(name):
 
 def test_the_page_has_the_layers_of_the_contract():
     chapter = PAGE.partition("## Which package may import which?")[2]
-    rows = re.findall(
-        r"^    (\S.*?)(?:  .*)?$", chapter.partition("There are three kinds")[0], re.MULTILINE
-    )
+    table = chapter.partition("There are three kinds")[0]
+    rows = re.findall(r"^    (\S.*?)(?:  .*)?$", table, re.MULTILINE)
     layers, _ = draw_layers.contracts()
     contract = [{name for name in layer if name != "web"} for layer in layers["odradek"]]
 
