@@ -99,7 +99,8 @@ def properties_of(file: str | None) -> dict[str, str]:
     except FileNotFoundError:
         raise NoSuchFileError(file) from None
     except OSError as error:
-        raise FileError(f"{file}: {error.strerror}") from None
+        where = f"{file}: " if file else ""
+        raise FileError(f"{where}{error.strerror}") from None
     except InvalidConfigError as error:
         raise InvalidConfigError(f"{file}: {error}") from None
 

@@ -376,9 +376,12 @@ class Cluster(Closing):
 
     async def _find_seed(self, deadline_s: float | None = None) -> Connection:
         """Connect to the first address of the settings that answers; those left share the time."""
-        addresses = [_address(server) for server in self.settings.bootstrap_servers]
+        servers = self.settings.bootstrap_servers
+        # Java's client skips empty entries: "a:9092," is one address.
+        addresses = [_address(server) for server in servers if server]
         if not addresses:
-            raise InvalidAddressError("No bootstrap urls given in bootstrap.servers")
+            what = "resolvable bootstrap" if servers else "bootstrap"
+            raise InvalidAddressError(f"No {what} urls given in bootstrap.servers")
         reasons = []
         unresolved: list[str] = []
         for tried, (host, port) in enumerate(addresses):

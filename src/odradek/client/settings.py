@@ -54,6 +54,9 @@ COMMON: Final = table(
         Option("reconnect.backoff.ms", LONG, 50, rule=at_least(0)),
         Option("reconnect.backoff.max.ms", LONG, 1_000, rule=at_least(0)),
         Option("socket.connection.setup.timeout.ms", LONG, 10_000, rule=at_least(0)),
+        # Checked as Java's client does, and without effect: the system sizes the buffers.
+        Option("send.buffer.bytes", INT, 131_072, rule=at_least(-1)),
+        Option("receive.buffer.bytes", INT, 65_536, rule=at_least(-1)),
         Option("metadata.max.age.ms", LONG, 300_000, rule=at_least(0)),
         Option("security.protocol", STRING, "PLAINTEXT", rule=one_of_any_case(*PROTOCOLS)),
         Option("sasl.mechanism", STRING, "GSSAPI"),

@@ -35,12 +35,16 @@ OPTIONS: Final = (
         doc="Whether a stopping broker has its leaderships moved to other brokers first.",
     ),
     Option(
-        "controlled.shutdown.max.retries", INT, 3, doc="How often the broker tries to move its "
-                                                       "leaderships.",
+        "controlled.shutdown.max.retries", INT, 3,
+        doc="For how long the broker tries to move its leaderships: this number less one, "
+            "times "
+            "`controlled.shutdown.retry.backoff.ms`.",
     ),
     Option(
         "controlled.shutdown.retry.backoff.ms", LONG, 5_000,
-        doc="How long it waits between two attempts.",
+        doc="Sets, with `controlled.shutdown.max.retries`, only for how long a stopping broker "
+            "tries to move its leaderships away (10 s by default). Within that time it asks the "
+            "controller again every 250 ms; Apache Kafka waits for this time between two tries.",
     ),
     Option(
         "controller.socket.timeout.ms", INT, 30_000,

@@ -182,7 +182,23 @@ def test_the_first_that_answers_will_do():
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("servers", ["", "localhost", "a:b", "127.0.0.1:1,9092"])
+def test_empty_entries_among_the_addresses_are_skipped():
+    async def play():
+        async with FakeCluster(2, [0]) as fake:
+            servers = f",127.0.0.1:{fake.ports[0]},"
+            async with await Cluster.bootstrap(servers) as cluster:
+                assert (await cluster.refresh()).controller_id == 1
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("servers", ["", ",", " , "])
+def test_no_address_at_all_is_refused(servers):
+    with pytest.raises(InvalidAddressError, match="No resolvable bootstrap urls given"):
+        asyncio.run(Cluster.bootstrap(servers))
+
+
+@pytest.mark.parametrize("servers", ["localhost", "a:b", "127.0.0.1:1,9092"])
 def test_what_is_no_address_is_named(servers):
     with pytest.raises(InvalidAddressError, match="Invalid url in bootstrap.servers: "):
         asyncio.run(Cluster.bootstrap(servers))

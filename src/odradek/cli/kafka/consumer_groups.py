@@ -21,12 +21,17 @@ from odradek.cli.kafka.support.group_reset import (
     to_csv,
 )
 from odradek.cli.kafka.support.group_tables import describe
-from odradek.cli.kafka.support.java import hash_order, string_hash
+from odradek.cli.kafka.support.java import hash_order, split, string_hash
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+# The order in which ConsumerGroupCommandOptions looks for scenarios that exclude each other.
+_CHECKED: Final = (
+    "to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "to-current",
+    "shift-by", "from-file",
+)  # fmt: skip
 _STATES: Final = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning",
     "Reconciling",
@@ -218,7 +223,7 @@ def _check_reset(parser: Parser, flags: Flags, *, has_group: bool) -> None:
         print(_NO_ACTION, file=sys.stderr)
     if not has_group:
         parser.fail("Option [reset-offsets] takes one of these options: [all-groups], [group]")
-    for scenario in SCENARIOS:
+    for scenario in _CHECKED:
         parser.refuse(flags, scenario, [other for other in SCENARIOS if other != scenario])
 
 
@@ -228,10 +233,10 @@ def _filters(text: str | None, known: Sequence[str], message: str) -> list[str]:
     Raises:
         IllegalArgumentError: there is one that there is not.
     """
-    if text is None:
+    if not text:
         return []
     by_name = {name.lower(): name for name in known}
-    wanted = [by_name.get(part.strip().lower()) for part in text.split(",")]
+    wanted = [by_name.get(part.strip().lower()) for part in split(text, ",")]
     found = [name for name in wanted if name is not None]
     if len(found) < len(wanted):
         raise IllegalArgumentError(message)
@@ -261,7 +266,7 @@ async def _run(cluster: Cluster, parser: Parser, flags: Flags) -> int:
 
 async def _groups(cluster: Cluster, flags: Flags) -> list[str]:
     if not flags.has("all-groups"):
-        return flags.values("group")
+        return list(dict.fromkeys(flags.values("group")))
     return [group.group_id for group in await _listed(cluster)]
 
 

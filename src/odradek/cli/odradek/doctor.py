@@ -14,7 +14,7 @@ import click
 
 from odradek.cli.connect import UnansweredError, properties_of, with_own_cluster
 from odradek.cli.odradek.asked import Asked, Query, ask_cluster, ask_directory
-from odradek.cli.odradek.local import DEFAULT_DIR
+from odradek.cli.odradek.local import unless_server_dir_option
 from odradek.client.admin.state import describe_state
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError
@@ -34,14 +34,7 @@ _WANTED: Final[Mapping[str, Query]] = {"broker": {}, "journal": {}, "groups": {}
     help="Brokers to connect to, on any hosts.",
 )
 @click.option("--command-config", metavar="FILE", help="A file of client properties.")
-@click.option(
-    "--dir",
-    "path",
-    type=click.Path(path_type=pathlib.Path),
-    default=DEFAULT_DIR,
-    show_default=True,
-    help="The directory of the cluster on this machine, if no server is named.",
-)
+@unless_server_dir_option
 @click.option(
     "--patience",
     default=PATIENCE_MS / 1000,

@@ -7,7 +7,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +15,7 @@ from odradek.local.directory import ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
 DEFAULT_DIR: Final = "odradek-data"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def say(message: str) -> None:
@@ -22,13 +23,21 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-dir_option = click.option(
-    "--dir",
-    "path",
-    type=click.Path(path_type=pathlib.Path),
-    default=DEFAULT_DIR,
-    show_default=True,
-    help="The cluster's directory.",
+def _dir_option(text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--dir",
+        "path",
+        type=click.Path(path_type=pathlib.Path),
+        default=DEFAULT_DIR,
+        show_default=True,
+        help=text,
+    )
+
+
+dir_option = _dir_option("The cluster's directory.")
+# For commands that reach other clusters with --bootstrap-server.
+unless_server_dir_option = _dir_option(
+    "The directory of the cluster on this machine, if no server is named."
 )
 
 

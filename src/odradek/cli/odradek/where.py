@@ -8,7 +8,7 @@ import click
 
 from odradek.cli.connect import properties_of
 from odradek.cli.kafka.clients.client_flags import pairs
-from odradek.cli.odradek.local import DEFAULT_DIR, say
+from odradek.cli.odradek.local import say, unless_server_dir_option
 from odradek.local.directory import ClusterDirectory
 from odradek.local.supervisor import Supervisor
 
@@ -29,14 +29,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="A file of client properties: security.protocol, sasl.jaas.config ...",
         ),
-        click.option(
-            "--dir",
-            "path",
-            type=click.Path(path_type=pathlib.Path),
-            default=DEFAULT_DIR,
-            show_default=True,
-            help="The directory of the cluster on this machine, if no server is named.",
-        ),
+        unless_server_dir_option,
         click.option(
             "--bootstrap-server",
             "servers",

@@ -16,7 +16,7 @@ import click
 
 from odradek.cli.connect import properties_of, with_own_cluster
 from odradek.cli.odradek.asked import NOT_OURS, Asked, Query, ask_cluster, ask_directory
-from odradek.cli.odradek.local import DEFAULT_DIR
+from odradek.cli.odradek.local import unless_server_dir_option
 from odradek.cli.odradek.why_group import explain_group
 from odradek.cli.odradek.why_replicas import explain_replicas
 from odradek.cli.odradek.why_sentences import Picture, explain_broker, explain_topic
@@ -33,14 +33,7 @@ def why() -> None:
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the facts as one JSON object."),
-        click.option(
-            "--dir",
-            "path",
-            type=click.Path(path_type=pathlib.Path),
-            default=DEFAULT_DIR,
-            show_default=True,
-            help="The directory of the cluster on this machine, if no server is named.",
-        ),
+        unless_server_dir_option,
         click.option("--command-config", metavar="FILE", help="A file of client properties."),
         click.option(
             "--bootstrap-server",

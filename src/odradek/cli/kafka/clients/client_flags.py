@@ -10,6 +10,7 @@ from typing import Final
 from odradek.cli.connect import properties_of
 from odradek.cli.failures import NoSuchFileError, ToolError, java_text
 from odradek.cli.kafka.support.flags import FlagError, Flags, Parser
+from odradek.cli.kafka.support.java import split
 from odradek.client import errors
 from odradek.client.cluster import BootstrapError, InvalidAddressError, UnresolvableError
 from odradek.client.settings import ConstructionError, SettingsError
@@ -66,7 +67,7 @@ def check_addresses(parser: Parser, servers: str) -> None:
     Raises:
         UsageError: one is none.
     """
-    if not all(_HOST_AND_PORT.fullmatch(server) for server in servers.split(",")):
+    if not all(_HOST_AND_PORT.fullmatch(server) for server in split(servers, ",")):
         parser.fail("Please provide valid host:port like host1:9091,host2:9092\n ")
 
 

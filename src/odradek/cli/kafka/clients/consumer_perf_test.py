@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from odradek.cli.connect import properties_of
-from odradek.cli.failures import IllegalArgumentError, show_log
+from odradek.cli.failures import IllegalArgumentError, message_of, show_log
 from odradek.cli.kafka.clients.client_flags import merge, unmade, usage_for_bad_flags
 from odradek.cli.kafka.support.dates import check_pattern, java_date
 from odradek.cli.kafka.support.flags import Flags, Parser
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     except (OdradekError, ConnectionError) as error:
         sys.stdout.flush()
         why = unmade(error, "consumer")
-        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else error
+        message = why.partition("\n")[0].partition(": ")[2] if "\n" in why else message_of(error)
         print(f"{message}\n{why}\n", file=sys.stderr)
         return 1
 
@@ -159,6 +159,10 @@ class _Reading:
         begun_ms = _now_ms()
         wait_ms = settings.client.api_timeout_ms
         async with await Consumer.open(settings, wait_ms=wait_ms) as consumer:
+            if not self._topic.strip():
+                raise IllegalArgumentError(
+                    "Topic collection to subscribe to cannot contain null or empty topic"
+                )
             self._joining_ms = _now_ms()
             consumer.subscribe([self._topic], self)
             await self._consume(consumer)

@@ -112,7 +112,7 @@ def _properties(chosen: Namespace) -> dict[str, str]:
     properties = properties_of(chosen.producer_config)
     for text in chosen.producer_props or ():
         pieces = text.split("=", 1)
-        if len(pieces) != 2:
+        if len(pieces) != 2 or not pieces[1]:
             raise IllegalArgumentError(f"Invalid property: {text}")
         properties[pieces[0]] = pieces[1]
     if chosen.transaction_duration_ms > 0 or chosen.transactional_id:
@@ -131,7 +131,9 @@ def _payloads(chosen: Namespace) -> Callable[[int], bytes]:
         if not path.exists() or not path.stat().st_size:
             raise IllegalArgumentError("File does not exist or empty file provided.")
         delimiter = "\n" if chosen.payload_delimiter == "\\n" else chosen.payload_delimiter
-        texts = path.read_text("utf-8").split(delimiter)
+        text = path.read_text("utf-8")
+        # As `String.split`: without a delimiter each character is a payload.
+        texts = text.split(delimiter) if delimiter else list(text)
         while texts and not texts[-1]:
             texts.pop()  # as Java splits
         print(f"Number of messages read: {len(texts)}", flush=True)

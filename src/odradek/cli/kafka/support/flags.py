@@ -210,7 +210,7 @@ class Parser:
             else:
                 flags.others.append(word)
         unavailable = [
-            str(option)
+            option.names[0] if len(option.names) == 1 else str(option)
             for option in self._order
             if option.only_with
             and option in flags.order
@@ -218,7 +218,7 @@ class Parser:
         ]
         if unavailable:
             raise FlagError(
-                f"Option(s) {', '.join(unavailable)} are unavailable given other options on the "
+                f"Option(s) [{', '.join(unavailable)}] are unavailable given other options on the "
                 "command line",
                 "UnavailableOptionException",
             )

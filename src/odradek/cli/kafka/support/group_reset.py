@@ -25,7 +25,7 @@ from odradek.cli.kafka.support.json_files import read_text
 from odradek.client.admin.groups import commit_offsets, committed_offsets, describe_group
 from odradek.client.admin.partitions import EARLIEST, LATEST, ListedOffset, list_offsets
 from odradek.client.cluster import Cluster
-from odradek.model.errors import ApiError
+from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
 SCENARIOS: Final = (
@@ -33,6 +33,9 @@ SCENARIOS: Final = (
     "to-latest", "shift-by",
 )  # fmt: skip
 _LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+# What Java's admin client answers without a request.
+_NO_NAME: Final = "The given topic name '' cannot be represented in a request."
 
 Offsets = dict[TopicPartition, int]
 
@@ -109,9 +112,11 @@ async def partitions_of(cluster: Cluster, text: str) -> list[TopicPartition]:
     """
     topic, colon, numbers = text.partition(":")
     if colon:
-        if not numbers:
+        if not numbers or ":" in numbers:
             raise ArgumentError(f"Invalid topic arg '{text}', expected topic name and partitions")
         return [TopicPartition(topic, _number(number, text)) for number in split(numbers, ",")]
+    if not topic:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, _NO_NAME)
     try:
         (described,) = await admin.describe_topics(cluster, [topic])
     except ApiError as error:
@@ -269,12 +274,18 @@ def _ago_ms(text: str) -> int:
     import time  # noqa: PLC0415
 
     found = re.fullmatch(
-        r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE
+        r"([-+]?)P(?:([-+]?\d+)D)?"
+        r"(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
+        text,
+        re.IGNORECASE,
     )
-    if found is None or not any(found.groups()):
+    if found is None or not any(found.groups()[1:]):
         raise DurationError("Text cannot be parsed to a Duration")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    sign, *parts = found.groups()
+    days, hours, minutes, seconds = (float(part or 0) for part in parts)
     ago_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if sign == "-":
+        ago_s = -ago_s
     return int((time.time() - ago_s) * 1000)
 
 
