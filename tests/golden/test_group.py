@@ -7,15 +7,15 @@ if you can say why it changed.
     options initial_rebalance_delay_ms=0 size_max=2          before anything else
     after 500                                       so many ms pass; what is due happens
     join A [id=a-1] [instance=i] [session=10000] [rebalance=20000] [v=9] [speaks=range:t,roundrobin]
-                                                    A is who asks; a new one is given the id A-n;
-                                                    who speaks - speaks nothing
+                                                    the client A; a new one gets the id A-n;
+                                                    - are no protocols
     sync A gen=1 id=A-1 [A-1=x B-1=y] [type=..] [protocol=..]
     heartbeat gen=1 id=A-1 [instance=i]
     leave A-1 @i ...                                by id, or by instance id
     commit t-0=5 [t-1=6] [gen=1 id=A-1] [producer=7] [keep=1000] [metadata=...]
-    stored | stored NOT_COORDINATOR                 what became of all that was appended
+    stored | stored NOT_COORDINATOR                 the outcome of all appends
     marker 7 commit|abort                           a producer's transaction ended
-    positions [t-0]                                 of the group
+    offsets [t-0]                                   of the group
     delete-offsets t-0 | delete-group | delete-topic t | expire
     reload [epoch]                                  another broker reads the log
     describe
@@ -30,27 +30,38 @@ import pathlib
 import pytest
 
 from odradek.group.effects import (
-    Erase,
-    Join,
+    Answer,
+    Append,
+    AppendTombstones,
+    HeartbeatAnswer,
     JoinAnswer,
-    Leave,
     LeaveAnswer,
-    Leaving,
-    Loaded,
-    Note,
-    Now,
-    Reply,
-    Store,
-    Stored,
-    Sync,
+    PartitionsAnswer,
     SyncAnswer,
-    Tick,
-    Unloaded,
 )
-from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.events import (
+    Appended,
+    CommitOffsets,
+    Committer,
+    DeadlineReached,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpirationDue,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    Sync,
+    TopicsDeleted,
+    TransactionEnded,
+)
+from odradek.group.machine import GroupMachine
 from odradek.group.options import GroupOptions
-from odradek.group.records import Committed, decode_group_key, decode_offset_key, key_version
+from odradek.group.records import CommittedOffset, decode_group_key, decode_offset_key, key_version
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.coordinator import Loaded, MarkerReplayed, Note, Replayed, Resigned
 from odradek.record.records import Record
 from odradek.wire.codec import encoder
 from odradek.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -60,14 +71,16 @@ WALL_MS = 1_000_000
 
 
 class Stage:
-    """One coordinator, spoken to in words."""
+    """One coordinator, and its log."""
 
     def __init__(self) -> None:
         self.options = GroupOptions(initial_rebalance_delay_ms=0)
         self.machine = GroupMachine(self.options)
         self.now_ms = 0
         self.given_ids: dict[str, int] = {}
-        self.waiting: list[Store | Commit] = []
+        self.waiting: list[Append] = []
+        self.requests: list[str] = []  # by number: the client
+        self.commits: set[int] = set()  # the numbers of requests that commit
         self.auto = False
         self.log: list[tuple[bytes, bytes | None, int] | tuple[int, bool]] = []
 
@@ -89,7 +102,7 @@ class Stage:
         if self.machine.next_deadline_ms is not None:
             due = self.machine.next_deadline_ms <= self.now_ms
             if due:
-                answers += self._tell(Tick())
+                answers += self._tell(DeadlineReached())
         return answers
 
     # --------------------------------------------------------------------- members
@@ -99,7 +112,7 @@ class Stage:
         answers = []
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now_ms = max(due_ms, self.now_ms)
-            answers += self._tell(Tick())
+            answers += self._tell(DeadlineReached())
         self.now_ms = end_ms
         return answers
 
@@ -108,7 +121,7 @@ class Stage:
         number = self.given_ids.get(who, 0) + 1
         version = int(given.get("v", 9))
         joining = Join(
-            ticket=who,
+            request=self._request(who),
             group_id=group,
             member_id=given.get("id", ""),
             fresh_member_id=f"{who}-{number}",
@@ -119,7 +132,7 @@ class Stage:
             rebalance_timeout_ms=int(given.get("rebalance", 20_000)),
             protocol_type=given.get("type", "consumer"),
             protocols=speaks(given.get("speaks", "range:t")),
-            knows_member_ids=version >= 4,
+            can_be_given_id=version >= 4,
             can_skip_assignment=version >= 9,
         )
         answers = self._tell(joining)
@@ -132,7 +145,7 @@ class Stage:
     def _sync(self, group, plain, given):
         (who,) = plain
         event = Sync(
-            ticket=who,
+            request=self._request(who),
             group_id=group,
             generation=int(given.pop("gen")),
             member_id=given.pop("id"),
@@ -144,24 +157,29 @@ class Stage:
         return self._tell(event)
 
     def _heartbeat(self, group, plain, given):
-        error = self.machine.heartbeat(
-            group, int(given["gen"]), given["id"], given.get("instance"), self.now_ms
+        return self._tell(
+            Heartbeat(
+                request=self._request(""),
+                group_id=group,
+                generation=int(given["gen"]),
+                member_id=given["id"],
+                group_instance_id=given.get("instance"),
+            )
         )
-        return [error.name]
 
     def _leave(self, group, plain, given):
-        members = [
-            Leaving(member_id="", group_instance_id=word[1:])
+        members = tuple(
+            LeavingMember(member_id="", group_instance_id=word[1:])
             if word.startswith("@")
-            else Leaving(member_id=word.partition("@")[0], group_instance_id=after_at(word))
+            else LeavingMember(member_id=word.partition("@")[0], group_instance_id=after_at(word))
             for word in plain
-        ]
-        return self._tell(Leave(ticket="leave", group_id=group, members=members))
+        )
+        return self._tell(Leave(request=self._request("leave"), group_id=group, members=members))
 
-    # ------------------------------------------------------------------- positions
+    # --------------------------------------------------------------------- offsets
 
     def _commit(self, group, plain, given):
-        who = Committer(
+        committer = Committer(
             member_id=given.pop("id", ""),
             generation=int(given.pop("gen", -1)),
             group_instance_id=given.pop("instance", None),
@@ -170,36 +188,29 @@ class Stage:
         wall_ms = self.now.wall_ms
         keep = int(given.pop("keep", -1))
         metadata = given.pop("metadata", "")
-        positions = {
-            parse(name): Committed(
+        offsets = {
+            parse(name): CommittedOffset(
                 int(offset), -1, metadata, wall_ms, -1 if keep < 0 else wall_ms + keep
             )
             for name, offset in given.items()
         }
-        commit = self.machine.commit(group, who, positions, self.now)
-        if isinstance(commit, ErrorCode):
-            return [commit.name]
-        answers = [f"{show(place)} {error.name}" for place, error in commit.refused.items()]
-        if commit.records:
-            self.log += [(key, value, who.producer_id) for key, value in commit.records]
-            self.waiting.append(commit)
-            if self.auto:
-                answers += self._stored(group, [], {})
-        return answers
+        number = self._request("")
+        self.commits.add(number)
+        event = CommitOffsets(request=number, group_id=group, committer=committer, offsets=offsets)
+        return self._tell(event)
 
     def _marker(self, group, plain, given):
         producer_id, how = plain
         self.log.append((int(producer_id), how == "commit"))
-        self.machine.transaction_ended(int(producer_id), committed=how == "commit")
-        return []
+        return self._tell(TransactionEnded(int(producer_id), how == "commit"))
 
-    def _positions(self, group, plain, given):
-        positions = self.machine.positions(group)
-        places = [parse(name) for name in plain] or sorted(positions)
+    def _offsets(self, group, plain, given):
+        offsets = self.machine.committed_offsets(group)
+        partitions = [parse(name) for name in plain] or sorted(offsets)
         return [
-            f"{show(place)} {positions[place].offset if place in positions else -1}"
-            + (" unstable" if self.machine.is_unstable(group, place) else "")
-            for place in places
+            f"{each} {offsets[each].offset if each in offsets else -1}"
+            + (" unstable" if self.machine.is_unstable(group, each) else "")
+            for each in partitions
         ]
 
     def _stored(self, group, plain, given):
@@ -207,11 +218,7 @@ class Stage:
         answers = []
         waiting, self.waiting = self.waiting, []
         for each in waiting:
-            if isinstance(each, Store):
-                answers += self._tell(Stored(each, error))
-            else:
-                self.machine.settle(each, error)
-                answers.append("committed" if error is ErrorCode.NONE else error.name)
+            answers += self._tell(Appended(each.number, error))
         return answers
 
     def _auto(self, group, plain, given):
@@ -221,41 +228,33 @@ class Stage:
     # --------------------------------------------------------------------- removal
 
     def _delete_offsets(self, group, plain, given):
-        error, errors, effects = self.machine.delete_offsets(group, [parse(p) for p in plain])
-        answers = [error.name] if error else []
-        answers += [f"{show(place)} {found.name}" for place, found in errors.items()]
-        return answers + self._perform(effects)
+        return self._tell(DeleteOffsets(self._request(""), group, tuple(map(parse, plain))))
 
     def _delete_group(self, group, plain, given):
-        error, effects = self.machine.delete_group(group)
-        return [error.name, *self._perform(effects)]
+        return self._tell(DeleteGroup(self._request("group"), group))
 
     def _delete_topic(self, group, plain, given):
-        return [
-            answer
-            for effects in self.machine.topics_deleted(frozenset(plain))
-            for answer in self._perform(effects)
-        ]
+        return self._tell_each(lambda group_id: TopicsDeleted(group_id, frozenset(plain)))
 
     def _expire(self, group, plain, given):
-        return [
-            answer
-            for effects in self.machine.expiring(self.now.wall_ms)
-            for answer in self._perform(effects)
-        ]
+        return self._tell_each(ExpirationDue)
+
+    def _tell_each(self, event):
+        groups = list(self.machine.groups)
+        return [answer for group_id in groups for answer in self._tell(event(group_id))]
 
     # ------------------------------------------------------------------ leadership
 
     def _reload(self, group, plain, given):
-        answers = self._tell(Unloaded())
+        answers = self._tell(Resigned())
         self.machine = GroupMachine(self.options)
         self.waiting.clear()
         for offset, entry in enumerate(self.log):
             if len(entry) == 2:
-                self.machine.replay_marker(entry[0], committed=entry[1])
+                self._tell(MarkerReplayed(*entry))
             else:
                 key, value, producer_id = entry
-                self.machine.replay(Record(key, value, offset=offset), producer_id)
+                self._tell(Replayed((Record(key, value, offset=offset),), producer_id))
         return answers + self._tell(Loaded()) + self._describe(group, plain, given)
 
     def _describe(self, group, plain, given):
@@ -263,35 +262,48 @@ class Stage:
 
     # ---------------------------------------------------------------------- effects
 
+    def _request(self, client):
+        self.requests.append(client)
+        return len(self.requests) - 1
+
     def _tell(self, event):
-        return self._perform(self.machine.handle(event, self.now))
+        effects = self.machine.handle(event, self.now)
+        return [answer for effect in effects for answer in self._perform(effect)]
 
-    def _perform(self, effects):
-        answers = []
-        for effect in effects:
-            answers += self._one(effect)
-        return answers
-
-    def _one(self, effect):
+    def _perform(self, effect):
         match effect:
-            case Reply(ticket, answer):
-                return [f"{ticket} {said(answer)}"]
-            case Store(group_id, records, _):
-                self.log += [(key, value, -1) for key, value in records]
+            case Answer(request, answer):
+                client = self.requests[request]
+                lines = said(answer, is_commit=request in self.commits)
+                return [f"{client} {line}" if client else line for line in lines]
+            case Append():
+                self.log += [(key, value, effect.producer_id) for key, value in effect.records]
                 self.waiting.append(effect)
-                group = self.machine.groups[group_id]
-                line = [f"store {group_id} generation {group.generation}"]
-                return line + (self._stored(group_id, [], {}) if self.auto else [])
-            case Erase(keys):
+                line = []
+                if effect.base_sequence < 0:
+                    group = self.machine.groups[effect.group_id]
+                    line = [f"append {effect.group_id} generation {group.generation}"]
+                return line + (self._stored(effect.group_id, [], {}) if self.auto else [])
+            case AppendTombstones(keys):
                 self.log += [(key, None, -1) for key in keys]
-                return [f"erase {' '.join(map(erased, keys))}"]
+                return [f"tombstones {' '.join(map(erased, keys))}"]
             case Note(text):
                 return [f"({text})"]
 
 
-def said(answer) -> str:
-    if isinstance(answer, LeaveAnswer):
-        return " ".join(error.name for error in (*answer.members,))
+def said(answer, *, is_commit) -> list[str]:
+    match answer:
+        case PartitionsAnswer(error, partitions):
+            own = [f"{each} {found.name}" for each, found in partitions.items()]
+            return [*own, "committed" if is_commit and not error else error.name]
+        case HeartbeatAnswer(error):
+            return [error.name]
+        case LeaveAnswer(_, members):
+            return [" ".join(error.name for error in members)]
+    return [member_answer(answer)]
+
+
+def member_answer(answer) -> str:
     if answer.error is not ErrorCode.NONE:
         named = f" id={answer.member_id}" if isinstance(answer, JoinAnswer) else ""
         return answer.error.name + named
@@ -316,8 +328,8 @@ def describe(group) -> str:
             text += f" {member.member_id}"
             text += f"@{member.group_instance_id}" if member.group_instance_id else ""
             text += f"={member.assignment.decode()}" if member.assignment else ""
-    for place, commit in sorted(group.offsets.committed.items()):
-        text += f" {show(place)}:{commit.offset}"
+    for partition, commit in sorted(group.offsets.committed.items()):
+        text += f" {partition}:{commit.offset}"
     return text
 
 
@@ -344,11 +356,7 @@ def after_at(word):
 
 def parse(name):
     topic, _, partition = name.rpartition("-")
-    return topic, int(partition)
-
-
-def show(place):
-    return f"{place[0]}-{place[1]}"
+    return TopicPartition(topic, int(partition))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

@@ -13,20 +13,22 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     written x [ERROR]                    what became of the append that was asked for
     markers x 7/0 t-0                    markers are written
     timeouts | expire 1000 | resign      time passes, or leadership goes
-    show                                 what DescribeTransactions would tell
+    show                                 what DescribeTransactions would answer
 
 Requests are numbered #1, #2 ... in the order in which they come.
 """
 
 import os
 import pathlib
-from itertools import chain
 
 import pytest
 
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.txn.effects import Answer, Append, Effect, WriteMarkers
+from odradek.record.coordinator import Loaded, Note, Replayed, Resigned
+from odradek.record.records import Record
+from odradek.txn.effects import Answer, Append, Effect, Proceed, WriteMarkers
 from odradek.txn.events import (
     AddPartitions,
     Appended,
@@ -34,11 +36,10 @@ from odradek.txn.events import (
     ExpirationDue,
     InitProducerId,
     MarkersWritten,
-    Resigned,
-    TimedOut,
+    TimeoutsDue,
 )
 from odradek.txn.machine import TransactionMachine
-from odradek.txn.records import decode_record, encode_key, encode_value
+from odradek.txn.records import encode_key, encode_value
 from odradek.txn.transaction import STATE_NAMES, VERSION_1, VERSION_2, Transaction
 
 SCENARIOS = sorted((pathlib.Path(__file__).parent / "txn").glob("*.txt"))
@@ -49,7 +50,7 @@ class Stage:
     """One coordinator, spoken to in words; its log is remembered."""
 
     def __init__(self) -> None:
-        self.machine = TransactionMachine({})
+        self.machine = TransactionMachine()
         self.now_ms = 1000
         self.requests = 0
         self.fresh = 6  # the last producer id that was drawn
@@ -89,16 +90,15 @@ class Stage:
 
     def _load(self) -> str:
         """By way of the bytes, as a coordinator does."""
-        loaded = {}
-        for name, transaction in self.log.items():
-            if transaction is not None:
-                stored = decode_record(encode_key(name), encode_value(transaction))
-                assert stored is not None
-                assert stored.transaction is not None
-                loaded[stored.transactional_id] = stored.transaction
-        self.machine = TransactionMachine(loaded)
+        self.machine = TransactionMachine()
         self.asked.clear()
-        return self._show_effects(self.machine.resume(self.now_ms))
+        records = tuple(
+            Record(encode_key(name), encode_value(transaction))
+            for name, transaction in self.log.items()
+            if transaction is not None
+        )
+        assert self._handle(Replayed(records, -1)) == "nothing"
+        return self._handle(Loaded())
 
     # -------------------------------------------------------------------------- requests
 
@@ -113,7 +113,6 @@ class Stage:
                 producer_id=int(given.get("id", -1)),
                 producer_epoch=epoch,
                 fresh_producer_id=fresh,
-                now_ms=self.now_ms,
             )
         )
 
@@ -127,7 +126,6 @@ class Stage:
                 producer_epoch=epoch,
                 partitions=parse_partitions(partitions),
                 client_version=version,
-                now_ms=self.now_ms,
             )
         )
 
@@ -143,7 +141,6 @@ class Stage:
                 commit=how == "commit",
                 client_version=version,
                 fresh_producer_id=self._drawn(self.machine.ends_producer_id(name, version)),
-                now_ms=self.now_ms,
             )
         )
 
@@ -163,21 +160,17 @@ class Stage:
         transaction = self.asked.pop(name)
         if error == "NONE":
             self.log[name] = transaction
-        return self._handle(Appended(name, ErrorCode[error], self.now_ms))
+        return self._handle(Appended(name, ErrorCode[error]))
 
     def _markers(self, name: str, who: str, *partitions: str) -> str:
         producer_id, epoch = parse_who(who)
-        return self._handle(
-            MarkersWritten(name, producer_id, epoch, parse_partitions(partitions), self.now_ms)
-        )
+        return self._handle(MarkersWritten(name, producer_id, epoch, parse_partitions(partitions)))
 
     def _timeouts(self) -> str:
-        overdue = self.machine.overdue(self.now_ms, self.now_ms)
-        effects = (self.machine.handle(TimedOut(name, self.now_ms)) for name in overdue)
-        return self._show_effects(list(chain.from_iterable(effects)))
+        return self._handle(TimeoutsDue())
 
     def _expire(self, expiration_ms: str) -> str:
-        return self._handle(ExpirationDue(self.now_ms, int(expiration_ms)))
+        return self._handle(ExpirationDue(int(expiration_ms)))
 
     def _resign(self) -> str:
         return self._handle(Resigned())
@@ -198,10 +191,10 @@ class Stage:
         return self.fresh
 
     def _handle(self, event: object) -> str:
-        return self._show_effects(self.machine.handle(event))  # type: ignore[arg-type]
+        return self._show_effects(self.machine.handle(event, Now(self.now_ms, self.now_ms)))  # type: ignore[arg-type]
 
     def _show_effects(self, effects: list[Effect]) -> str:
-        return "\n".join(map(self._effect, effects)) or "nothing"
+        return "\n".join(filter(None, map(self._effect, effects))) or "nothing"
 
     def _effect(self, effect: Effect) -> str:
         match effect:
@@ -210,12 +203,16 @@ class Stage:
                 self.asked[name] = transaction
                 said = "tombstone" if transaction is None else words(transaction)
                 return f"append {name} {said}{' again' if again else ''}"
-            case Answer(request, error, producer_id, epoch):
+            case Answer(request, (error, producer_id, epoch)):
                 has = "" if producer_id < 0 else f" {producer_id}/{epoch}"
                 return f"answer #{request} {error.name}{has}"
             case WriteMarkers(name, producer_id, epoch, commit, partitions):
                 how = "commit" if commit else "abort"
                 return f"markers {name} {producer_id}/{epoch} {how} {shown(partitions)}"
+            case Proceed(event):
+                return self._handle(event)
+            case Note():
+                return ""
 
 
 NO_VERSION = {

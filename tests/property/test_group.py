@@ -1,14 +1,14 @@
-"""Groups under lost answers, duplicates, silence, failed writes and changing coordinators.
+"""Groups under lost answers, duplicates, missing heartbeats, failed appends and failovers.
 
 A few clients do what consumers do; their answers may get lost, their requests come twice, what is
 appended may be confirmed late or never, and now and then another coordinator goes on with what is
 committed and as much of the rest as happened to survive. In no order of all this
 
-    * is a request answered twice, or left without an answer by a coordinator that gives up
-    * are two members of one generation given parts of different assignments
-    * is a commit taken from a generation before the last that was given to anybody
-    * does a position that was confirmed go back, or expire in a transaction that is open
-    * does a group stay unable to come together once nothing goes wrong any more
+    * is a request answered twice, or left without an answer by a coordinator that resigns
+    * do two members of one generation get parts of different assignments
+    * is a commit accepted from a generation before the last whose assignments were answered
+    * does a confirmed offset go back, or expire in a transaction that is open
+    * does a group not become stable once nothing fails any more
 """
 
 from hypothesis import settings
@@ -16,59 +16,69 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from odradek.group.effects import (
-    Erase,
-    Join,
+    Answer,
+    Append,
+    AppendTombstones,
+    HeartbeatAnswer,
     JoinAnswer,
-    Leave,
-    Leaving,
-    Loaded,
-    Note,
-    Now,
-    Reply,
-    Store,
-    Stored,
-    Sync,
+    PartitionsAnswer,
     SyncAnswer,
-    Tick,
-    Unloaded,
+)
+from odradek.group.events import (
+    Appended,
+    CommitOffsets,
+    Committer,
+    DeadlineReached,
+    ExpirationDue,
+    Heartbeat,
+    Join,
+    Leave,
+    LeavingMember,
+    Sync,
+    TransactionEnded,
 )
 from odradek.group.group import GroupState
-from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.machine import GroupMachine
 from odradek.group.options import GroupOptions
-from odradek.group.records import Committed
+from odradek.group.records import CommittedOffset, decode_offset_value
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.model.trampoline import Trampoline
+from odradek.record.coordinator import Loaded, MarkerReplayed, Note, Replayed, Resigned
 from odradek.record.records import Record
 
-PLACE = ("t", 0)
+PARTITION = TopicPartition("t", 0)
 CLIENTS = st.integers(0, 3)
 OPTIONS = GroupOptions(initial_rebalance_delay_ms=100)
 PROTOCOLS = (("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
 
 
 class Client:
-    """What a consumer remembers. The last one of four is a static member."""
+    """What a consumer has of its membership. The last one of four is a static member."""
 
     def __init__(self, number: int) -> None:
         self.instance_id = "static" if number == 3 else None
         self.member_id = ""
         self.generation = -1
-        self.leads = ()  # whom it has to give parts
+        self.leads = ()  # the members that it assigns to
         self.joined = False  # has a generation,
         self.synced = False  # and its part in it
-        self.awaits = None  # a ticket
+        self.awaits = None  # the number of a request
 
 
 class GroupLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.machine = GroupMachine(OPTIONS)
-        self.clients = [Client(number) for number in range(4)]
         self.now = Now(0, 0)
+        self.start()
+        self.clients = [Client(number) for number in range(4)]
         self.log = []  # key, value, producer id; or producer id, committed
-        self.waiting = []  # what was appended: log end, and who is to hear of it
-        self.answers = {}  # ticket: client, or None where nobody listens any more
+        self.waiting = []  # appends under way, each with the log end
+        self.answers = {}  # request: client, or None where its answer is dropped
         self.answered = set()
-        self.tickets = 0
+        self.requests = 0
+        self.errors = {}  # request: the error, when it is answered
         self.stamps = {}  # generation: the assignment that somebody was given in it
         self.newest_given = -1
         self.offset = 0
@@ -79,40 +89,46 @@ class GroupLife(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------------- effects
 
-    def ticket(self, client):
-        self.tickets += 1
-        self.answers[self.tickets] = client
-        if client.awaits is not None:
-            self.answers[client.awaits] = None
-        client.awaits = self.tickets
-        return self.tickets
+    def start(self):
+        self.machine = GroupMachine(OPTIONS)
+        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
+
+    def request(self, client):
+        self.requests += 1
+        self.answers[self.requests] = client
+        if client is not None:
+            if client.awaits is not None:
+                self.answers[client.awaits] = None
+            client.awaits = self.requests
+        return self.requests
 
     def tell(self, event):
-        for effect in self.machine.handle(event, self.now):
-            self.perform(effect)
+        self.trampoline.handle(event)
 
     def perform(self, effect):
         match effect:
-            case Reply(ticket, answer):
-                assert ticket not in self.answered, "answered twice"
-                self.answered.add(ticket)
-                client = self.answers.pop(ticket)
+            case Answer(request, answer):
+                assert request not in self.answered, "answered twice"
+                self.answered.add(request)
+                client = self.answers.pop(request)
                 if client is not None:
                     client.awaits = None
+                if isinstance(answer, PartitionsAnswer | HeartbeatAnswer):
+                    self.errors[request] = answer.error
                 if isinstance(answer, SyncAnswer) and not answer.error:
                     self.given(answer)
                 if client is not None and not self.loses_answers:
                     self.hear(client, answer)
-            case Store(_, records, _):
-                self.log += [(key, value, -1) for key, value in records]
+            case Append():
+                self.log += [(key, value, effect.producer_id) for key, value in effect.records]
                 self.waiting.append((len(self.log), effect))
-            case Erase(keys):
+            case AppendTombstones(keys):
                 self.log += [(key, None, -1) for key in keys]
             case Note():
                 pass
 
     def given(self, answer):
-        """Every part is stamped with its assignment and generation, unless it is empty."""
+        """Each part has the number of its assignment and its generation, unless it is empty."""
         if answer.assignment:
             generation, stamp = map(int, answer.assignment.split(b":"))
             assert self.stamps.setdefault(generation, stamp) == stamp, "two assignments"
@@ -132,12 +148,12 @@ class GroupLife(RuleBasedStateMachine):
             elif answer.error is ErrorCode.MEMBER_ID_REQUIRED:
                 client.member_id = answer.member_id
             else:
-                self.mind(client, answer.error)
+                self.failed(client, answer.error)
         elif isinstance(answer, SyncAnswer):
             client.synced = answer.error is ErrorCode.NONE
-            self.mind(client, answer.error)
+            self.failed(client, answer.error)
 
-    def mind(self, client, error):
+    def failed(self, client, error):
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.member_id = ""
         if error is not ErrorCode.NONE:
@@ -150,10 +166,10 @@ class GroupLife(RuleBasedStateMachine):
         client = self.clients[number]
         self.tell(
             Join(
-                ticket=self.ticket(client),
+                request=self.request(client),
                 group_id="g",
                 member_id=client.member_id,
-                fresh_member_id=f"{number}-{self.tickets}",
+                fresh_member_id=f"{number}-{self.requests}",
                 group_instance_id=client.instance_id,
                 session_timeout_ms=6_000,
                 rebalance_timeout_ms=10_000,
@@ -171,7 +187,7 @@ class GroupLife(RuleBasedStateMachine):
         part = b"%d:%d" % (client.generation, self.offset)
         self.tell(
             Sync(
-                ticket=self.ticket(client),
+                request=self.request(client),
                 group_id="g",
                 generation=client.generation,
                 member_id=client.member_id,
@@ -184,20 +200,30 @@ class GroupLife(RuleBasedStateMachine):
     def heartbeat(self, number):
         client = self.clients[number]
         if client.joined:
-            error = self.machine.heartbeat(
-                "g", client.generation, client.member_id, client.instance_id, self.now.monotonic_ms
+            request = self.request(None)
+            self.tell(
+                Heartbeat(
+                    request=request,
+                    group_id="g",
+                    generation=client.generation,
+                    member_id=client.member_id,
+                    group_instance_id=client.instance_id,
+                )
             )
+            error = self.errors.pop(request)
             if error:
-                self.mind(client, error)
+                self.failed(client, error)
 
     @rule(number=CLIENTS, really=st.integers(0, 2))
     def leave(self, number, really):
         client = self.clients[number]
         if client.member_id and not really:
-            leaving = Leaving(member_id=client.member_id, group_instance_id=client.instance_id)
-            ticket = self.ticket(client)
-            self.tell(Leave(ticket=ticket, group_id="g", members=[leaving]))
-            assert ticket in self.answered
+            leaving = LeavingMember(
+                member_id=client.member_id, group_instance_id=client.instance_id
+            )
+            request = self.request(client)
+            self.tell(Leave(request=request, group_id="g", members=(leaving,)))
+            assert request in self.answered
             client.member_id, client.joined, client.synced = "", False, False
 
     @rule(number=CLIENTS, producer=st.sampled_from([-1, -1, 7, 8]))
@@ -205,12 +231,12 @@ class GroupLife(RuleBasedStateMachine):
         client = self.clients[number]
         if client.joined:
             who = (client.member_id, client.generation, client.instance_id)
-            self.mind(client, self.commit_as(*who, producer))
+            self.failed(client, self.commit_as(*who, producer))
 
     @precondition(lambda self: self.past)
     @rule(data=st.data(), producer=st.sampled_from([-1, 7]))
-    def somebody_of_old_commits(self, data, producer):
-        """It was paused, and believes in what it was told then."""
+    def a_former_member_commits(self, data, producer):
+        """It was paused, and continues with the member id and generation of before."""
         self.commit_as(*data.draw(st.sampled_from(self.past)), producer)
 
     def commit_as(self, member_id, generation, instance_id, producer):
@@ -225,51 +251,52 @@ class GroupLife(RuleBasedStateMachine):
         return error
 
     def append_commit(self, who):
+        """The error that is answered before anything is appended."""
         self.offset += 1
-        position = {PLACE: Committed(self.offset, -1, "", 0)}
-        commit = self.machine.commit("g", who, position, self.now)
-        if isinstance(commit, ErrorCode):
-            return commit
-        self.log += [(key, value, who.producer_id) for key, value in commit.records]
-        self.waiting.append((len(self.log), commit))
-        return ErrorCode.NONE
+        request = self.request(None)
+        offsets = {PARTITION: CommittedOffset(self.offset, -1, "", 0)}
+        self.tell(CommitOffsets(request=request, group_id="g", committer=who, offsets=offsets))
+        return self.errors.pop(request, ErrorCode.NONE)
 
     @rule(producer=st.sampled_from([-1, 7, 8]))
-    def somebody_without_a_group_commits(self, producer):
-        """Which is taken while the group has no members, or in a transaction."""
+    def a_client_without_a_group_commits(self, producer):
+        """This is accepted while the group has no members, or in a transaction."""
         self.append_commit(Committer(producer_id=producer))
 
     @rule(producer=st.sampled_from([-1, 7, 8]))
     def a_commit_is_refused(self, producer):
-        """There were too few replicas in sync: nothing was appended."""
-        who = Committer(producer_id=producer)
-        position = {PLACE: Committed(self.offset + 1_000, -1, "", 0)}
-        commit = self.machine.commit("g", who, position, self.now)
-        if isinstance(commit, Commit):
-            self.machine.settle(commit, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        """There are too few in-sync replicas: nothing is appended."""
+        self.offset += 1_000
+        before = len(self.waiting), len(self.log)
+        error = self.append_commit(Committer(producer_id=producer))
+        self.offset -= 1_001
+        for _, append in self.waiting[before[0] :]:
+            self.tell(Appended(append.number, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert error or self.errors.popitem()[1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        del self.waiting[before[0] :], self.log[before[1] :]
 
     @rule()
     def offsets_expire(self):
         """After a year."""
-        for effects in self.machine.expiring(1 << 36):
-            for effect in effects:
-                self.perform(effect)
-        if self.confirmed >= 0 and not self.machine.positions("g"):
+        before, self.now = self.now, self.now._replace(wall_ms=1 << 36)
+        self.tell(ExpirationDue("g"))
+        self.now = before
+        if self.confirmed >= 0 and not self.machine.committed_offsets("g"):
             assert not self.pending, "another is pending in a transaction"
             self.confirmed = -1
 
     @rule(producer=st.sampled_from([7, 8]), committed=st.booleans())
     def transaction_ends(self, producer, committed):
-        self.confirm_all()  # a marker is told of when it is committed, and so is all before it
+        self.confirm_all()  # a marker counts when it is committed, and so is all before it
         self.log.append((producer, committed))
-        self.machine.transaction_ended(producer, committed=committed)
+        self.tell(TransactionEnded(producer, committed))
         newest = self.pending.pop(producer, -1)
         if committed:
             self.confirmed = max(self.confirmed, newest)
 
     @rule(numbers=st.sets(CLIENTS, min_size=2))
     def some_go_on(self, numbers):
-        """As consumers do when nothing is in their way."""
+        """As consumers do when nothing fails."""
         for number in sorted(numbers):
             client = self.clients[number]
             if client.awaits is not None:
@@ -282,7 +309,7 @@ class GroupLife(RuleBasedStateMachine):
                 self.heartbeat(number)
 
     @rule(rounds=st.integers(1, 8))
-    def all_is_well_for_a_while(self, rounds):
+    def nothing_fails_for_a_while(self, rounds):
         for _ in range(rounds):
             self.some_go_on({0, 1, 2, 3})
             self.confirm_all()
@@ -298,11 +325,10 @@ class GroupLife(RuleBasedStateMachine):
     @rule()
     def confirm(self):
         _, each = self.waiting.pop(0)
-        if isinstance(each, Store):
-            self.tell(Stored(each, ErrorCode.NONE))
-            return
-        self.machine.settle(each, ErrorCode.NONE)
-        newest = each.commits[PLACE].offset
+        self.tell(Appended(each.number, ErrorCode.NONE))
+        if each.base_sequence < 0:
+            return  # of a group
+        newest = decode_offset_value(each.records[0][1], 0).offset
         if each.producer_id < 0:
             self.confirmed = max(self.confirmed, newest)
         else:
@@ -314,52 +340,49 @@ class GroupLife(RuleBasedStateMachine):
 
     @precondition(lambda self: self.waiting)
     @rule()
-    def give_up_waiting(self):
-        """It is in the log all the same."""
+    def an_append_times_out(self):
+        """The records are in the log all the same."""
         _, each = self.waiting.pop(0)
-        if isinstance(each, Store):
-            self.tell(Stored(each, ErrorCode.REBALANCE_IN_PROGRESS))
-        else:
-            assert isinstance(each, Commit)
-            self.machine.settle(each, ErrorCode.REQUEST_TIMED_OUT)
+        self.tell(Appended(each.number, ErrorCode.REQUEST_TIMED_OUT))
 
     @rule(ms=st.sampled_from([50, 100, 500, 500, 2_000, 12_000]))
     def time_passes(self, ms):
         end_ms = self.now.monotonic_ms + ms
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now = Now(max(due_ms, self.now.monotonic_ms), 0)
-            self.tell(Tick())
+            self.tell(DeadlineReached())
         self.now = Now(end_ms, 0)
 
     @rule(kept=st.integers(0, 20))
-    def another_coordinates(self, kept):
-        """What is confirmed is there, and `kept` records more at most; mostly, nothing happens."""
+    def fail_over(self, kept):
+        """Confirmed records are there, and `kept` more at most; mostly, nothing happens."""
         if kept > 5:
             return
-        # What is given up was not confirmed either, but is taken to be on all replicas.
+        # Records whose append timed out are taken to be on all replicas.
         first = self.waiting[0] if self.waiting else (len(self.log), None)
-        records = 1 if first[1] is None or isinstance(first[1], Store) else len(first[1].records)
-        confirmed = first[0] - (records if first[1] is not None else 0)
+        confirmed = first[0] - (len(first[1].records) if first[1] is not None else 0)
         del self.log[confirmed + kept :]
-        self.tell(Unloaded())
-        unanswered = [t for t in self.answers if t not in self.answered]
+        self.tell(Resigned())
+        for _, each in self.waiting:
+            self.tell(Appended(each.number, ErrorCode.NOT_COORDINATOR))
+        unanswered = [each for each in self.answers if each not in self.answered]
         assert unanswered == [], "left without an answer"
         self.waiting.clear()
-        self.machine = GroupMachine(OPTIONS)
+        self.start()
         for offset, entry in enumerate(self.log):
             if len(entry) == 2:
-                self.machine.replay_marker(entry[0], committed=entry[1])
+                self.tell(MarkerReplayed(*entry))
             else:
                 key, value, producer = entry
-                self.machine.replay(Record(key, value, offset=offset), producer)
+                self.tell(Replayed((Record(key, value, offset=offset),), producer))
         self.tell(Loaded())
 
     # ---------------------------------------------------------------------- invariants
 
     @invariant()
-    def no_position_goes_back(self):
-        position = self.machine.positions("g").get(PLACE)
-        assert self.confirmed < 0 or position.offset >= self.confirmed
+    def no_confirmed_offset_goes_back(self):
+        found = self.machine.committed_offsets("g").get(PARTITION)
+        assert self.confirmed < 0 or found.offset >= self.confirmed
 
     @invariant()
     def a_group_counts_right(self):
@@ -367,7 +390,7 @@ class GroupLife(RuleBasedStateMachine):
         if group is None:
             return
         members = group.members.values()
-        assert group.awaiting_join == sum(m.join_ticket is not None for m in members)
+        assert group.awaiting_join == sum(m.join_request is not None for m in members)
         assert group.leader is None or group.leader in group.members
         assert (group.state is GroupState.EMPTY) <= (not group.members)
         assert all(
@@ -379,7 +402,7 @@ class GroupLife(RuleBasedStateMachine):
             assert member.timer_ms is not None or member.is_waiting
 
     def teardown(self):
-        """Nothing goes wrong any more: all four come together."""
+        """Nothing fails any more: all four become members of one generation."""
         self.loses_answers = False
         self.confirm_all()
         for _ in range(40):

@@ -1,23 +1,26 @@
 """The transaction coordinator under producers that lose answers, appends that fail, and failovers.
 
-The log is real bytes; a coordinator that dies is made anew from it. What must hold, whatever comes:
+The log is real bytes; after a failover the next coordinator is made from it. In any order of all
+this:
 
-    one decision     what was decided stays, over failures and failovers: all markers say the same
-    fencing          who was told a later epoch is alone: nobody else is served with an earlier one
-    no second half   whose transaction somebody else has aborted does not go on in its epoch, for it
-                     would commit what comes next without what came before
-    epochs           a producer id and epoch are given to one producer only, unless it asks again
-    progress         on the way to its end there is always an append or a marker outstanding
+    one decision     what is decided stays, over failures and failovers: all markers are the same
+    fencing          after a producer has got a later epoch, no request with an earlier one succeeds
+    no second half   a producer whose transaction the coordinator has aborted cannot continue in its
+                     epoch: it would commit what comes next without what came before
+    epochs           a producer id and epoch are given to one producer only, or to its retry
+    progress         until a decided transaction is complete, an append or a marker is outstanding
 """
-
-from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.txn.effects import Answer, Append, WriteMarkers
+from odradek.model.trampoline import Trampoline
+from odradek.record.coordinator import Loaded, Note, Replayed, Resigned
+from odradek.record.records import Record
+from odradek.txn.effects import Answer, Append, Proceed, ProducerAnswer, WriteMarkers
 from odradek.txn.events import (
     AddPartitions,
     Appended,
@@ -25,13 +28,18 @@ from odradek.txn.events import (
     ExpirationDue,
     InitProducerId,
     MarkersWritten,
-    Resigned,
-    TimedOut,
+    TimeoutsDue,
 )
 from odradek.txn.machine import TransactionMachine
 from odradek.txn.records import encode_key, encode_value
-from odradek.txn.replay import Replay
-from odradek.txn.transaction import EPOCH_MAX, VALID_PREVIOUS, VERSION_1, VERSION_2, State
+from odradek.txn.transaction import (
+    EPOCH_MAX,
+    VALID_PREVIOUS,
+    VERSION_1,
+    VERSION_2,
+    State,
+    Transaction,
+)
 
 NAME = "x"
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
@@ -75,21 +83,23 @@ class CoordinatorLife(RuleBasedStateMachine):
         self.outstanding = []
         self.append = None
         self.previous = {}
-        self.machine = TransactionMachine({})
         if epoch is not None:
-            self.handle(
-                InitProducerId(
-                    request=self.number(lambda _: None), transactional_id=NAME, timeout_ms=100,
-                    fresh_producer_id=7, now_ms=self.now_ms,
-                )
+            worn = Transaction(
+                transactional_id=NAME, producer_id=7, producer_epoch=epoch, timeout_ms=100,
+                updated_ms=self.now_ms, last_producer_id=7,
             )  # fmt: skip
-            self.written(True, FAILURES[0], False)
-            self.machine._entries[NAME].current = self.worn(epoch)
+            self.log.append((encode_key(NAME), encode_value(worn)))
+        self.load()
 
-    def worn(self, epoch):
-        worn = replace(self.machine._entries[NAME].current, producer_epoch=epoch)
-        self.log.append((encode_key(NAME), encode_value(worn)))
-        return worn
+    def load(self):
+        self.machine = TransactionMachine()
+        self.trampoline = Trampoline(
+            self.machine, self.carry_out, lambda: Now(self.now_ms, self.now_ms)
+        )
+        self.handle(Replayed(tuple(Record(*each) for each in self.log), -1))
+        found = self.machine.find(NAME)
+        self.previous = {} if found is None else {NAME: found.state}
+        self.handle(Loaded())
 
     # -------------------------------------------------------------------------- the world
 
@@ -99,8 +109,7 @@ class CoordinatorLife(RuleBasedStateMachine):
         return self.count
 
     def handle(self, event):
-        for effect in self.machine.handle(event):
-            self.carry_out(effect)
+        self.trampoline.handle(event)
 
     def carry_out(self, effect):
         match effect:
@@ -109,9 +118,13 @@ class CoordinatorLife(RuleBasedStateMachine):
                 if transaction is not None:
                     assert transaction.producer_epoch <= EPOCH_MAX
                 self.append = effect
-            case Answer(request, error):
-                assert error is ErrorCode.NONE or error in REFUSALS
-                self.requests.pop(request)(effect)
+            case Answer(request, answer):
+                assert answer.error is ErrorCode.NONE or answer.error in REFUSALS
+                self.requests.pop(request)(answer)
+            case Proceed(event):
+                self.handle(event)
+            case Note():
+                pass
             case WriteMarkers(_, producer_id, epoch, commit, partitions):
                 assert partitions
                 assert self.decision in {None, (producer_id, epoch, commit)}
@@ -158,7 +171,6 @@ class CoordinatorLife(RuleBasedStateMachine):
                 producer_id=producer.id if knows else -1,
                 producer_epoch=epoch,
                 fresh_producer_id=fresh,
-                now_ms=self.now_ms,
             )
         )
 
@@ -187,7 +199,6 @@ class CoordinatorLife(RuleBasedStateMachine):
                 producer_epoch=producer.epoch,
                 partitions=frozenset(partitions),
                 client_version=version,
-                now_ms=self.now_ms,
             )
         )
 
@@ -222,7 +233,6 @@ class CoordinatorLife(RuleBasedStateMachine):
                 commit=commit,
                 client_version=version,
                 fresh_producer_id=self.draw(self.machine.ends_producer_id(NAME, version)),
-                now_ms=self.now_ms,
             )
         )
 
@@ -250,7 +260,7 @@ class CoordinatorLife(RuleBasedStateMachine):
             )
         if succeeds:
             self.check_transition(asked.transaction)
-        self.handle(Appended(NAME, ErrorCode.NONE if succeeds else error, self.now_ms))
+        self.handle(Appended(NAME, ErrorCode.NONE if succeeds else error))
 
     def check_transition(self, transaction):
         if transaction is None:
@@ -270,40 +280,33 @@ class CoordinatorLife(RuleBasedStateMachine):
         (key, commit) = self.outstanding[which % len(self.outstanding)]
         if hears:
             self.outstanding.remove((key, commit))
-            self.handle(MarkersWritten(NAME, key[0], key[1], frozenset({key[2]}), self.now_ms))
+            self.handle(MarkersWritten(NAME, key[0], key[1], frozenset({key[2]})))
 
     @rule(ms=st.sampled_from([1, 50, 200]))
     def time_passes(self, ms):
         self.now_ms += ms
-        for name in self.machine.overdue(self.now_ms, self.now_ms):
-            self.handle(TimedOut(name, self.now_ms))
+        self.handle(TimeoutsDue())
 
     @rule()
-    def nobody_has_used_it(self):
-        self.handle(ExpirationDue(self.now_ms, 1_000))
+    def the_id_is_not_used(self):
+        self.handle(ExpirationDue(1_000))
 
     @rule()
     def fail_over(self):
         """Another coordinator goes on from the log; markers on the way get lost."""
         self.handle(Resigned())
         for answered in list(self.requests.values()):
-            answered(Answer(0, ErrorCode.NOT_COORDINATOR))
+            answered(ProducerAnswer(ErrorCode.NOT_COORDINATOR))
         self.requests.clear()
         self.append, self.outstanding = None, []
-        replay = Replay()
-        for key, value in self.log:
-            replay.apply(key, value)
-        self.previous = {name: t.state for name, t in replay.transactions.items()}
-        found = replay.transactions.get(NAME)
-        if self.decision is not None:  # markers are out
+        decided, self.decision = self.decision, None
+        self.load()
+        found = self.machine.find(NAME)
+        if decided is not None:  # markers are sent
             assert found is not None
-            assert found.commits is self.decision[2]
+            assert found.commits is decided[2]
             assert found.is_prepared or found.state >= State.COMPLETE_COMMIT
-            if not found.is_prepared:
-                self.decision = None
-        self.machine = TransactionMachine(replay.transactions)
-        for effect in self.machine.resume(self.now_ms):
-            self.carry_out(effect)
+            assert self.decision in {None, decided}
 
     # ------------------------------------------------------------------------- what holds
 

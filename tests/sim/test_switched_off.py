@@ -12,6 +12,7 @@ from odradek.broker.cluster import deleted_partitions, features
 from odradek.broker.coordinators import coordinator_log
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
 from odradek.group import offsets
+from odradek.group.events import CommitOffsets
 from odradek.group.machine import GroupMachine
 from odradek.replica.leader import LeaderReplica
 from odradek.sim.clients.transactions import TransactionOptions
@@ -63,15 +64,17 @@ def keys_move_when_an_internal_topic_grows(monkeypatch):
 
 def commits_of_an_older_generation_are_taken(monkeypatch):
     """A member that missed a rebalance commits what it read before it."""
-    commit = GroupMachine.commit
+    handle = GroupMachine.handle
 
-    def taken(self, group_id, who, positions, now):
-        group = self.groups.get(group_id)
-        if group is not None and who.generation >= 0:
-            who = replace(who, generation=group.generation)
-        return commit(self, group_id, who, positions, now)
+    def taken(self, event, now):
+        if isinstance(event, CommitOffsets) and event.committer.generation >= 0:
+            group = self.groups.get(event.group_id)
+            if group is not None:
+                committer = replace(event.committer, generation=group.generation)
+                event = replace(event, committer=committer)
+        return handle(self, event, now)
 
-    monkeypatch.setattr(GroupMachine, "commit", taken)
+    monkeypatch.setattr(GroupMachine, "handle", taken)
 
 
 def a_fetch_of_a_former_registration_is_counted(monkeypatch):

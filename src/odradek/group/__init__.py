@@ -1,1 +1,1 @@
-"""The group coordinator's mind: members, generations, offsets. Pure."""
+"""The group coordinator's state machine: members, generations, committed offsets. Pure."""

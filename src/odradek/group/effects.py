@@ -1,113 +1,19 @@
-"""What the group machine is told, what it answers, and what it asks for.
+"""Effects of the group coordinator's state machine."""
 
-A `ticket` is who waits for an answer: the machine keeps it and hands it back, nothing else.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from odradek.group.protocols import Protocols
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.record.batch import NO_SEQUENCE
+from odradek.record.coordinator import SharedEffect
 
-Ticket = object
-NOT_PROVIDED: Final = "not provided"  # a client's reason, where it gives none
 KeyAndValue = tuple[bytes, bytes | None]
 
 
-class Now(NamedTuple):
-    """Both clocks: time-outs go by the one, timestamps by the other."""
-
-    monotonic_ms: int
-    wall_ms: int
-
-
-# ------------------------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
-    """A member wants in, or returns for a rebalance."""
-
-    ticket: Ticket
-    group_id: str
-    member_id: str  # "": it has none yet,
-    fresh_member_id: str  # and may have this one
-    group_instance_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    knows_member_ids: bool = True  # it can be sent back to come with its id (v4)
-    can_skip_assignment: bool = True  # v9
-    reason: str = NOT_PROVIDED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sync:
-    """A member asks for its part; the leader brings everybody's."""
-
-    ticket: Ticket
-    group_id: str
-    generation: int
-    member_id: str
-    group_instance_id: str | None = None
-    protocol_type: str | None = None  # None: not told, so not checked (before v5)
-    protocol: str | None = None
-    assignments: dict[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
-    """One who leaves: by its member id, or a static one by its instance id alone."""
-
-    member_id: str
-    group_instance_id: str | None = None
-    reason: str = NOT_PROVIDED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
-    """Members leave."""
-
-    ticket: Ticket
-    group_id: str
-    members: Sequence[Leaving]
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of a `Store`."""
-
-    store: "Store"
-    error: ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed: `next_deadline_ms` was reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """All of the log was replayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unloaded:
-    """Another broker coordinates from now on: whoever waits is sent there."""
-
-
-Event = Join | Sync | Leave | Stored | Tick | Loaded | Unloaded
-
-
-# ------------------------------------------------------------------------------ answers
-
-
 class JoinedMember(NamedTuple):
-    """What the leader of a group is told of each member."""
+    """A member as JoinGroup describes it to the leader of the group."""
 
     member_id: str
     group_instance_id: str | None
@@ -115,7 +21,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """To a `Join`."""
+    """To `Join`."""
 
     error: ErrorCode
     member_id: str
@@ -128,7 +34,7 @@ class JoinAnswer(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """To a `Sync`."""
+    """To `Sync`."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -136,48 +42,67 @@ class SyncAnswer(NamedTuple):
     assignment: bytes = b""
 
 
+class HeartbeatAnswer(NamedTuple):
+    """To `Heartbeat`."""
+
+    error: ErrorCode
+
+
 class LeaveAnswer(NamedTuple):
-    """To a `Leave`: of all of them, and of each."""
+    """To `Leave`; `members` has the error of each."""
 
     error: ErrorCode
     members: tuple[ErrorCode, ...]
 
 
-Answer = JoinAnswer | SyncAnswer | LeaveAnswer
+@dataclass(frozen=True, slots=True)
+class PartitionsAnswer:
+    """To `CommitOffsets`, `DeleteGroup`, `DeleteOffsets`.
+
+    `partitions` has those that have an error of their own; `error` is that of all others.
+    """
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+    def of(self, partition: TopicPartition) -> ErrorCode:
+        """The error of one partition."""
+        return self.partitions.get(partition, self.error)
 
 
-# ------------------------------------------------------------------------------ effects
+AnyAnswer = JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer | PartitionsAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer who waits."""
+class Answer:
+    """Answer a request that waits."""
 
-    ticket: Ticket
-    answer: Answer
+    request: int
+    answer: AnyAnswer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Store:
-    """Write this, and say what became of it (`Stored`)."""
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these records to the coordinator's partition, with acks=all.
 
+    `Appended` with this number is the outcome. The records belong to the transaction of the
+    producer, if one is named.
+    """
+
+    number: int
     group_id: str
     records: tuple[KeyAndValue, ...]
-    purpose: object  # the machine's own
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Erase:
-    """Write these tombstones; nobody waits for them, who leads next can do it again."""
+class AppendTombstones:
+    """Append tombstones of these keys, without an outcome: the next coordinator may repeat it."""
 
     keys: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something that an operator may want to read."""
-
-    text: str
-
-
-Effect = Reply | Store | Erase | Note
+OwnEffect = Answer | Append | AppendTombstones
+Effect = OwnEffect | SharedEffect

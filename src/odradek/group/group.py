@@ -6,11 +6,11 @@ States and the states they may be entered from:
     PREPARING_REBALANCE    <- EMPTY, STABLE,                members are asked to join again
                               COMPLETING_REBALANCE
     COMPLETING_REBALANCE   <- PREPARING_REBALANCE           the leader is asked for the assignment
-    STABLE                 <- COMPLETING_REBALANCE          every member has its part
+    STABLE                 <- COMPLETING_REBALANCE          every member has its assignment
     DEAD                   <- all                           removed
 
-A group knows who belongs to it and what all of them share; when it moves from state to state is
-decided in `odradek.group.machine`.
+This module has the members of a group and what they share. `odradek.group.membership` decides when
+the state changes.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from odradek.group.effects import JoinedMember, Ticket
+from odradek.group.effects import JoinedMember
 from odradek.group.offsets import Offsets
 from odradek.group.protocols import (
     CONSUMER_PROTOCOL,
@@ -32,7 +32,7 @@ from odradek.wire.messages.consumer_offsets import GroupMetadataValue, MemberMet
 
 
 class GroupState(Enum):
-    """Where a group is in its life, by Kafka's names."""
+    """The state of a group, by Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -55,7 +55,7 @@ VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One member. What it waits for is a ticket: an answer to its JoinGroup or SyncGroup."""
+    """One member, with the number of its JoinGroup or SyncGroup request that waits."""
 
     member_id: str
     group_instance_id: str | None
@@ -65,28 +65,28 @@ class Member:
     rebalance_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    join_ticket: Ticket | None = None
-    sync_ticket: Ticket | None = None
+    join_request: int | None = None
+    sync_request: int | None = None
     is_new: bool = False  # has not been in a generation yet
-    deadline_ms: int = 0  # when its silence ends its membership
-    timer_ms: int | None = None  # the timer that will look at it, if there is one
+    deadline_ms: int = 0  # when its session times out
+    timer_ms: int | None = None  # the timer that checks its session, if it is set
 
     def metadata(self, protocol: str) -> bytes:
-        """What it brought for one strategy."""
+        """Its metadata for one protocol."""
         return next(data for name, data in self.protocols if name == protocol)
 
     @property
     def is_waiting(self) -> bool:
-        """For an answer: so it need not send heartbeats."""
-        return self.join_ticket is not None or self.sync_ticket is not None
+        """For an answer: meanwhile it sends no heartbeats."""
+        return self.join_request is not None or self.sync_request is not None
 
 
 @dataclass(slots=True, eq=False)
 class Joining:
     """A rebalance that waits for members to join, until a deadline.
 
-    The first of a group waits a while for more members than the one that began it, and longer
-    while more come, but never longer than `remaining_ms` in all.
+    The first rebalance of a group waits for more members than the first one, and is extended while
+    more join, by no more than `remaining_ms` in all (`group.initial.rebalance.delay.ms`).
     """
 
     deadline_ms: int
@@ -96,10 +96,10 @@ class Joining:
 
 
 class Group:
-    """One group, with what is remembered of it."""
+    """One group, its members and its offsets."""
 
     __slots__ = (
-        "_speakers", "awaiting_join", "generation", "group_id", "joining", "leader",
+        "_supporters", "awaiting_join", "generation", "group_id", "joining", "leader",
         "member_added", "members", "offsets", "pending_joins", "pending_syncs", "protocol",
         "protocol_type", "rebalance_ms", "rebalance_reason", "state", "state_timestamp_ms",
         "static_members", "storing", "subscribed", "sync_deadline_ms",
@@ -113,20 +113,24 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}  # in the order in which they came
+        self.members: dict[str, Member] = {}  # in the order in which they joined
         self.static_members: dict[str, str] = {}  # instance id: member id
-        self.pending_joins: dict[str, int] = {}  # sent back for their id: until when
-        self.pending_syncs: set[str] = set()  # told of the generation, not heard of since
+        self.pending_joins: dict[
+            str, int
+        ] = {}  # member ids that were given and not used yet: until when
+        self.pending_syncs: set[str] = (
+            set()
+        )  # have joined the generation, and not sent SyncGroup yet
         self.awaiting_join = 0
         self.joining: Joining | None = None
-        self.member_added = False  # since the first rebalance began, or was prolonged
+        self.member_added = False  # since the first rebalance began, or was extended
         self.sync_deadline_ms: int | None = None
         self.storing: int | None = None  # the generation whose assignment is being stored
-        self.rebalance_reason = ""  # of the last rebalance here; "": none since it was loaded
+        self.rebalance_reason = ""  # of the last rebalance; "": there was none since loading
         self.rebalance_ms = -1  # when it began (wall time)
-        self.subscribed: frozenset[str] | None = None  # None: nobody can say
+        self.subscribed: frozenset[str] | None = None  # None: unknown
         self.offsets = Offsets()
-        self._speakers: Counter[str] = Counter()  # how many members speak a strategy
+        self._supporters: Counter[str] = Counter()  # how many members support a protocol
 
     # ------------------------------------------------------------------------- state
 
@@ -138,12 +142,12 @@ class Group:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin; it cannot while one waits for members."""
+        """Whether a rebalance can begin; not while one waits for members."""
         return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
 
     @property
     def is_blank(self) -> bool:
-        """Nothing would be lost if it were forgotten."""
+        """Whether it has no generation, no offsets and no pending members."""
         return (
             self.state is GroupState.EMPTY
             and not self.generation
@@ -153,16 +157,16 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join: as the most patient of them says."""
+        """How long members may take to join: the longest of their time-outs."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def has_all_joined(self) -> bool:
-        """Everybody waits for the next generation, and nobody was sent back for an id."""
+        """Whether all members wait for the next generation, and no member id is unused."""
         return len(self.members) == self.awaiting_join and not self.pending_joins
 
     def next_generation(self, *, wall_ms: int) -> None:
-        """Everybody who will be in it is here."""
+        """Begin a generation with the members that there are."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol = self.choose_protocol() if self.members else None
@@ -182,24 +186,24 @@ class Group:
 
     # ----------------------------------------------------------------------- members
 
-    def add(self, member: Member, ticket: Ticket | None) -> None:
-        """A member is in the group; the first one leads."""
+    def add(self, member: Member, request: int | None) -> None:
+        """Add a member; the first one leads."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, member
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._speakers.update(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in member.protocols)
         self.pending_joins.pop(member.member_id, None)
-        self.await_join(member, ticket)
+        self.await_join(member, request)
 
     def remove(self, member_id: str) -> None:
-        """It is in the group no longer; if it led, the next one does."""
+        """Remove a member; if it led, the next one does."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.await_join(member, None)
-            self._speakers.subtract(name for name, _ in member.protocols)
+            self._supporters.subtract(name for name, _ in member.protocols)
             instance_id = member.group_instance_id
             if instance_id is not None and self.static_members.get(instance_id) == member_id:
                 del self.static_members[instance_id]
@@ -209,9 +213,9 @@ class Group:
         self.pending_syncs.discard(member_id)
 
     def replace(self, member: Member, member_id: str) -> None:
-        """A static member has another member id now."""
+        """Give a static member another member id."""
         old = member.member_id
-        # It keeps its place among the others: equal inputs, equal outputs.
+        # It keeps its place in the order: assignors depend on it.
         self.members = {
             (member_id if key == old else key): known for key, known in self.members.items()
         }
@@ -232,20 +236,20 @@ class Group:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """It brings other strategies and time-outs."""
-        self._speakers.subtract(name for name, _ in member.protocols)
-        self._speakers.update(name for name, _ in protocols)
+        """Set the protocols and time-outs of a member."""
+        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in protocols)
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
-    def await_join(self, member: Member, ticket: Ticket | None) -> None:
-        """It waits for the next generation, or does so no longer (None)."""
-        self.awaiting_join += (ticket is not None) - (member.join_ticket is not None)
-        member.join_ticket = ticket
+    def await_join(self, member: Member, request: int | None) -> None:
+        """The number of the JoinGroup request that waits; None: there is none."""
+        self.awaiting_join += (request is not None) - (member.join_request is not None)
+        member.join_request = request
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether it is in the group, under this name."""
+        """The error for a request of this member; NONE if it is in the group under this name."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -257,12 +261,12 @@ class Group:
         return ErrorCode.NONE
 
     def elect_leader(self) -> bool:
-        """Have one lead who is here for the next generation; False if nobody is."""
+        """Have a member lead that has joined; False if none has."""
         if self.leader is None:
             return False
-        if self.members[self.leader].join_ticket is not None:
+        if self.members[self.leader].join_request is not None:
             return True
-        joined = next((m for m in self.members.values() if m.join_ticket is not None), None)
+        joined = next((m for m in self.members.values() if m.join_request is not None), None)
         if joined is None:
             return False
         self.leader = joined.member_id
@@ -271,19 +275,19 @@ class Group:
     # --------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether one who speaks these can be in the group."""
+        """Whether a member with these protocols can join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         if protocol_type != self.protocol_type:
             return False
-        return any(self._speakers[name] == len(self.members) for name in names)
+        return any(self._supporters[name] == len(self.members) for name in names)
 
     def choose_protocol(self) -> str:
-        """The strategy of the next generation."""
+        """The protocol of the next generation."""
         return choose_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
 
     def described_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told of all."""
+        """The members, as JoinGroup describes them to the leader."""
         assert self.protocol is not None
         return tuple(
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
@@ -293,7 +297,7 @@ class Group:
     # ----------------------------------------------------------------------- storage
 
     def value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """What is written of it, with each member's part."""
+        """The record of the group, with these assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -316,10 +320,10 @@ class Group:
         )
 
     def restore(self, value: GroupMetadataValue | None) -> None:
-        """Be what was written last; None: it was erased, but for its offsets."""
+        """Take over a record of the group; None: a tombstone, the offsets stay."""
         self.members.clear()
         self.static_members.clear()
-        self._speakers.clear()
+        self._supporters.clear()
         self.leader = None
         if value is None:
             value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None)
@@ -341,7 +345,7 @@ class Group:
                 assignment=bytes(written.assignment),
             )
             self.members[member.member_id] = member
-            self._speakers.update(name for name, _ in member.protocols)
+            self._supporters.update(name for name, _ in member.protocols)
             if member.group_instance_id is not None:
                 self.static_members[member.group_instance_id] = member.member_id
         if value.leader in self.members:

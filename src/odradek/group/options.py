@@ -1,4 +1,4 @@
-"""What the broker's options say to the group coordinator."""
+"""The broker options of the group coordinator."""
 
 from dataclasses import dataclass
 

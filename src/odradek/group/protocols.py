@@ -1,9 +1,9 @@
-"""Which assignment strategy all members of a group share, and what its consumers subscribe to.
+"""The protocol (assignment strategy) of a group, and the topics that its consumers subscribe to.
 
-A member brings the strategies that it speaks, best first, each with its own metadata. The group
-takes one that all members speak; each votes for its first among these. Metadata is the clients'
-affair, but for the topics of a consumer's subscription: what a group still reads is neither
-expired nor deleted.
+A member sends the protocols that it supports, best first, each with metadata. The group uses one
+that all members support; each member votes for the first of these in its list. The coordinator does
+not read metadata, except the topics of a consumer's subscription: offsets of these neither expire
+nor are deleted.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ _VERSION_BYTES: Final = 2
 Protocols = tuple[tuple[str, bytes], ...]
 
 
-def choose_protocol(wishes: Sequence[Sequence[str]]) -> str:
-    """The strategy that all speak and most prefer; of equals the one first in the alphabet."""
-    shared = frozenset.intersection(*(frozenset(names) for names in wishes))
-    assert shared, "nobody is let in who speaks nothing that the others do"
-    votes = Counter(next(name for name in names if name in shared) for names in wishes)
+def choose_protocol(supported: Sequence[Sequence[str]]) -> str:
+    """The protocol that all support and most vote for; of equals the first in the alphabet."""
+    shared = frozenset.intersection(*(frozenset(names) for names in supported))
+    assert shared, "a member without a common protocol is refused"
+    votes = Counter(next(name for name in names if name in shared) for names in supported)
     return min(votes, key=lambda name: (-votes[name], name))
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all these consumers; None if one of them cannot be understood.
+    """The topics of these subscriptions; None if one of them cannot be decoded.
 
     Version 0 of a subscription is the beginning of all later ones.
     """

@@ -1,14 +1,14 @@
 """Keys and values of `__consumer_offsets`, in the versions that Kafka 3.9 writes.
 
-    key      i16 1, group, topic, partition       a group's position in a partition
+    key      i16 1, group, topic, partition       the committed offset of a group in a partition
              i16 2, group                         a group
     value    i16 3: offset, leader epoch, metadata, commit timestamp
              i16 1: the same without epoch, with an expire timestamp, where a client set one
              i16 3: a generation of a group and its members
     null     a tombstone
 
-All older versions are read, and version 4, which Kafka 4 knows. Positions are read and written a
-thousand times for each group, so they are unpacked here; groups go by `odradek.wire`.
+All older versions are read, and version 4 of Kafka 4. There are many offsets for each group, so
+they are encoded here; groups are encoded by `odradek.wire`.
 """
 
 from struct import Struct
@@ -27,7 +27,7 @@ from odradek.wire.messages.consumer_offsets import (
 NO_TIMESTAMP: Final = -1
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
-# What a string in a record may be long; and so what may be put into one.
+# The longest string that fits into a record.
 STRING_BYTES_MAX: Final = 0x7FFF
 
 _VERSION: Final = Struct(">h")
@@ -40,19 +40,19 @@ _TIMESTAMP: Final = Struct(">q")
 _TWO_TIMESTAMPS: Final = Struct(">qq")
 
 
-class Committed(NamedTuple):
-    """A position, and where among all commits of its log it stands."""
+class CommittedOffset(NamedTuple):
+    """A committed offset, and its order among the commits of its log."""
 
     offset: int
-    leader_epoch: int  # -1: not told
+    leader_epoch: int  # -1: not in the request
     metadata: str
     commit_timestamp_ms: int
-    expire_timestamp_ms: int = NO_TIMESTAMP  # only where an old client asked for it
+    expire_timestamp_ms: int = NO_TIMESTAMP  # only where an old client set one
     order: int = -1
 
 
 class OffsetKey(NamedTuple):
-    """What a position is the position of."""
+    """The group and partition of a committed offset."""
 
     group_id: str
     topic: str
@@ -60,10 +60,10 @@ class OffsetKey(NamedTuple):
 
 
 def key_version(key: bytes | None) -> int:
-    """What kind of key this is.
+    """The version of a key, which says what it is the key of.
 
     Raises:
-        InvalidRecordError: it is none.
+        InvalidRecordError: it has no version.
     """
     if key is None or len(key) < _VERSION.size:
         raise InvalidRecordError("a record without a key")
@@ -73,11 +73,11 @@ def key_version(key: bytes | None) -> int:
     return version
 
 
-# -------------------------------------------------------------------------------- positions
+# ---------------------------------------------------------------------------------- offsets
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a position."""
+    """The key of a committed offset."""
     group, name = group_id.encode(), topic.encode()
     return b"".join(
         (
@@ -91,8 +91,8 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     )
 
 
-def encode_offset_value(committed: Committed) -> bytes:
-    """The value of a position."""
+def encode_offset_value(committed: CommittedOffset) -> bytes:
+    """The value of a committed offset."""
     offset, leader_epoch, text, committed_ms, expires_ms, _ = committed
     metadata = text.encode()
     if expires_ms != NO_TIMESTAMP:
@@ -103,7 +103,7 @@ def encode_offset_value(committed: Committed) -> bytes:
 
 
 def decode_offset_key(key: bytes) -> OffsetKey:
-    """Read the key of a position.
+    """Decode the key of a committed offset.
 
     Raises:
         InvalidRecordError: it is damaged.
@@ -115,14 +115,14 @@ def decode_offset_key(key: bytes) -> OffsetKey:
         topic = key[begin:end]
         (partition,) = _PARTITION.unpack_from(key, end)
         if end < begin or begin < 6 or end + _PARTITION.size != len(key):
-            raise InvalidRecordError(f"the key of a position has {len(key)} bytes")
+            raise InvalidRecordError(f"the key of an offset has {len(key)} bytes")
         return OffsetKey(group.decode(), topic.decode(), partition)
     except (StructError, UnicodeDecodeError) as error:
-        raise InvalidRecordError(f"the key of a position is damaged: {error}") from None
+        raise InvalidRecordError(f"the key of an offset is damaged: {error}") from None
 
 
-def decode_offset_value(value: bytes, order: int) -> Committed:
-    """Read the value of a position.
+def decode_offset_value(value: bytes, order: int) -> CommittedOffset:
+    """Decode the value of a committed offset.
 
     Raises:
         InvalidRecordError, MalformedRequestError: it is damaged.
@@ -132,21 +132,23 @@ def decode_offset_value(value: bytes, order: int) -> Committed:
     _, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
     end = _OFFSET_HEAD.size + length
     if length < 0 or end + _TIMESTAMP.size != len(value):
-        raise InvalidRecordError(f"a position of {len(value)} bytes, metadata of {length}")
+        raise InvalidRecordError(
+            f"the value of an offset has {len(value)} bytes, its metadata {length}"
+        )
     metadata = ""
     if length:
         try:
             metadata = value[_OFFSET_HEAD.size : end].decode()
         except UnicodeDecodeError as error:
-            raise InvalidRecordError(f"metadata of a position: {error}") from None
-    return Committed(
+            raise InvalidRecordError(f"metadata of an offset: {error}") from None
+    return CommittedOffset(
         offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0], order=order
     )
 
 
-def _decode_other_version(value: bytes, order: int) -> Committed:
+def _decode_other_version(value: bytes, order: int) -> CommittedOffset:
     found, _ = decoder(OffsetCommitValue, _value_version(value))(memoryview(value), 2)
-    return Committed(
+    return CommittedOffset(
         found.offset,
         found.leader_epoch,
         found.metadata,
@@ -161,7 +163,7 @@ def _value_version(value: bytes) -> int:
         raise InvalidRecordError(f"a value of {len(value)} bytes")
     version: int = _VERSION.unpack_from(value)[0]
     if not 0 <= version <= _NEWEST:
-        raise InvalidRecordError(f"value version {version}; 0 to {_NEWEST} are known")
+        raise InvalidRecordError(f"value version {version}; 0 to {_NEWEST} are supported")
     return version
 
 
@@ -193,7 +195,7 @@ def decode_group_key(key: bytes) -> str:
 
 
 def decode_group_value(value: bytes) -> GroupMetadataValue:
-    """Read the value of a group.
+    """Decode the value of a group.
 
     Raises:
         InvalidRecordError, MalformedRequestError: it is damaged.

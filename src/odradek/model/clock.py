@@ -5,7 +5,7 @@ replica lag and intervals use monotonic time, which never goes back. The simulat
 simulated clocks.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -16,3 +16,15 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an unspecified moment. Never goes back."""
+
+
+class Now(NamedTuple):
+    """Both clocks, read at the same moment: what a pure state machine is given with an event."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+def read_clocks(clock: Clock) -> Now:
+    """What both clocks show."""
+    return Now(clock.monotonic_ms(), clock.wall_ms())

@@ -1,1 +1,1 @@
-"""The transaction coordinator's mind: which transactions there are, and how they end. Pure."""
+"""The transaction coordinator's state machine: transactional ids and their transactions. Pure."""

@@ -1,32 +1,31 @@
-"""What may happen to a transaction coordinator.
+"""Events of the transaction coordinator's state machine.
 
-`request` is the number under which who asked waits; the `Answer` bears it. `now_ms` is wall time:
-it is written, and other coordinators will go by it.
+`request` is the number of the request that waits; the `Answer` to it has the same.
 """
 
 from dataclasses import dataclass
 
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
+from odradek.record.coordinator import Loaded, MarkerReplayed, Replayed, Resigned
 from odradek.txn.transaction import NO_EPOCH, NO_PRODUCER_ID, VERSION_1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer begins; or goes on after an error, saying what it has (KIP-360)."""
+    """A producer starts; or it recovers from an error, with the id and epoch it has (KIP-360)."""
 
     request: int
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_EPOCH
-    fresh_producer_id: int | None = None  # drawn if `needs_producer_id` said so
-    now_ms: int
+    fresh_producer_id: int | None = None  # allocated where `needs_producer_id` is true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Partitions are to join a transaction, or to begin one."""
+    """Partitions join a transaction; the first ones begin it."""
 
     request: int
     transactional_id: str
@@ -34,7 +33,6 @@ class AddPartitions:
     producer_epoch: int
     partitions: frozenset[TopicPartition]
     client_version: int = VERSION_1
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +45,15 @@ class EndTransaction:
     producer_epoch: int
     commit: bool
     client_version: int = VERSION_1
-    fresh_producer_id: int | None = None  # drawn if `ends_producer_id` said so
-    now_ms: int
+    fresh_producer_id: int | None = None  # allocated where `ends_producer_id` is true
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of the append that was asked for last for this id."""
+    """Outcome of the last `Append` for this id."""
 
     transactional_id: str
     error: ErrorCode
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +64,25 @@ class MarkersWritten:
     producer_id: int
     producer_epoch: int
     partitions: frozenset[TopicPartition]
-    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutsDue:
+    """Look for transactions that are open for longer than their producers' time-outs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """A transaction has been open for longer than its producer wanted."""
+    """A transaction is open for longer than its producer's time-out."""
 
     transactional_id: str
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirationDue:
-    """It is time to look for ids that nobody has used for `transactional.id.expiration.ms`."""
+    """Look for ids that are not used for `transactional.id.expiration.ms`."""
 
-    now_ms: int
     expiration_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resigned:
-    """Another broker leads the partition now; whoever waits here has to ask there."""
 
 
 Event = (
@@ -98,7 +91,11 @@ Event = (
     | EndTransaction
     | Appended
     | MarkersWritten
+    | TimeoutsDue
     | TimedOut
     | ExpirationDue
+    | Replayed
+    | MarkerReplayed
+    | Loaded
     | Resigned
 )

@@ -1,34 +1,47 @@
 """The transaction coordinator of one partition of `__transaction_state`: events in, effects out.
 
-Every change of a transaction is written before it holds: it is `pending` until `Appended` says
-what became of it. A pending change is alone; whoever asks for another meanwhile is told
-CONCURRENT_TRANSACTIONS and tries again. So is the way from PREPARE_* to COMPLETE_*: pending from
-the moment in which the markers go out until the end is written.
+A change of a transaction takes effect when it is written: until `Appended` reports the outcome of
+the append it is `pending`. There is one pending change for an id; a request for another gets
+CONCURRENT_TRANSACTIONS and is sent again. The way from PREPARE_* to COMPLETE_* is pending as well,
+from the moment in which the markers are sent until COMPLETE_* is written.
 
-    InitProducerId    EMPTY with the next epoch; of one that is ONGOING the abort, in an epoch
-                      that its producer does not have, and CONCURRENT_TRANSACTIONS: it asks again
+    InitProducerId    EMPTY with the next epoch. A transaction that is ONGOING is aborted in an
+                      epoch that its producer does not have, and the request gets
+                      CONCURRENT_TRANSACTIONS: the client sends it again
     AddPartitions     ONGOING
     EndTransaction    PREPARE_*; answered when that is written. Then markers, then COMPLETE_*
-    TimedOut          ONGOING for too long (`overdue`): as if another producer had begun
+    TimeoutsDue       which transactions are ONGOING for too long: `TimedOut` for each
+    TimedOut          PREPARE_ABORT: as if another producer had sent InitProducerId
     ExpirationDue     DEAD: a tombstone
 
-A change that could not be written did not happen, and who asked for it asks again; the log may
-hold it all the same, and then the next change stands behind it. Only the last step, from markers
-to COMPLETE_*, is tried until it succeeds, for nobody would ask.
+A change whose append failed did not happen, and the client sends its request again. The record may
+be in the log all the same; the next change is then behind it. Only the last step, from markers to
+COMPLETE_*, is repeated until it succeeds, because no request waits for it.
 
-The coordinator epoch is the leader epoch of the partition. A machine lives for one of them: who
-leads anew makes another from the log, and begins with `resume`: what is prepared gets its markers.
+The coordinator epoch is the leader epoch of the partition. A machine is used for one of them: the
+next leader makes another from the log (`Replayed`), and `Loaded` sends the markers of all
+transactions that are prepared.
 
-What Kafka answers is in the comments where it is not obvious.
+Comments quote what Kafka answers where it is not obvious.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from odradek.model.errors import ErrorCode
+from odradek.model.clock import Now
+from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.model.partition import TopicPartition
-from odradek.txn.effects import Answer, Append, Effect, WriteMarkers
+from odradek.record.coordinator import (
+    Loaded,
+    MarkerReplayed,
+    Note,
+    RecordSkipped,
+    Replayed,
+    Resigned,
+)
+from odradek.record.records import Record
+from odradek.txn.effects import Answer, Append, Effect, Proceed, ProducerAnswer, WriteMarkers
 from odradek.txn.events import (
     AddPartitions,
     Appended,
@@ -37,9 +50,10 @@ from odradek.txn.events import (
     ExpirationDue,
     InitProducerId,
     MarkersWritten,
-    Resigned,
     TimedOut,
+    TimeoutsDue,
 )
+from odradek.txn.records import decode_record
 from odradek.txn.transaction import (
     EPOCH_MAX,
     NO_EPOCH,
@@ -57,8 +71,8 @@ from odradek.txn.transaction import (
     with_partitions,
 )
 
-# What a failed append means for who asked: Kafka's translation. What is not here stays.
-_TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
+# What a failed append is answered with, as Kafka translates it. Other errors stay as they are.
+_APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -68,48 +82,48 @@ _TOLD: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-# How many ids are forgotten at once: the others have time until the next look.
+# How many ids are removed by one `ExpirationDue`; the others by the next.
 EXPIRED_AT_ONCE: Final = 1_000
 
 
 class _Entry:
-    """A transaction as it is written, and the change of it that is under way."""
+    """A transaction as it is written, and its change that is pending."""
 
     __slots__ = ("_deadline", "current", "pending", "request", "success", "unmarked")
 
     def __init__(self, current: Transaction) -> None:
         self.current = current
         self.pending: Transaction | None = None
-        self.request: int | None = None  # who waits for the change
-        self.success: ErrorCode = ErrorCode.NONE  # what it is told when the change is written
-        # While markers are on the way: the partitions that have none yet.
+        self.request: int | None = None  # that waits for the change
+        self.success: ErrorCode = ErrorCode.NONE  # its answer when the change is written
+        # While markers are written: the partitions that have none yet.
         self.unmarked: frozenset[TopicPartition] | None = None
         # Of which transaction, by its id, epoch and beginning; and until when, monotonic time.
         self._deadline: tuple[tuple[int, int, int], int] | None = None
 
-    def has_timed_out(self, now_ms: int, monotonic_ms: int) -> bool:
-        """Whether it has been open for longer than its producer wanted.
+    def has_timed_out(self, now: Now) -> bool:
+        """Whether it has been open for longer than its producer's time-out.
 
-        It is written by wall time when it began, which a new coordinator goes by. From the first
-        look on monotonic time is what counts: a clock that jumps, or that of another broker, would
-        abort it too early, or leave it open for as long as the jump was.
+        The log holds the wall time of its beginning, which a new coordinator starts from. After
+        the first look monotonic time counts: a wall clock that jumps, or that of another broker,
+        would abort the transaction too early, or keep it open for as long as the jump was.
         """
         current = self.current
         if current.state is not State.ONGOING:
             return False
         which = current.producer_id, current.producer_epoch, current.started_ms
         if self._deadline is None or self._deadline[0] != which:
-            self._deadline = which, monotonic_ms + current.left_ms(now_ms)
-        return self._deadline[1] < monotonic_ms
+            self._deadline = which, now.monotonic_ms + current.left_ms(now.wall_ms)
+        return self._deadline[1] < now.monotonic_ms
 
     @property
-    def is_dying(self) -> bool:
-        """Whether its id is being forgotten."""
+    def is_expiring(self) -> bool:
+        """Whether the tombstone of its id is being written."""
         return self.pending is not None and self.pending.state is State.DEAD
 
     @property
-    def seen(self) -> Transaction:
-        """The transaction; while markers are on the way, with the partitions that have none."""
+    def described(self) -> Transaction:
+        """The transaction; while markers are written, with the partitions that have none yet."""
         if self.unmarked is None:
             return self.current
         return replace(self.current, partitions=self.unmarked)
@@ -118,30 +132,29 @@ class _Entry:
 class TransactionMachine:
     """The coordinator of the transactional ids of one partition, for one leader epoch."""
 
-    def __init__(self, loaded: Mapping[str, Transaction]) -> None:
-        """`loaded` is what stands in the log, see `odradek.txn.replay`."""
-        self._entries = {name: _Entry(transaction) for name, transaction in loaded.items()}
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
         self._has_resigned = False
 
-    # --------------------------------------------------------------------------- questions
+    # ----------------------------------------------------------------------------- queries
 
     def __len__(self) -> int:
-        """How many transactional ids are known."""
+        """The number of transactional ids."""
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Transaction]:
-        """Every transaction, as it is written; of one whose markers go out, what is left."""
+        """Every transaction, see `find`."""
         for entry in self._entries.values():
-            if not entry.is_dying:
-                yield entry.seen
+            if not entry.is_expiring:
+                yield entry.described
 
     def find(self, transactional_id: str) -> Transaction | None:
-        """One of them."""
+        """The transaction as it is written; its partitions are those that have no marker yet."""
         entry = self._entries.get(transactional_id)
-        return None if entry is None or entry.is_dying else entry.seen
+        return None if entry is None or entry.is_expiring else entry.described
 
     def needs_producer_id(self, transactional_id: str, expected_epoch: int) -> bool:
-        """Whether to draw a producer id before an `InitProducerId` is handed in."""
+        """Whether to allocate a producer id before an `InitProducerId` is handed in."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             return True
@@ -149,7 +162,7 @@ class TransactionMachine:
         return entry.current.is_at_rest and needs_producer_id(entry.current, expected)
 
     def ends_producer_id(self, transactional_id: str, client_version: int) -> bool:
-        """Whether to draw one before an `EndTransaction`: it uses up the last epoch."""
+        """Whether to allocate one before an `EndTransaction`: it uses the last epoch."""
         entry = self._entries.get(transactional_id)
         return client_version >= VERSION_2 and entry is not None and entry.current.is_exhausted
 
@@ -163,7 +176,7 @@ class TransactionMachine:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether partitions are in the open transaction (KIP-890).
 
-        A change under way is not looked at: who appends checks once more.
+        A pending change is not considered: the partition's leader checks again at the append.
         """
         entry = self._entries.get(transactional_id)
         if entry is None or entry.current.producer_id != producer_id:
@@ -180,93 +193,125 @@ class TransactionMachine:
             for partition in partitions
         }
 
-    def overdue(self, now_ms: int, monotonic_ms: int) -> list[str]:
-        """The ids whose transactions are open for too long; each is to become a `TimedOut`."""
-        return [
-            name
-            for name, entry in self._entries.items()
-            if entry.pending is None and entry.has_timed_out(now_ms, monotonic_ms)
-        ]
-
     # ------------------------------------------------------------------------------ events
 
-    def resume(self, now_ms: int) -> list[Effect]:
-        """After loading: go on with what the coordinator before has decided."""
-        return [
-            effect
-            for entry in self._entries.values()
-            if entry.current.is_prepared
-            for effect in self._send_markers(entry, now_ms)
-        ]
-
-    def handle(self, event: Event) -> list[Effect]:  # noqa: PLR0911 - one for each event
-        """Take one event; the effects are to be carried out in their order."""
+    def handle(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of event
+        self, event: Event, now: Now
+    ) -> list[Effect]:
+        """Take one event; return what is to be done about it, in this order."""
         if self._has_resigned:
-            return _refused_by_who_resigned(event)
+            return _refused(event)
         match event:
             case InitProducerId():
-                return self._init_producer_id(event)
+                return self._init_producer_id(event, now.wall_ms)
             case AddPartitions():
-                return self._add_partitions(event)
+                return self._add_partitions(event, now.wall_ms)
             case EndTransaction():
-                return self._end_transaction(event)
+                return self._end_transaction(event, now.wall_ms)
             case Appended():
-                return self._appended(event)
+                return self._appended(event, now.wall_ms)
             case MarkersWritten():
-                return self._markers_written(event)
-            case TimedOut():
-                return self._timed_out(event)
-            case ExpirationDue():
-                return self._expiration_due(event)
+                return self._markers_written(event, now.wall_ms)
+            case TimeoutsDue():
+                return self._timeouts_due(now)
+            case TimedOut(transactional_id):
+                return self._timed_out(transactional_id, now.wall_ms)
+            case ExpirationDue(expiration_ms):
+                return self._expiration_due(expiration_ms, now.wall_ms)
+            case Replayed(records):
+                return self._replayed(records)
+            case MarkerReplayed():
+                return []  # there are none in this topic
+            case Loaded():
+                return self._loaded(now.wall_ms)
             case Resigned():
                 return self._resigned()
         assert_never(event)
 
+    # ------------------------------------------------------------------------- leadership
+
+    def _replayed(self, records: Iterable[Record]) -> list[Effect]:
+        """The last record of an id counts."""
+        effects: list[Effect] = []
+        for record in records:
+            try:
+                stored = decode_record(record.key, record.value)
+            except (ApiError, MalformedRequestError) as error:
+                effects.append(RecordSkipped(record.offset, str(error)))
+                continue
+            if stored is None:
+                continue
+            if stored.transaction is None:
+                self._entries.pop(stored.transactional_id, None)
+            else:
+                self._entries[stored.transactional_id] = _Entry(stored.transaction)
+        return effects
+
+    def _loaded(self, wall_ms: int) -> list[Effect]:
+        """Go on with what an earlier coordinator has decided."""
+        prepared_ones = [entry for entry in self._entries.values() if entry.current.is_prepared]
+        effects: list[Effect] = []
+        if prepared_ones:
+            effects.append(
+                Note(f"goes on with {len(prepared_ones)} transactions that are prepared")
+            )
+        for entry in prepared_ones:
+            effects += self._send_markers(entry, wall_ms)
+        return effects
+
+    def _resigned(self) -> list[Effect]:
+        self._has_resigned = True
+        return [
+            _without_id(entry.request, ErrorCode.NOT_COORDINATOR)
+            for entry in self._entries.values()
+            if entry.request is not None
+        ]
+
     # ------------------------------------------------------------------------ InitProducerId
 
     def _init_producer_id(  # noqa: PLR0911 - one for each answer
-        self, event: InitProducerId
+        self, event: InitProducerId, wall_ms: int
     ) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         expected = None if event.producer_id == NO_PRODUCER_ID else event.producer_epoch
         if entry is None:
-            if event.fresh_producer_id is None:  # the id has been forgotten this very moment
-                return [Answer(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
+            if event.fresh_producer_id is None:  # it expired after `needs_producer_id` was read
+                return [_without_id(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
             entry = self._entries[event.transactional_id] = _Entry(
                 Transaction(
                     transactional_id=event.transactional_id,
                     producer_id=event.fresh_producer_id,
                     timeout_ms=event.timeout_ms,
-                    updated_ms=event.now_ms,
+                    updated_ms=wall_ms,
                 )
             )
         if entry.pending is not None:
-            return [Answer(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
+            return [_without_id(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
         transaction = entry.current
         if expected is not None and not _may_be(transaction, event.producer_id, expected):
-            return [Answer(event.request, ErrorCode.PRODUCER_FENCED)]
+            return [_without_id(event.request, ErrorCode.PRODUCER_FENCED)]
         if transaction.is_prepared:
-            return [Answer(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
+            return [_without_id(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)]
         if transaction.state is State.ONGOING:
-            ended = fenced(transaction, now_ms=event.now_ms)
+            ended = fenced(transaction, now_ms=wall_ms)
             return self._write(entry, ended, event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
         begun = initialized(
             transaction,
             timeout_ms=event.timeout_ms,
             expected_epoch=expected,
             fresh_producer_id=event.fresh_producer_id,
-            now_ms=event.now_ms,
+            now_ms=wall_ms,
         )
         if isinstance(begun, ErrorCode):
-            return [Answer(event.request, begun)]
+            return [_without_id(event.request, begun)]
         return self._write(entry, begun, event.request)
 
     # ------------------------------------------------------------------------- AddPartitions
 
-    def _add_partitions(self, event: AddPartitions) -> list[Effect]:
+    def _add_partitions(self, event: AddPartitions, wall_ms: int) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if entry is None:
-            return [Answer(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+            return [_without_id(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
         transaction = entry.current
         error = ErrorCode.NONE
         if entry.pending is not None:
@@ -285,18 +330,18 @@ class TransactionMachine:
             grown = with_partitions(
                 transaction,
                 event.partitions,
-                now_ms=event.now_ms,
+                now_ms=wall_ms,
                 client_version=event.client_version,
             )
             return self._write(entry, grown, event.request)
-        return [Answer(event.request, error)]
+        return [_without_id(event.request, error)]
 
     # ------------------------------------------------------------------------ EndTransaction
 
-    def _end_transaction(self, event: EndTransaction) -> list[Effect]:
+    def _end_transaction(self, event: EndTransaction, wall_ms: int) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if entry is None:
-            return [Answer(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+            return [_without_id(event.request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
         if event.client_version >= VERSION_2:
             verdict = _end_in_version_2(entry, event)
         else:
@@ -306,14 +351,14 @@ class TransactionMachine:
             ending = prepared(
                 transaction,
                 commit=event.commit,
-                now_ms=event.now_ms,
+                now_ms=wall_ms,
                 client_version=event.client_version,
                 fresh_producer_id=event.fresh_producer_id if transaction.is_exhausted else None,
             )
             return self._write(entry, ending, event.request)
         if verdict is ErrorCode.NONE:
             return [_answer(event.request, transaction)]
-        return [Answer(event.request, verdict)]
+        return [_without_id(event.request, verdict)]
 
     # ----------------------------------------------------------------------- what was written
 
@@ -329,12 +374,12 @@ class TransactionMachine:
         written = None if change.state is State.DEAD else change
         return [Append(change.transactional_id, written)]
 
-    def _appended(self, event: Appended) -> list[Effect]:
+    def _appended(self, event: Appended, wall_ms: int) -> list[Effect]:
         entry = self._entries[event.transactional_id]
         change, request = entry.pending, entry.request
         assert change is not None, event
         if event.error is not ErrorCode.NONE:
-            return self._not_written(entry, change, _TOLD.get(event.error, event.error))
+            return self._not_written(entry, change, _APPEND_ERRORS.get(event.error, event.error))
         entry.pending = entry.request = entry.unmarked = None
         if change.state is State.DEAD:
             del self._entries[event.transactional_id]
@@ -343,27 +388,27 @@ class TransactionMachine:
         effects: list[Effect] = []
         if request is not None:
             effects.append(
-                Answer(request, entry.success)
+                _without_id(request, entry.success)
                 if entry.success is not ErrorCode.NONE
                 else _answer(request, change)
             )
         if change.is_prepared:
-            effects += self._send_markers(entry, event.now_ms)
+            effects += self._send_markers(entry, wall_ms)
         return effects
 
     def _not_written(self, entry: _Entry, change: Transaction, error: ErrorCode) -> list[Effect]:
         if entry.unmarked is not None and error is not ErrorCode.NOT_COORDINATOR:
             return [Append(change.transactional_id, change, again=True)]
         request, entry.pending, entry.request = entry.request, None, None
-        if entry.current.producer_epoch == NO_EPOCH:  # it never came to be
+        if entry.current.producer_epoch == NO_EPOCH:  # its first record failed
             del self._entries[change.transactional_id]
-        return [] if request is None else [Answer(request, error)]
+        return [] if request is None else [_without_id(request, error)]
 
     # -------------------------------------------------------------------------------- markers
 
-    def _send_markers(self, entry: _Entry, now_ms: int) -> list[Effect]:
+    def _send_markers(self, entry: _Entry, wall_ms: int) -> list[Effect]:
         transaction = entry.current
-        entry.pending = completed(transaction, now_ms=now_ms)
+        entry.pending = completed(transaction, now_ms=wall_ms)
         entry.unmarked = transaction.partitions
         if not transaction.partitions:
             return [Append(transaction.transactional_id, entry.pending)]
@@ -378,7 +423,7 @@ class TransactionMachine:
             )
         ]
 
-    def _markers_written(self, event: MarkersWritten) -> list[Effect]:
+    def _markers_written(self, event: MarkersWritten, wall_ms: int) -> list[Effect]:
         entry = self._entries.get(event.transactional_id)
         if (
             entry is None
@@ -386,48 +431,51 @@ class TransactionMachine:
             or (entry.current.producer_id, entry.current.producer_epoch)
             != (event.producer_id, event.producer_epoch)
         ):
-            return []  # of one that is over
+            return []  # of a transaction that has ended
         entry.unmarked -= event.partitions
         if entry.unmarked:
             return []
-        entry.pending = completed(entry.current, now_ms=event.now_ms)
+        entry.pending = completed(entry.current, now_ms=wall_ms)
         return [Append(event.transactional_id, entry.pending)]
 
     # ---------------------------------------------------------------------------------- time
 
-    def _timed_out(self, event: TimedOut) -> list[Effect]:
-        entry = self._entries.get(event.transactional_id)
+    def _timeouts_due(self, now: Now) -> list[Effect]:
+        overdue = [
+            name
+            for name, entry in self._entries.items()
+            if entry.pending is None and entry.has_timed_out(now)
+        ]
+        if not overdue:
+            return []
+        note = Note(f"aborts {len(overdue)} transactions that are open for too long")
+        return [note, *(Proceed(TimedOut(name)) for name in overdue)]
+
+    def _timed_out(self, transactional_id: str, wall_ms: int) -> list[Effect]:
+        entry = self._entries.get(transactional_id)
         if entry is None or entry.pending is not None or entry.current.state is not State.ONGOING:
             return []
-        return self._write(entry, fenced(entry.current, now_ms=event.now_ms))
+        return self._write(entry, fenced(entry.current, now_ms=wall_ms))
 
-    def _expiration_due(self, event: ExpirationDue) -> list[Effect]:
+    def _expiration_due(self, expiration_ms: int, wall_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         for entry in self._entries.values():
             transaction = entry.current
-            if entry.pending is None and transaction.may_expire(event.now_ms, event.expiration_ms):
+            if entry.pending is None and transaction.may_expire(wall_ms, expiration_ms):
                 effects += self._write(entry, dead(transaction))
                 if len(effects) == EXPIRED_AT_ONCE:
                     break
         return effects
-
-    def _resigned(self) -> list[Effect]:
-        self._has_resigned = True
-        return [
-            Answer(entry.request, ErrorCode.NOT_COORDINATOR)
-            for entry in self._entries.values()
-            if entry.request is not None
-        ]
 
 
 # ------------------------------------------------------------------------------------- rules
 
 
 def _may_be(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether a producer that says it has these may be this one; its epoch is judged later.
+    """Whether a producer with this id and epoch may be the current one; its epoch is checked later.
 
-    It may also have had an earlier producer id, whose epochs it has used up, and not have heard
-    of the present one.
+    It may have the producer id before, in its last epoch, when the answer with the present one did
+    not reach it.
     """
     return (
         transaction.producer_epoch == NO_EPOCH
@@ -439,10 +487,10 @@ def _may_be(transaction: Transaction, producer_id: int, producer_epoch: int) -> 
 def _end_in_version_1(  # noqa: PLR0911 - one for each answer
     entry: _Entry, event: EndTransaction
 ) -> ErrorCode | None:
-    """What to tell who ends a transaction; None: end it.
+    """The error for a request to end a transaction; None: end it.
 
-    The epoch of a producer does not say which of its transactions is meant. So a request that
-    comes late, when the next one is open, ends that: the anomaly of version 1 (KAFKA-17754).
+    All transactions of a producer have the same epoch. So a request that is delayed until the next
+    transaction is open ends that one: the anomaly of version 1 (KAFKA-17754).
     """
     transaction = entry.current
     if transaction.producer_id != event.producer_id:
@@ -457,25 +505,25 @@ def _end_in_version_1(  # noqa: PLR0911 - one for each answer
         return ErrorCode.INVALID_TXN_STATE
     if transaction.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    return ErrorCode.NONE  # it asks again
+    return ErrorCode.NONE  # a retry
 
 
 def _end_in_version_2(  # noqa: PLR0911 - one for each answer
     entry: _Entry, event: EndTransaction
 ) -> ErrorCode | None:
-    """The same; here each transaction has an epoch of its own.
+    """The same in version 2, where each transaction has an epoch of its own.
 
-    The epoch before the present one names the transaction that has ended last: who asks with that
-    has not heard the answer. An abort in the present epoch is right even if nothing was written:
-    the producer cannot know whether its first record has come to be (KIP-890).
+    The epoch before the current one is that of the transaction that ended last: its producer did
+    not get the answer. An abort in the current epoch is valid even if no partition was added: the
+    producer does not know whether its first record was appended (KIP-890).
     """
     transaction = entry.current
     if entry.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    asks_again = _is_of_the_last(transaction, event)
-    if transaction.producer_id != event.producer_id and not asks_again:
+    is_retry = _is_of_last_transaction(transaction, event)
+    if transaction.producer_id != event.producer_id and not is_retry:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if asks_again:
+    if is_retry:
         if transaction.state in {State.ONGOING, State.EMPTY}:
             return ErrorCode.PRODUCER_FENCED
         if transaction.commits is not event.commit:
@@ -490,14 +538,14 @@ def _end_in_version_2(  # noqa: PLR0911 - one for each answer
     if transaction.state is not State.ONGOING and event.commit:
         return ErrorCode.INVALID_TXN_STATE
     if transaction.is_exhausted and event.fresh_producer_id is None:
-        return ErrorCode.CONCURRENT_TRANSACTIONS  # it was not foreseen that one would be needed
+        return ErrorCode.CONCURRENT_TRANSACTIONS  # the last epoch was reached meanwhile
     return None
 
 
-def _is_of_the_last(transaction: Transaction, event: EndTransaction) -> bool:
-    """Whether this ends the transaction that has ended last."""
+def _is_of_last_transaction(transaction: Transaction, event: EndTransaction) -> bool:
+    """Whether a request to end a transaction means the one that ended last."""
     if transaction.producer_epoch == EPOCH_MAX:
-        return False  # in which nobody may go on
+        return False  # no producer has that epoch
     if transaction.producer_id == event.producer_id:
         return transaction.producer_epoch == event.producer_epoch + 1
     return (
@@ -508,13 +556,21 @@ def _is_of_the_last(transaction: Transaction, event: EndTransaction) -> bool:
 
 
 def _answer(request: int, transaction: Transaction) -> Answer:
-    """All went well: with what the producer goes on."""
+    """No error: with the producer id and epoch with which the producer goes on."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
-        return Answer(request, ErrorCode.NONE, transaction.next_producer_id, 0)
-    return Answer(request, ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
+        return Answer(request, ProducerAnswer(ErrorCode.NONE, transaction.next_producer_id, 0))
+    return Answer(
+        request,
+        ProducerAnswer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch),
+    )
 
 
-def _refused_by_who_resigned(event: Event) -> list[Effect]:
+def _without_id(request: int, error: ErrorCode) -> Answer:
+    return Answer(request, ProducerAnswer(error))
+
+
+def _refused(event: Event) -> list[Effect]:
+    """The answer of a coordinator that has resigned."""
     if isinstance(event, InitProducerId | AddPartitions | EndTransaction):
-        return [Answer(event.request, ErrorCode.NOT_COORDINATOR)]
+        return [_without_id(event.request, ErrorCode.NOT_COORDINATOR)]
     return []

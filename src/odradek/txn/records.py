@@ -1,11 +1,11 @@
-"""Keys and values in `__transaction_state`: bytes that Apache Kafka writes and reads, too.
+"""Keys and values in `__transaction_state`, as Apache Kafka writes and reads them.
 
     key     int16 0, transactional id
     value   int16 version, then producer id and epoch, time-out, state, partitions by topic
-            (null while EMPTY), and when it was written and begun. Null: the id is forgotten
+            (null while EMPTY), and when it was written and begun. Null: a tombstone
 
-A value has version 0, byte for byte as Kafka 3.9 writes it; only what 0 cannot say, the producer
-ids and the version of a transaction of version 2, makes it version 1.
+A value has version 0, byte for byte as Kafka 3.9 writes it. Version 1 adds the producer ids and
+the client version that a transaction of version 2 needs.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from odradek.wire.messages.transaction_version_2 import TaggedTransactionLogValu
 
 _VERSION_BYTES: Final = 2
 _TAGGED: Final = 1
-# Beside the two that are never written.
+# All but the two that are never written.
 _STORED: Final = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
 
 
@@ -32,11 +32,11 @@ class StoredTransaction(NamedTuple):
     """A record, decoded."""
 
     transactional_id: str
-    transaction: Transaction | None  # None: forgotten
+    transaction: Transaction | None  # None: a tombstone
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of all records of an id."""
+    """The key of the records of an id."""
     key = TransactionLogKey(transactional_id=transactional_id)
     return bytes(_VERSION_BYTES) + encoder(TransactionLogKey, 0)(key)
 
@@ -74,10 +74,10 @@ def encode_value(transaction: Transaction) -> bytes:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> StoredTransaction | None:
-    """One record; None for one of a kind that a later Kafka may have written.
+    """Decode a record; None for a key version of a later Kafka.
 
     Raises:
-        InvalidRecordError: what is wrong with it.
+        InvalidRecordError: the record is damaged.
     """
     if key is None or len(key) < _VERSION_BYTES:
         raise InvalidRecordError("no key, or one without a version")
@@ -96,7 +96,9 @@ def _decode_value(transactional_id: str, value: bytes) -> Transaction:
     version = int.from_bytes(value[:_VERSION_BYTES], signed=True)
     view = memoryview(value)
     if len(value) < _VERSION_BYTES or version not in {0, _TAGGED}:
-        raise InvalidRecordError(f"value version {version} of {transactional_id!r}; known are 0, 1")
+        raise InvalidRecordError(
+            f"value version {version} of {transactional_id!r}; 0 and 1 are supported"
+        )
     stored: TransactionLogValue | TaggedTransactionLogValue
     last_producer_id = next_producer_id = NO_PRODUCER_ID
     client_version = 0

@@ -8,21 +8,20 @@ States and the states they may be entered from:
     PREPARE_ABORT    <- ONGOING; in version 2 also EMPTY, COMPLETE_*
     COMPLETE_COMMIT  <- PREPARE_COMMIT                             all markers are written
     COMPLETE_ABORT   <- PREPARE_ABORT
-    DEAD             <- EMPTY, COMPLETE_*                          the id is being forgotten
+    DEAD             <- EMPTY, COMPLETE_*                          the id expires: a tombstone
     PREPARE_EPOCH_FENCE                                            a name; see below
 
-Kafka goes from ONGOING to PREPARE_ABORT by way of PREPARE_EPOCH_FENCE when it is not the producer
-who ends its transaction: it raises the producer's epoch first. Nothing of that state is ever
-written, and here the two are one step (`fenced`); the name stays, for tools filter by it.
+Kafka goes from ONGOING to PREPARE_ABORT by way of PREPARE_EPOCH_FENCE when the coordinator aborts
+a transaction: it raises the producer's epoch first. That state is never written, and here the two
+are one step (`fenced`). The name stays because tools filter by it.
 
-An epoch of 32,766 is the last that a producer gets: one above it is needed to fence it. Who has
-used it up gets another producer id.
+An epoch of 32,766 is the last that a producer gets: the one above it is needed to fence it. After
+it a producer gets another producer id.
 
-In version 2 (KIP-890) every end of a transaction raises the epoch: what comes late, of a
-transaction that has ended, carries an epoch that is over. The markers carry the new one, so the
-partitions learn of it with the end itself.
+In version 2 (KIP-890) each end of a transaction raises the epoch, so delayed requests and batches
+of a transaction that has ended are fenced. The markers carry the new epoch to the partitions.
 
-A `Transaction` is a value: a change is another one, that counts when it has been written.
+A `Transaction` is a value. A change makes another one, which takes effect when it is written.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,13 +37,13 @@ NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 EPOCH_MAX: Final = (1 << 15) - 1
 
-# What a client's requests say of the protocol it follows.
-VERSION_1: Final = 0  # as Kafka writes it: a client that knows no epoch for each transaction
+# The version of the transaction protocol of a client (KIP-890).
+VERSION_1: Final = 0  # as Kafka writes it: one epoch for all transactions of a producer
 VERSION_2: Final = 2
 
 
 class State(IntEnum):
-    """Where a transaction is in its life, with Kafka's numbers."""
+    """The state of a transaction, with Kafka's numbers."""
 
     EMPTY = 0
     ONGOING = 1
@@ -82,15 +81,15 @@ VALID_PREVIOUS: Final[Mapping[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What a coordinator knows of a transactional id. Times are wall time in milliseconds."""
+    """A transactional id as its coordinator has it. Times are wall time in milliseconds."""
 
     transactional_id: str
     producer_id: int
-    producer_epoch: int = NO_EPOCH  # NO_EPOCH: the id is new, and nobody has been told of it
-    # In which it was before the last change that a producer may not have heard of (KIP-360).
+    producer_epoch: int = NO_EPOCH  # NO_EPOCH: the id is new, and not written yet
+    # Before the last change, whose answer the producer may not have received (KIP-360).
     last_producer_id: int = NO_PRODUCER_ID
     last_producer_epoch: int = NO_EPOCH
-    next_producer_id: int = NO_PRODUCER_ID  # the end of this transaction brings it (version 2)
+    next_producer_id: int = NO_PRODUCER_ID  # the producer id from its end on (version 2)
     timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -100,33 +99,33 @@ class Transaction:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no transaction is open: the id may begin one, or be forgotten."""
+        """Whether no transaction is open: the id may begin one, or expire."""
         return self.state in _AT_REST
 
     @property
     def is_prepared(self) -> bool:
-        """Whether its end has been decided, and its markers are not all written."""
+        """Whether its end is decided, and some markers may not be written yet."""
         return self.state in _PREPARED
 
     @property
     def commits(self) -> bool:
-        """Of one that is prepared or complete: how it ends."""
+        """Of a transaction that is prepared or complete: whether it is committed."""
         return self.state in {State.PREPARE_COMMIT, State.COMPLETE_COMMIT}
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no producer may get another epoch of this producer id."""
+        """Whether the next producer needs another producer id."""
         return is_exhausted(self.producer_epoch)
 
     def left_ms(self, now_ms: int) -> int:
-        """How long it may stay open; whatever a clock says, never longer than from its beginning.
+        """How long it may stay open, at most its whole time-out (a wall clock may jump back).
 
-        -1: it has been open for too long.
+        -1: it is open for too long.
         """
         return min(max(self.started_ms + self.timeout_ms - now_ms, -1), self.timeout_ms)
 
     def may_expire(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nobody has used the id for `transactional.id.expiration.ms`."""
+        """Whether the id is not used for `transactional.id.expiration.ms`."""
         return self.is_at_rest and self.updated_ms + expiration_ms <= now_ms
 
 
@@ -135,7 +134,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= EPOCH_MAX - 1
 
 
-# ------------------------------------------------------------------------- what may become of it
+# ------------------------------------------------------------------------------------ changes
 
 
 def initialized(
@@ -146,10 +145,10 @@ def initialized(
     fresh_producer_id: int | None,
     now_ms: int,
 ) -> Transaction | ErrorCode:
-    """A producer begins, or goes on after an error; or why it may not.
+    """InitProducerId: a producer starts, or recovers from an error; or the error for it.
 
-    `expected_epoch` is the one that it says it has (KIP-360). `fresh_producer_id` is taken when
-    the epochs are used up, see `needs_producer_id`.
+    `expected_epoch` is the epoch in its request (KIP-360). `fresh_producer_id` is used where no
+    epoch is left, see `needs_producer_id`.
     """
     _check(transaction, State.EMPTY)
     begun = replace(
@@ -164,7 +163,7 @@ def initialized(
     )
     epoch = transaction.producer_epoch
     if needs_producer_id(transaction, expected_epoch):
-        if fresh_producer_id is None:  # it was not foreseen that one would be needed
+        if fresh_producer_id is None:  # it became necessary meanwhile
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return replace(
             begun,
@@ -177,14 +176,14 @@ def initialized(
     if epoch in {NO_EPOCH, expected_epoch}:
         return replace(begun, producer_epoch=epoch + 1, last_producer_epoch=epoch)
     if expected_epoch == transaction.last_producer_epoch:
-        # It asks again, for it has not heard the answer. Nobody else has begun since: that
-        # would have set the last epoch to none.
+        # A retry: the answer was lost. No other producer has started since, which would have set
+        # the last epoch to NO_EPOCH.
         return begun
     return ErrorCode.PRODUCER_FENCED
 
 
 def needs_producer_id(transaction: Transaction, expected_epoch: int | None) -> bool:
-    """Whether this beginning needs another producer id."""
+    """Whether this InitProducerId needs another producer id."""
     return transaction.is_exhausted and expected_epoch in {None, transaction.producer_epoch}
 
 
@@ -195,7 +194,7 @@ def with_partitions(
     now_ms: int,
     client_version: int,
 ) -> Transaction:
-    """Partitions join; the first ones begin the transaction."""
+    """AddPartitionsToTxn: the first partitions begin the transaction."""
     _check(transaction, State.ONGOING)
     return replace(
         transaction,
@@ -216,14 +215,14 @@ def prepared(
     client_version: int = VERSION_1,
     fresh_producer_id: int | None = None,
 ) -> Transaction:
-    """Its producer has decided how it ends."""
+    """EndTxn: the end is decided."""
     state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
     _check(transaction, state)
     ending = replace(
         transaction,
         state=state,
         last_producer_id=transaction.producer_id,
-        # One that is aborted without ever having begun, as version 2 allows, begins with its end.
+        # Version 2 allows to abort a transaction without partitions: it begins with its end.
         started_ms=now_ms if transaction.is_at_rest else transaction.started_ms,
         updated_ms=now_ms,
         client_version=client_version,
@@ -239,12 +238,12 @@ def prepared(
 
 
 def fenced(transaction: Transaction, *, now_ms: int) -> Transaction:
-    """Somebody else ends it: aborted, in an epoch that its producer does not have.
+    """The coordinator aborts it, in an epoch that its producer does not have.
 
-    The log of another version may hold one in the last of all epochs, for a client may have sent
-    that epoch. Kafka 3.9 cannot end it (`prepareFenceProducerEpoch` throws): it stays open, and
-    InitProducerId gets UNKNOWN_SERVER_ERROR. Here it is aborted in that epoch; the next producer
-    needs another id.
+    The log may hold a transaction in epoch 32,767, because a client may have sent that epoch to a
+    broker of another version. Kafka 3.9 cannot end it (`prepareFenceProducerEpoch` throws): it
+    stays open, and InitProducerId gets UNKNOWN_SERVER_ERROR. Here it is aborted in that epoch; the
+    next producer gets another id.
     """
     _check(transaction, State.PREPARE_ABORT)
     return replace(
@@ -279,7 +278,7 @@ def completed(transaction: Transaction, *, now_ms: int) -> Transaction:
 
 
 def dead(transaction: Transaction) -> Transaction:
-    """The id is forgotten."""
+    """The id expires."""
     _check(transaction, State.DEAD)
     return replace(transaction, state=State.DEAD)
 

@@ -12,36 +12,41 @@ from odradek.log.disk import StorageError
 from odradek.model.errors import ErrorCode
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType
-from odradek.record.records import InvalidRecordError, Record, build_batch
+from odradek.record.coordinator import MarkerReplayed, RecordSkipped, Replayed
+from odradek.record.records import Record, build_batch
 from odradek.sim.world.disk import Fault
 
 LEADER, FOLLOWER = 0, 2
 
 
-class Notes:
-    """A mind that remembers what it was told."""
+class Recorder:
+    """A machine that keeps what is replayed."""
 
-    def __init__(self, index, epoch) -> None:
-        self.index, self.epoch = index, epoch
+    def __init__(self) -> None:
         self.taken = []
 
-    def replay(self, record, producer_id):
-        if record.value == b"damaged":
-            raise InvalidRecordError("no value of mine")
-        self.taken.append((record.key, record.value, producer_id))
+    def handle(self, event, now):
+        effects = []
+        match event:
+            case MarkerReplayed(producer_id, committed):
+                self.taken.append((committed, producer_id))
+            case Replayed(records, producer_id):
+                for record in records:
+                    if record.value == b"damaged":
+                        effects.append(RecordSkipped(record.offset, "the value is damaged"))
+                    else:
+                        self.taken.append((record.key, record.value, producer_id))
+        return effects
 
-    def replay_marker(self, producer_id, *, committed):
-        self.taken.append((committed, producer_id))
 
+class FailsOnce(Recorder):
+    """A machine that fails at the first event, once."""
 
-class Moody(Notes):
-    """A mind that fails at the second record, once."""
-
-    def replay(self, record, producer_id):
-        if len(self.taken) == 1:
+    def handle(self, event, now):
+        if not self.taken:
             self.taken.append(None)
             raise ZeroDivisionError
-        super().replay(record, producer_id)
+        return super().handle(event, now)
 
 
 class Stage:
@@ -56,7 +61,7 @@ class Stage:
             clock=live.clock,
             tasks=broker.tasks,
             partition_count=lambda: 1,
-            **{"make": Notes, **options},
+            **{"make": Recorder, **options},
         )
         self.topic.loaded = self.loaded.append
         self.topic.unloaded = self.unloaded.append
@@ -67,7 +72,7 @@ class Stage:
         return self.topic.serving[0]
 
     async def taken(self):
-        return (await self.led()).mind.taken
+        return (await self.led()).machine.taken
 
     def lead(self):
         """What is there already, as if it had just been given to us."""
@@ -115,7 +120,7 @@ def test_what_the_log_holds_is_replayed_in_its_order():
             (False, 8),
             (b"e", b"v", -1),
         ]
-        assert [led.mind.taken for led in stage.loaded] == [await stage.taken()]
+        assert [led.machine.taken for led in stage.loaded] == [await stage.taken()]
 
     play(story)
 
@@ -335,7 +340,7 @@ def test_an_error_of_ours_does_not_leave_a_partition_loading_for_ever():
     async def story(live):
         await live.topic("t")
         live.append_batch(build_batch([record(b"a"), record(b"b")]))
-        stage = Stage(live, make=Moody)
+        stage = Stage(live, make=FailsOnce)
         stage.lead()
 
         assert (await stage.taken())[-2:] == [(b"a", b"v", -1), (b"b", b"v", -1)]
@@ -376,7 +381,7 @@ def test_leadership_that_is_lost_while_loading_leaves_nothing_behind():
     play(story)
 
 
-def test_another_reign_begins_with_a_new_mind():
+def test_another_leader_epoch_begins_with_a_new_machine():
     async def story(live):
         stage = Stage(live)
         await live.order("t", replicas=(LEADER,))
@@ -387,7 +392,7 @@ def test_another_reign_begins_with_a_new_mind():
 
         assert stage.unloaded == [first]
         assert (first.coordinator_epoch, second.coordinator_epoch) == (0, 1)
-        assert second.mind.taken == [(b"k", b"v", -1)]
+        assert second.machine.taken == [(b"k", b"v", -1)]
 
     play(story)
 
@@ -397,15 +402,15 @@ def test_others_have_their_turn_while_it_loads():
         await live.topic("t")
         for _ in range(50):
             live.append_batch(build_batch([record(b"a")] * 100))
-        stage = Stage(live)
         taken_at = []
 
-        class Slow(Notes):
-            def replay(self, record, producer_id):
-                live.loop.spend(0.0005)  # half a millisecond each
-                super().replay(record, producer_id)
+        class Slow(Recorder):
+            def handle(self, event, now):
+                live.loop.spend(0.0005 * len(event.records))  # half a millisecond each
+                return super().handle(event, now)
 
-        stage.topic._make = Slow
+        stage = Stage(live, make=Slow)
+
         stage.lead()
 
         async def others():
@@ -415,7 +420,7 @@ def test_others_have_their_turn_while_it_loads():
 
         await others()
         gaps = [later - sooner for sooner, later in itertools.pairwise(taken_at)]
-        assert len((await stage.led()).mind.taken) == 5_000
+        assert len((await stage.led()).machine.taken) == 5_000
         assert max(gaps) <= 5 + 16  # a slice, and what is taken at a step
 
     play(story)
@@ -441,7 +446,7 @@ def test_what_is_appended_is_compressed_as_the_broker_is_told(codec):
 # ------------------------------------------------------------------------------- damage
 
 
-def test_a_record_that_its_mind_cannot_read_is_reported_with_its_offset(caplog):
+def test_a_record_that_the_machine_skips_is_reported_with_its_offset(caplog):
     async def story(live):
         await live.topic("t")
         live.append_batch(build_batch([record(b"a"), record(b"b", b"damaged"), record(b"c")]))
@@ -451,7 +456,7 @@ def test_a_record_that_its_mind_cannot_read_is_reported_with_its_offset(caplog):
         assert [key for key, *_ in await stage.taken()] == [b"a", b"c"]
         assert stage.topic.corrupt_records == 1
         assert (
-            "t-0 in leader epoch 0: skipped a corrupt record at offset 1: INVALID_RECORD: no value"
+            "t-0 in leader epoch 0: skipped a corrupt record at offset 1: the value is damaged"
             in caplog.text
         )
 

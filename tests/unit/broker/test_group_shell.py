@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+from functools import partial
 
 from tests.unit.broker.live import play, soon
 
-from odradek.group.machine import Committer
-from odradek.group.records import Committed
+from odradek.group.effects import PartitionsAnswer
+from odradek.group.events import CommitOffsets, Committer
+from odradek.group.records import CommittedOffset
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.sim.world.disk import Fault
 from odradek.wire.messages.describe_groups import DescribeGroupsRequest
 from odradek.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -68,12 +71,12 @@ def error_of(answer):
 async def fetched(peer):
     group = OffsetFetchRequestGroup(group_id="g", topics=None)
     (answer,) = (await peer.ask(OffsetFetchRequest(groups=[group]))).groups
-    positions = {
+    offsets = {
         (topic.name, part.partition_index): part.committed_offset
         for topic in answer.topics
         for part in topic.partitions
     }
-    return ErrorCode(answer.error_code) or positions
+    return ErrorCode(answer.error_code) or offsets
 
 
 def led(live):
@@ -125,7 +128,7 @@ def test_a_session_ends_within_two_milliseconds_of_its_time():
     play(story)
 
 
-def test_positions_and_members_are_there_after_a_restart():
+def test_offsets_and_members_are_there_after_a_restart():
     async def story(live):
         peer = await coordinated(live)
         joined = await peer.ask(join(group_instance_id="i"))
@@ -188,19 +191,19 @@ def test_whoever_waits_when_the_leadership_goes_is_sent_on():
     play(story)
 
 
-def test_positions_of_a_deleted_topic_are_forgotten():
+def test_offsets_of_a_deleted_topic_are_removed():
     async def story(live):
         peer = await coordinated(live)
         await peer.ask(commit(5))
         await live.broker.groups.topics_deleted(["t"])
 
         assert await fetched(peer) == {}
-        assert list(led(live).mind.groups) == []
+        assert list(led(live).machine.groups) == []
 
     play(story)
 
 
-def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten():
+def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_removed():
     async def story(live):
         peer = await coordinated(live)
         await peer.ask(commit(5))
@@ -219,7 +222,7 @@ def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten(
     play(story)
 
 
-def test_positions_expire():
+def test_offsets_expire():
     async def story(live):
         peer = await coordinated(live)
         await peer.ask(commit(5))
@@ -265,10 +268,14 @@ def test_a_marker_ends_what_is_pending_in_its_partition():
         peer = await coordinated(live)
         groups, mine = live.broker.groups, led(live)
         for producer, offset in ((7, 5), (8, 6)):
-            who = Committer(producer_id=producer)
-            position = {("t", 0): Committed(offset, -1, "", 0)}
-            call = groups.commit(mine, who, position, group_id="g", producer_epoch=0)
-            assert call.error is ErrorCode.NONE
+            event = partial(
+                CommitOffsets,
+                group_id="g",
+                committer=Committer(producer_id=producer, producer_epoch=0),
+                offsets={TopicPartition("t", 0): CommittedOffset(offset, -1, "", 0)},
+            )
+            answer = groups.ask(mine, lambda number, event=event: event(request=number))
+            assert answer == PartitionsAnswer(ErrorCode.NONE)
         assert await fetched(peer) == {}
         groups.transaction_ended(mine.index, 7, committed=True)
         assert await fetched(peer) == {("t", 0): 5}

@@ -1,59 +1,72 @@
-"""The group coordinator's mind, case by case: who is let in, who is fenced, what counts when."""
+"""The group coordinator, case by case: who may join, who is fenced, which offset is committed."""
 
 import pytest
 
-from odradek.group.effects import (
-    Erase,
+from odradek.group.effects import Answer, Append, AppendTombstones, PartitionsAnswer
+from odradek.group.events import (
+    Appended,
+    CommitOffsets,
+    Committer,
+    DeadlineReached,
+    DeleteGroup,
+    DeleteOffsets,
+    ExpirationDue,
+    Heartbeat,
     Join,
     Leave,
-    Leaving,
-    Loaded,
-    Now,
-    Reply,
-    Store,
-    Stored,
+    LeavingMember,
     Sync,
-    Tick,
-    Unloaded,
+    TopicsDeleted,
+    TransactionEnded,
 )
 from odradek.group.group import GroupState
-from odradek.group.machine import Commit, Committer, GroupMachine
+from odradek.group.machine import GroupMachine
 from odradek.group.membership import PENDING_JOINS_MAX
 from odradek.group.options import GroupOptions
-from odradek.group.records import Committed, encode_offset_key
+from odradek.group.records import CommittedOffset, encode_offset_key
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
+from odradek.model.trampoline import Trampoline
+from odradek.record.coordinator import Loaded, MarkerReplayed, Replayed, Resigned
 from odradek.record.records import Record
 
 NONE = ErrorCode.NONE
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"  # to topic t
 RANGE = (("range", SUBSCRIPTION),)
-PLACE = ("t", 0)
+T0, T1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
 
 
 class Member:
-    """What a client knows of itself."""
+    """What a client has of its membership."""
 
     def __init__(self, name, instance=None):
         self.name, self.instance = name, instance
         self.id, self.generation = "", -1
-        self.ticket = None
+        self.request = None
+
+
+def replayed(log, producer_id, first=0):
+    records = (Record(*each, offset=first + number) for number, each in enumerate(log))
+    return Replayed(tuple(records), producer_id)
 
 
 class Coordinator:
-    """A machine and its log. What it stores is stored at once, unless it is to be `held`."""
+    """A machine and its log. A group is appended at once, unless it is to be `held`."""
 
     def __init__(self, log=(), **options):
         options = {"initial_rebalance_delay_ms": 0, **options}
         self.machine = GroupMachine(GroupOptions(**options))
+        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
         self.now = Now(0, 0)
         self.log = list(log)
         self.answers = {}
-        self.held = None  # a list, while stores are to wait
-        self.tickets = 1_000 if self.log else 0  # ids that nobody has yet
-        for offset, (key, value) in enumerate(self.log):
-            self.machine.replay(Record(key, value, offset=offset), -1)
+        self.held = None  # a list, while appends are to wait
+        self.commits = []  # the appends of offsets
+        self.requests = 1_000 if self.log else 0  # no member id is drawn twice
         if self.log:
+            self.tell(replayed(self.log, -1))
             self.tell(Loaded())
 
     @property
@@ -61,47 +74,58 @@ class Coordinator:
         return self.machine.groups.get("g")
 
     def tell(self, event):
-        self.perform(self.machine.handle(event, self.now))
+        self.trampoline.handle(event)
 
-    def perform(self, effects):
-        for effect in effects:
-            if isinstance(effect, Reply):
-                self.answers[effect.ticket] = effect.answer
-            elif isinstance(effect, Erase):
-                self.log += [(key, None) for key in effect.keys]
-            elif isinstance(effect, Store):
+    def perform(self, effect):
+        match effect:
+            case Answer(request, answer):
+                self.answers[request] = answer
+            case AppendTombstones(keys):
+                self.log += [(key, None) for key in keys]
+            case Append(base_sequence=0):
+                self.commits.append(effect)
+            case Append():
                 self.log += effect.records
                 if self.held is None:
-                    self.tell(Stored(effect, NONE))
+                    self.outcome(effect, NONE)
                 else:
                     self.held.append(effect)
+
+    def outcome(self, append, error):
+        self.tell(Appended(append.number, error))
+
+    def ask(self, event, **fields):
+        """Hand in a request of no member. Returns the answer, if there is one."""
+        self.requests += 1
+        self.tell(event(request=self.requests, group_id="g", **fields))
+        return self.answers.get(self.requests)
 
     def later(self, ms):
         """Time passes."""
         end_ms = self.now.monotonic_ms + ms
         while (due_ms := self.machine.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now = Now(max(due_ms, self.now.monotonic_ms), max(due_ms, self.now.wall_ms))
-            self.tell(Tick())
+            self.tell(DeadlineReached())
         self.now = Now(end_ms, end_ms)
 
-    def next_ticket(self, member):
-        self.tickets += 1
-        member.ticket = self.tickets
-        return self.tickets
+    def next_request(self, member):
+        self.requests += 1
+        member.request = self.requests
+        return self.requests
 
     def answer(self, member):
-        """What it was told last; None if it waits."""
-        return self.answers.get(member.ticket)
+        """The last answer to it; None if it waits."""
+        return self.answers.get(member.request)
 
     def join(self, member, *, protocols=RANGE, protocol_type="consumer", **fields):
         """Ask to join, coming back with the id if it is given one. Returns the answer, if any."""
         for _ in range(2):
             self.tell(
                 Join(
-                    ticket=self.next_ticket(member),
+                    request=self.next_request(member),
                     group_id="g",
                     member_id=member.id,
-                    fresh_member_id=f"{member.name}-{self.tickets}",
+                    fresh_member_id=f"{member.name}-{self.requests}",
                     group_instance_id=member.instance,
                     session_timeout_ms=fields.pop("session_timeout_ms", SESSION_MS),
                     rebalance_timeout_ms=REBALANCE_MS,
@@ -126,7 +150,7 @@ class Coordinator:
     def sync(self, member, parts=None, *, generation=None):
         self.tell(
             Sync(
-                ticket=self.next_ticket(member),
+                request=self.next_request(member),
                 group_id="g",
                 generation=member.generation if generation is None else generation,
                 member_id=member.id,
@@ -137,43 +161,52 @@ class Coordinator:
         return self.answer(member)
 
     def beat(self, member, generation=None):
-        return self.machine.heartbeat(
-            "g",
-            member.generation if generation is None else generation,
-            member.id,
-            member.instance,
-            self.now.monotonic_ms,
-        )
+        return self.ask(
+            Heartbeat,
+            generation=member.generation if generation is None else generation,
+            member_id=member.id,
+            group_instance_id=member.instance,
+        ).error
 
     def leave(self, member):
-        leaving = Leaving(member_id=member.id, group_instance_id=member.instance)
-        self.tell(Leave(ticket=self.next_ticket(member), group_id="g", members=[leaving]))
+        leaving = LeavingMember(member_id=member.id, group_instance_id=member.instance)
+        self.tell(Leave(request=self.next_request(member), group_id="g", members=(leaving,)))
         return self.answer(member).members[0]
 
-    def prepare(self, member, offset, *, generation=None, producer=-1, metadata="", place=PLACE):
-        """A commit on its way, or why not."""
-        who = Committer(producer_id=producer)
+    def prepare(self, member, offset, *, generation=None, producer=-1, metadata="", partition=T0):
+        """A commit whose append is under way, or its error."""
+        committer = Committer(producer_id=producer)
         if member is not None:
-            who = Committer(
+            committer = Committer(
                 member_id=member.id,
                 generation=member.generation if generation is None else generation,
                 group_instance_id=member.instance,
                 producer_id=producer,
             )
-        position = {place: Committed(offset, -1, metadata, self.now.wall_ms)}
-        return self.machine.commit("g", who, position, self.now)
+        offsets = {partition: CommittedOffset(offset, -1, metadata, self.now.wall_ms)}
+        answer = self.ask(CommitOffsets, committer=committer, offsets=offsets)
+        return self.commits.pop() if answer is None else answer.of(partition)
 
     def commit(self, member, offset, **fields):
-        """Commit, and have it stored. Returns the error."""
+        """Commit, and have it appended. Returns the error."""
         commit = self.prepare(member, offset, **fields)
-        if not isinstance(commit, Commit):
+        if not isinstance(commit, Append):
             return commit
         self.log += commit.records
-        self.machine.settle(commit, NONE)
-        return commit.refused.get(fields.get("place", PLACE), NONE)
+        self.outcome(commit, NONE)
+        return NONE
 
-    def position(self, place=PLACE):
-        found = self.machine.positions("g").get(place)
+    def end_transaction(self, producer, *, committed):
+        self.tell(TransactionEnded(producer, committed))
+
+    def is_unstable(self, partition=T0):
+        return self.machine.is_unstable("g", partition)
+
+    def offsets(self):
+        return self.machine.committed_offsets("g")
+
+    def offset(self, partition=T0):
+        found = self.offsets().get(partition)
         return None if found is None else found.offset
 
     def together(self, *members, **fields):
@@ -211,7 +244,7 @@ def test_another_generation_is_illegal_whatever_is_asked(two, off):
     assert coordinator.sync(a, generation=other).error is ErrorCode.ILLEGAL_GENERATION
     assert coordinator.commit(a, 1, generation=other) is ErrorCode.ILLEGAL_GENERATION
     assert coordinator.commit(a, 1, generation=other, producer=7) is ErrorCode.ILLEGAL_GENERATION
-    assert coordinator.position() is None
+    assert coordinator.offset() is None
 
 
 def test_who_is_not_in_the_group_is_unknown(two):
@@ -252,7 +285,7 @@ def test_a_static_member_that_waits_is_fenced_when_another_takes_its_name():
     coordinator.together(first, other)
     coordinator.join(Member("c"))  # so all have to join again
     coordinator.join(first)
-    waiting = first.ticket
+    waiting = first.request
     assert coordinator.answer(first) is None
     coordinator.join(Member("s", "S"))
     assert coordinator.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
@@ -265,7 +298,7 @@ def test_a_static_member_that_waits_for_its_part_is_fenced_when_another_takes_it
     coordinator.later(0)
     coordinator.hear(static)
     coordinator.sync(static)
-    waiting = static.ticket
+    waiting = static.request
     coordinator.join(Member("s", "S"))
     assert coordinator.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
     assert coordinator.group.state is GroupState.PREPARING_REBALANCE
@@ -361,7 +394,7 @@ def test_a_generation_that_could_not_be_stored_is_given_to_nobody():
     coordinator.sync(b)
     assert coordinator.sync(a, {a.id: b"a", b.id: b"b"}) is None  # not before it is stored
     (store,) = coordinator.held
-    coordinator.tell(Stored(store, ErrorCode.NOT_COORDINATOR))
+    coordinator.outcome(store, ErrorCode.NOT_COORDINATOR)
     assert coordinator.answer(a).error is ErrorCode.NOT_COORDINATOR
     assert coordinator.answer(b).error is ErrorCode.NOT_COORDINATOR
     assert coordinator.group.state is GroupState.PREPARING_REBALANCE
@@ -380,7 +413,7 @@ def test_a_leader_that_asks_twice_gives_one_assignment_to_its_generation():
     coordinator.sync(a, {a.id: b"a", b.id: b"b"})
     coordinator.sync(a, {a.id: b"other a", b.id: b"other b"})
     for store in coordinator.held:
-        coordinator.tell(Stored(store, NONE))
+        coordinator.outcome(store, NONE)
     again = Coordinator(coordinator.log)
     for member, part in ((a, b"a"), (b, b"b")):
         assert coordinator.answer(member).assignment == part
@@ -394,7 +427,7 @@ def test_a_static_member_whose_return_takes_long_to_store_is_silent_from_then_on
     static.id = ""
     coordinator.join(static, session_timeout_ms=1_000)
     coordinator.later(2_000)
-    coordinator.tell(Stored(coordinator.held.pop(), NONE))
+    coordinator.outcome(coordinator.held.pop(), NONE)
     assert coordinator.hear(static).generation == 1
     coordinator.later(999)
     assert list(coordinator.group.members) == [static.id]
@@ -415,7 +448,7 @@ def test_an_assignment_that_is_stored_too_late_is_of_a_generation_that_is_over()
     coordinator.hear(a)
     coordinator.hear(b)
     coordinator.sync(b)
-    coordinator.tell(Stored(old, NONE))
+    coordinator.outcome(old, NONE)
     assert coordinator.group.state is GroupState.COMPLETING_REBALANCE
     assert coordinator.answer(b) is None
 
@@ -496,7 +529,7 @@ def test_who_got_an_id_and_does_not_come_with_it_holds_up_nobody_for_long():
     coordinator.together(a)
     coordinator.tell(
         Join(
-            ticket=coordinator.next_ticket(b), group_id="g", member_id="", fresh_member_id="b-1",
+            request=coordinator.next_request(b), group_id="g", member_id="", fresh_member_id="b-1",
             session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
             protocol_type="consumer", protocols=RANGE,
         )
@@ -513,7 +546,11 @@ def test_a_group_of_static_members_that_are_all_away_waits_for_them_and_then_end
     coordinator.together(static, session_timeout_ms=100_000)
     coordinator.join(Member("c"), session_timeout_ms=6_000)
     coordinator.tell(  # who wanted another generation leaves again
-        Leave(ticket=0, group_id="g", members=[Leaving(member_id=next(reversed(ids(coordinator))))])
+        Leave(
+            request=0,
+            group_id="g",
+            members=(LeavingMember(member_id=next(reversed(ids(coordinator)))),),
+        )
     )
     coordinator.later(REBALANCE_MS)
     assert ids(coordinator) == [static.id]  # its place is kept,
@@ -540,9 +577,8 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id_alone():
     coordinator, static, other = Coordinator(), Member("s", "S"), Member("o")
     coordinator.together(static, other)
     for instance, error in (("S", NONE), ("S", ErrorCode.UNKNOWN_MEMBER_ID)):
-        leaving = Leaving(member_id="", group_instance_id=instance)
-        coordinator.tell(Leave(ticket=instance, group_id="g", members=[leaving]))
-        assert coordinator.answers[instance].members == (error,)
+        leaving = LeavingMember(member_id="", group_instance_id=instance)
+        assert coordinator.ask(Leave, members=(leaving,)).members == (error,)
     assert ids(coordinator) == [other.id]
 
 
@@ -557,8 +593,8 @@ def test_who_has_an_id_and_no_part_yet_may_leave():
 def asking(coordinator, member):
     """A JoinGroup of one who has no id yet, alone: `join` comes back with it."""
     return Join(
-        ticket=coordinator.next_ticket(member), group_id="g", member_id="",
-        fresh_member_id=f"{member.name}-{coordinator.tickets}", session_timeout_ms=SESSION_MS,
+        request=coordinator.next_request(member), group_id="g", member_id="",
+        fresh_member_id=f"{member.name}-{coordinator.requests}", session_timeout_ms=SESSION_MS,
         rebalance_timeout_ms=REBALANCE_MS, protocol_type="consumer", protocols=RANGE,
     )  # fmt: skip
 
@@ -590,10 +626,10 @@ def test_of_a_group_that_nobody_knows_nobody_is_a_member():
 def test_what_was_appended_later_counts_whichever_is_settled_first(producer):
     coordinator = Coordinator()
     first, second = coordinator.prepare(None, 1), coordinator.prepare(None, 2, producer=producer)
-    coordinator.machine.settle(second, NONE)
-    coordinator.machine.transaction_ended(7, committed=True)
-    coordinator.machine.settle(first, NONE)
-    assert coordinator.position() == 2
+    coordinator.outcome(second, NONE)
+    coordinator.end_transaction(7, committed=True)
+    coordinator.outcome(first, NONE)
+    assert coordinator.offset() == 2
 
 
 @pytest.mark.parametrize("producer", [-1, 7])
@@ -605,39 +641,39 @@ def test_a_later_commit_that_is_refused_takes_no_earlier_one_with_it(producer, r
     second = coordinator.prepare(None, 2, producer=producer)
     settled = [(first, NONE), (second, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     for commit, error in reversed(settled) if refused_first else settled:
-        coordinator.machine.settle(commit, error)
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert coordinator.position() == 1
-    assert not coordinator.machine.is_unstable("g", PLACE)
+        coordinator.outcome(commit, error)
+    coordinator.end_transaction(7, committed=True)
+    assert coordinator.offset() == 1
+    assert not coordinator.is_unstable()
 
 
 def test_an_offset_that_is_deleted_while_it_is_staged_stays_deleted():
     """Also if another commit for the same partition is staged behind the tombstone."""
     coordinator = Coordinator()
     first = coordinator.prepare(None, 1)
-    coordinator.machine.delete_offsets("g", [PLACE])
+    coordinator.ask(DeleteOffsets, partitions=(T0,))
     second = coordinator.prepare(None, 2)
-    coordinator.machine.settle(first, NONE)
-    coordinator.machine.settle(second, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert coordinator.position() is None
-    assert not coordinator.machine.is_unstable("g", PLACE)
+    coordinator.outcome(first, NONE)
+    coordinator.outcome(second, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert coordinator.offset() is None
+    assert not coordinator.is_unstable()
 
 
 def test_a_position_is_not_told_before_it_is_stored_and_is_unstable_till_then():
     coordinator = Coordinator()
     commit = coordinator.prepare(None, 1)
-    assert coordinator.position() is None
-    assert coordinator.machine.is_unstable("g", PLACE)
-    coordinator.machine.settle(commit, NONE)
-    assert coordinator.position() == 1
-    assert not coordinator.machine.is_unstable("g", PLACE)
+    assert coordinator.offset() is None
+    assert coordinator.is_unstable()
+    coordinator.outcome(commit, NONE)
+    assert coordinator.offset() == 1
+    assert not coordinator.is_unstable()
 
 
 @pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR])
 def test_a_position_that_was_not_stored_is_not_told(error):
     coordinator = Coordinator()
-    coordinator.machine.settle(coordinator.prepare(None, 1), error)
-    assert coordinator.position() is None
+    coordinator.outcome(coordinator.prepare(None, 1), error)
+    assert coordinator.offset() is None
     assert coordinator.group is None
 
 
@@ -646,29 +682,28 @@ def test_a_position_in_a_transaction_counts_when_it_is_committed(committed):
     coordinator = Coordinator()
     assert coordinator.commit(None, 1) is NONE
     assert coordinator.commit(None, 2, producer=7) is NONE
-    assert coordinator.position() == 1
-    assert coordinator.machine.is_unstable("g", PLACE)
-    coordinator.machine.transaction_ended(7, committed=committed)
-    assert coordinator.position() == (2 if committed else 1)
-    assert not coordinator.machine.is_unstable("g", PLACE)
+    assert coordinator.offset() == 1
+    assert coordinator.is_unstable()
+    coordinator.end_transaction(7, committed=committed)
+    assert coordinator.offset() == (2 if committed else 1)
+    assert not coordinator.is_unstable()
 
 
 def test_the_marker_brings_no_position_back_whose_topic_has_gone_meanwhile():
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     coordinator.commit(None, 2, producer=7)
-    coordinator.commit(None, 3, producer=7, place=("other", 0))
-    for effects in coordinator.machine.topics_deleted(frozenset({"t"})):
-        coordinator.perform(effects)
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert coordinator.machine.positions("g").keys() == {("other", 0)}
+    coordinator.commit(None, 3, producer=7, partition=OTHER)
+    coordinator.tell(TopicsDeleted("g", frozenset({"t"})))
+    coordinator.end_transaction(7, committed=True)
+    assert coordinator.offsets().keys() == {OTHER}
 
 
 def test_a_record_of_a_newer_kafka_is_passed_over():
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     newer = (b"\0\3whatever", b"\0\0")
-    assert Coordinator([newer, *coordinator.log, newer]).position() == 1
+    assert Coordinator([newer, *coordinator.log, newer]).offset() == 1
 
 
 @pytest.mark.parametrize(
@@ -677,9 +712,9 @@ def test_a_record_of_a_newer_kafka_is_passed_over():
 def test_what_may_stand_in_the_log_before_its_marker_counts_with_it(error, position):
     coordinator = Coordinator()
     assert coordinator.commit(None, 1) is NONE
-    coordinator.machine.settle(coordinator.prepare(None, 2, producer=7), error)
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert coordinator.position() == position
+    coordinator.outcome(coordinator.prepare(None, 2, producer=7), error)
+    coordinator.end_transaction(7, committed=True)
+    assert coordinator.offset() == position
 
 
 def test_metadata_has_a_limit():
@@ -691,12 +726,11 @@ def test_metadata_has_a_limit():
 def test_the_log_alone_gives_the_same_positions_and_members(two):
     coordinator, a, _ = two
     assert coordinator.commit(a, 5) is NONE
-    coordinator.commit(a, 6, place=("t", 1))
-    _, _, effects = coordinator.machine.delete_offsets("g", [("t", 1)])
-    coordinator.perform(effects)  # a group of consumers reads t: nothing is deleted
+    coordinator.commit(a, 6, partition=T1)
+    coordinator.ask(DeleteOffsets, partitions=(T1,))  # consumers subscribe to t: it stays
     again = Coordinator(coordinator.log)
-    assert again.machine.positions("g").keys() == {PLACE, ("t", 1)}
-    assert again.position() == 5
+    assert again.offsets().keys() == {T0, T1}
+    assert again.offset() == 5
     assert again.beat(a) is NONE
     assert again.sync(a).assignment == b"a"
 
@@ -706,14 +740,14 @@ def test_a_position_whose_transaction_is_open_in_the_log_waits_for_its_marker(co
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     coordinator.log += coordinator.prepare(None, 2, producer=7).records
-    again = GroupMachine(GroupOptions())
-    for offset, (key, value) in enumerate(coordinator.log):
-        again.replay(Record(key, value, offset=offset), 7 if offset else -1)
-    again.handle(Loaded(), Now(0, 0))
-    assert again.positions("g")[PLACE].offset == 1
-    assert again.is_unstable("g", PLACE)
-    again.replay_marker(7, committed=committed)
-    assert again.positions("g")[PLACE].offset == (2 if committed else 1)
+    again = Coordinator()
+    again.tell(replayed(coordinator.log[:1], -1))
+    again.tell(replayed(coordinator.log[1:], 7, first=1))
+    again.tell(Loaded())
+    assert again.offset() == 1
+    assert again.is_unstable()
+    again.tell(MarkerReplayed(7, committed))
+    assert again.offset() == (2 if committed else 1)
 
 
 def test_after_a_change_of_coordinators_the_silent_are_still_put_out(two):
@@ -730,7 +764,7 @@ def test_whoever_waits_when_another_coordinates_is_sent_there(two):
     coordinator, a, b = two
     coordinator.join(Member("c"))
     coordinator.join(a)
-    coordinator.tell(Unloaded())
+    coordinator.tell(Resigned())
     assert coordinator.answer(a).error is ErrorCode.NOT_COORDINATOR
     other, c, d = Coordinator(), Member("c"), Member("d")
     other.join(c)
@@ -738,7 +772,7 @@ def test_whoever_waits_when_another_coordinates_is_sent_there(two):
     other.later(0)
     other.hear(d)
     other.sync(d)
-    other.tell(Unloaded())
+    other.tell(Resigned())
     assert other.answer(d).error is ErrorCode.NOT_COORDINATOR
     assert other.machine.next_deadline_ms is None
     assert b.id
@@ -750,35 +784,33 @@ def test_whoever_waits_when_another_coordinates_is_sent_there(two):
 def test_a_group_that_is_deleted_leaves_nothing_in_the_log(two):
     coordinator, a, b = two
     coordinator.commit(a, 5)
-    assert coordinator.machine.delete_group("g")[0] is ErrorCode.NON_EMPTY_GROUP
+    assert coordinator.ask(DeleteGroup).error is ErrorCode.NON_EMPTY_GROUP
     coordinator.leave(a)
     coordinator.leave(b)
-    error, effects = coordinator.machine.delete_group("g")
-    assert error is NONE
-    coordinator.perform(effects)
+    assert coordinator.ask(DeleteGroup).error is NONE
     assert coordinator.group is None
     assert Coordinator(coordinator.log).machine.groups == {}
-    assert coordinator.machine.delete_group("g")[0] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert coordinator.ask(DeleteGroup).error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_positions_that_are_deleted_are_deleted_in_the_log_and_read_ones_stay(two):
     coordinator, a, _ = two
-    other = ("other", 0)
     coordinator.commit(a, 5)
-    coordinator.commit(a, 6, place=other)
-    error, each, effects = coordinator.machine.delete_offsets("g", [PLACE, other])
-    coordinator.perform(effects)
-    assert (error, each) == (NONE, {PLACE: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, other: NONE})
+    coordinator.commit(a, 6, partition=OTHER)
+    answer = coordinator.ask(DeleteOffsets, partitions=(T0, OTHER))
+    assert answer == PartitionsAnswer(NONE, {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, OTHER: NONE})
     for one in (coordinator, Coordinator(coordinator.log)):
-        assert one.machine.positions("g").keys() == {PLACE}
+        assert one.offsets().keys() == {T0}
 
 
 def expired(coordinator, wall_ms):
-    """Which positions are left when those have gone whose time is over."""
-    for effects in coordinator.machine.expiring(wall_ms):
-        coordinator.perform(effects)
-    left = coordinator.machine.positions("g").keys()
-    assert Coordinator(coordinator.log).machine.positions("g").keys() == left
+    """The partitions whose offsets are left after the retention."""
+    before = coordinator.now
+    coordinator.now = before._replace(wall_ms=wall_ms)
+    coordinator.tell(ExpirationDue("g"))
+    coordinator.now = before
+    left = coordinator.offsets().keys()
+    assert Coordinator(coordinator.log).offsets().keys() == left
     return left
 
 
@@ -788,7 +820,7 @@ def test_positions_expire_so_long_after_the_last_member_has_gone():
     coordinator.commit(a, 5)
     coordinator.later(5_000)
     coordinator.leave(a)
-    assert expired(coordinator, 5_999) == {PLACE}
+    assert expired(coordinator, 5_999) == {T0}
     assert expired(coordinator, 6_000) == set()
     assert coordinator.group is None
 
@@ -797,55 +829,55 @@ def test_what_a_living_group_reads_does_not_expire_and_what_it_does_not_read_doe
     coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
     coordinator.together(a)
     coordinator.commit(a, 5)
-    coordinator.commit(a, 5, place=("other", 0))
-    assert expired(coordinator, 999) == {PLACE, ("other", 0)}
-    assert expired(coordinator, 5_000) == {PLACE}
+    coordinator.commit(a, 5, partition=OTHER)
+    assert expired(coordinator, 999) == {T0, OTHER}
+    assert expired(coordinator, 5_000) == {T0}
 
 
 def test_positions_without_a_group_expire_so_long_after_their_commit():
     coordinator = Coordinator(offsets_retention_ms=1_000)
     coordinator.commit(None, 5)
-    assert expired(coordinator, 999) == {PLACE}
+    assert expired(coordinator, 999) == {T0}
     assert expired(coordinator, 1_000) == set()
 
 
 def test_an_offset_whose_next_commit_is_pending_in_a_transaction_does_not_expire():
     coordinator = Coordinator(offsets_retention_ms=1_000)
     coordinator.commit(None, 5)
-    coordinator.commit(None, 5, place=("other", 0))
+    coordinator.commit(None, 5, partition=OTHER)
     coordinator.later(1_000)
     coordinator.commit(None, 6, producer=7)
     before = len(coordinator.log)
-    assert expired(coordinator, 1_000) == {PLACE}
+    assert expired(coordinator, 1_000) == {T0}
     # A tombstone behind the record of the transaction would outlive it in a compaction.
     erased = [key for key, _ in coordinator.log[before:]]
     assert erased == [encode_offset_key("g", "other", 0)]
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert coordinator.position() == 6
-    assert expired(coordinator, 1_999) == {PLACE}
+    coordinator.end_transaction(7, committed=True)
+    assert coordinator.offset() == 6
+    assert expired(coordinator, 1_999) == {T0}
     assert expired(coordinator, 2_000) == set()
 
 
 def test_a_group_of_which_only_a_pending_offset_is_known_stays_until_the_transaction_ends():
     coordinator = Coordinator(offsets_retention_ms=1_000)
     coordinator.commit(None, 6, producer=7)
-    for effects in coordinator.machine.expiring(1_000_000):
-        coordinator.perform(effects)
+    coordinator.later(1_000_000)
+    coordinator.tell(ExpirationDue("g"))
     assert coordinator.group is not None
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert coordinator.position() == 6
+    coordinator.end_transaction(7, committed=True)
+    assert coordinator.offset() == 6
 
 
 @pytest.mark.parametrize("producer", [-1, 7])
 def test_an_offset_that_is_committed_to_an_empty_group_expires_so_long_after_its_commit(producer):
     coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
     coordinator.together(a)
-    coordinator.commit(a, 5, place=("other", 0))
+    coordinator.commit(a, 5, partition=OTHER)
     coordinator.leave(a)
     coordinator.later(1_000)
     assert coordinator.commit(None, 5, producer=producer) is NONE
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert expired(coordinator, 1_999) == {PLACE}
+    coordinator.end_transaction(7, committed=True)
+    assert expired(coordinator, 1_999) == {T0}
     assert expired(coordinator, 2_000) == set()
 
 
@@ -854,24 +886,22 @@ def test_an_offset_that_is_deleted_within_a_transaction_is_not_brought_back_by_t
     coordinator = Coordinator()
     coordinator.commit(None, 6, producer=7)
     if whole_group:
-        _, effects = coordinator.machine.delete_group("g")
+        coordinator.ask(DeleteGroup)
     else:
-        _, _, effects = coordinator.machine.delete_offsets("g", [PLACE])
-    coordinator.perform(effects)
-    again = GroupMachine(GroupOptions())
-    for offset, (key, value) in enumerate(coordinator.log):
-        again.replay(Record(key, value, offset=offset), -1 if value is None else 7)
-    again.replay_marker(7, committed=True)
-    again.handle(Loaded(), Now(0, 0))
-    coordinator.machine.transaction_ended(7, committed=True)
-    assert again.positions("g") == coordinator.machine.positions("g") == {}
+        coordinator.ask(DeleteOffsets, partitions=(T0,))
+    again = Coordinator()
+    for offset, each in enumerate(coordinator.log):
+        again.tell(replayed([each], -1 if each[1] is None else 7, first=offset))
+    again.tell(MarkerReplayed(7, committed=True))
+    again.tell(Loaded())
+    coordinator.end_transaction(7, committed=True)
+    assert again.offsets() == coordinator.offsets() == {}
 
 
 def test_positions_of_a_topic_that_is_gone_go_with_it(two):
     coordinator, a, _ = two
     coordinator.commit(a, 5)
-    coordinator.commit(a, 5, place=("other", 0))
-    for effects in coordinator.machine.topics_deleted(frozenset({"other"})):
-        coordinator.perform(effects)
-    assert coordinator.machine.positions("g").keys() == {PLACE}
-    assert Coordinator(coordinator.log).machine.positions("g").keys() == {PLACE}
+    coordinator.commit(a, 5, partition=OTHER)
+    coordinator.tell(TopicsDeleted("g", frozenset({"other"})))
+    assert coordinator.offsets().keys() == {T0}
+    assert Coordinator(coordinator.log).offsets().keys() == {T0}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from odradek.group.records import (
     STRING_BYTES_MAX,
-    Committed,
+    CommittedOffset,
     OffsetKey,
     decode_group_key,
     decode_group_value,
@@ -37,7 +37,7 @@ DAMAGE = (InvalidRecordError, MalformedRequestError)
 
 
 @given(group=TEXT, topic=TEXT, partition=INT32)
-def test_the_key_of_a_position_is_what_the_declaration_says(group, topic, partition):
+def test_the_key_of_an_offset_is_what_the_declaration_says(group, topic, partition):
     key = encode_offset_key(group, topic, partition)
     declared = OffsetCommitKey(group=group, topic=topic, partition=partition)
 
@@ -46,10 +46,10 @@ def test_the_key_of_a_position_is_what_the_declaration_says(group, topic, partit
 
 
 @given(offset=INT64, epoch=INT32, metadata=TEXT, timestamp=INT64, expires=INT64)
-def test_the_value_of_a_position_is_what_the_declaration_says(
+def test_the_value_of_an_offset_is_what_the_declaration_says(
     offset, epoch, metadata, timestamp, expires
 ):
-    committed = Committed(offset, epoch, metadata, timestamp, order=4)
+    committed = CommittedOffset(offset, epoch, metadata, timestamp, order=4)
     value = encode_offset_value(committed)
     declared = OffsetCommitValue(
         offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=timestamp
@@ -62,8 +62,8 @@ def test_the_value_of_a_position_is_what_the_declaration_says(
         assert found == committed._replace(leader_epoch=epoch if version == 4 else -1)
 
 
-def test_a_position_that_a_client_limits_is_written_in_version_1():
-    committed = Committed(9, -1, "m", 1000, 2000, 4)
+def test_an_offset_with_a_retention_of_its_own_is_written_in_version_1():
+    committed = CommittedOffset(9, -1, "m", 1000, 2000, 4)
     value = encode_offset_value(committed)
     declared = OffsetCommitValue(
         offset=9, metadata="m", commit_timestamp=1000, expire_timestamp=2000
@@ -88,7 +88,10 @@ def test_damage_is_told_as_damage(data):
 
 @pytest.mark.parametrize("cut", range(22))
 def test_a_key_or_value_that_ends_early_is_damaged(cut):
-    key, value = encode_offset_key("g", "topic", 1), encode_offset_value(Committed(1, 2, "", 3))
+    key, value = (
+        encode_offset_key("g", "topic", 1),
+        encode_offset_value(CommittedOffset(1, 2, "", 3)),
+    )
     with pytest.raises(DAMAGE):
         decode_offset_key(key[: min(cut, len(key) - 1)])
     with pytest.raises(DAMAGE):
@@ -98,7 +101,10 @@ def test_a_key_or_value_that_ends_early_is_damaged(cut):
 def test_what_is_longer_than_it_says_is_damaged():
     for decode, data in (
         (decode_offset_key, encode_offset_key("g", "t", 1)),
-        (lambda value: decode_offset_value(value, 0), encode_offset_value(Committed(1, 2, "", 3))),
+        (
+            lambda value: decode_offset_value(value, 0),
+            encode_offset_value(CommittedOffset(1, 2, "", 3)),
+        ),
         (decode_group_key, encode_group_key("g")),
         (decode_group_value, encode_group_value(GROUP)),
     ):
@@ -107,7 +113,10 @@ def test_what_is_longer_than_it_says_is_damaged():
 
 
 def test_text_that_is_no_utf_8_is_damage():
-    key, value = encode_offset_key("gg", "t", 1), encode_offset_value(Committed(1, 2, "mm", 3))
+    key, value = (
+        encode_offset_key("gg", "t", 1),
+        encode_offset_value(CommittedOffset(1, 2, "mm", 3)),
+    )
     with pytest.raises(DAMAGE):
         decode_offset_key(key.replace(b"gg", b"\xff\xfe"))
     with pytest.raises(DAMAGE):
@@ -178,10 +187,10 @@ def test_groups_are_written_as_kafka_writes_them():
     assert encode_group_value(empty) == KAFKA_EMPTY_GROUP
 
 
-def test_positions_are_written_as_kafka_writes_them():
+def test_offsets_are_written_as_kafka_writes_them():
     assert encode_offset_key("g", "t", 1) == KAFKA_OFFSET_KEY
-    assert encode_offset_value(Committed(6, 0, "hé", 1795293939323)) == KAFKA_OFFSET
-    limited = Committed(9, -1, "", 1795293945064, 1795380345064)
+    assert encode_offset_value(CommittedOffset(6, 0, "hé", 1795293939323)) == KAFKA_OFFSET
+    limited = CommittedOffset(9, -1, "", 1795293945064, 1795380345064)
     assert encode_offset_value(limited) == KAFKA_LIMITED
 
 
@@ -190,5 +199,6 @@ def test_the_longest_text_that_fits_does():
     key = encode_offset_key(longest, "t", 0)
     assert decode_offset_key(key).group_id == longest
     assert (
-        decode_offset_value(encode_offset_value(Committed(1, 2, longest, 3)), 0).metadata == longest
+        decode_offset_value(encode_offset_value(CommittedOffset(1, 2, longest, 3)), 0).metadata
+        == longest
     )

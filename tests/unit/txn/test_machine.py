@@ -1,10 +1,14 @@
-"""The transaction coordinator's mind, case by case: what is answered, written, and sent when."""
+"""The transaction coordinator, case by case: what is answered, written, and sent when."""
 
 import pytest
 
+from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
-from odradek.txn.effects import Answer, Append, WriteMarkers
+from odradek.model.trampoline import Trampoline
+from odradek.record.coordinator import Loaded, Replayed, Resigned
+from odradek.record.records import Record
+from odradek.txn.effects import Answer, Append, Proceed, WriteMarkers
 from odradek.txn.events import (
     AddPartitions,
     Appended,
@@ -12,12 +16,10 @@ from odradek.txn.events import (
     ExpirationDue,
     InitProducerId,
     MarkersWritten,
-    Resigned,
-    TimedOut,
+    TimeoutsDue,
 )
 from odradek.txn.machine import EXPIRED_AT_ONCE, TransactionMachine
 from odradek.txn.records import encode_key, encode_value
-from odradek.txn.replay import Replay
 from odradek.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, State, Transaction
 
 NONE = ErrorCode.NONE
@@ -30,43 +32,53 @@ class Coordinator:
     """A machine and its log. What it appends is written at once, unless it is to be `held`."""
 
     def __init__(self, log=(), **worn):
-        replay = Replay()
         self.log = list(log)
-        for key, value in self.log:
-            replay.apply(key, value)
-        loaded = dict(replay.transactions)
         if worn:
-            loaded["x"] = Transaction(
-                transactional_id="x", timeout_ms=TIMEOUT_MS, updated_ms=0, **worn
-            )
-        self.machine = TransactionMachine(loaded)
+            found = Transaction(transactional_id="x", timeout_ms=TIMEOUT_MS, updated_ms=0, **worn)
+            self.log.append((encode_key("x"), encode_value(found)))
+        self.machine = TransactionMachine()
+        self.trampoline = Trampoline(self.machine, self.perform, lambda: self.now)
         self.answers = {}
         self.orders = []  # markers that are wanted
         self.appends = []
         self.holds = False
         self.now_ms = 1_000
+        self.monotonic_ms = 0
         self.drawn = 100
-        self.perform(self.machine.resume(self.now_ms))
+        self.tell(Replayed(tuple(Record(*each) for each in self.log), -1))
+        self.tell(Loaded())
+
+    @property
+    def now(self):
+        return Now(self.monotonic_ms, self.now_ms)
 
     def tell(self, event):
-        self.perform(self.machine.handle(event))
+        self.trampoline.handle(event)
 
-    def perform(self, effects):
-        for effect in effects:
-            match effect:
-                case Answer():
-                    self.answers[effect.request] = effect
-                case WriteMarkers():
-                    self.orders.append(effect)
-                case Append():
-                    self.appends.append(effect)
-                    if not self.holds:
-                        self.written()
+    def perform(self, effect):
+        match effect:
+            case Answer(request, answer):
+                self.answers[request] = answer
+            case WriteMarkers():
+                self.orders.append(effect)
+            case Proceed(event):
+                self.tell(event)
+            case Append():
+                self.appends.append(effect)
+                if not self.holds:
+                    self.written()
 
     def time_out(self, now_ms, monotonic_ms):
         """Abort what is open for too long by then."""
-        for name in self.machine.overdue(now_ms, monotonic_ms):
-            self.tell(TimedOut(name, now_ms))
+        before = self.now
+        self.now_ms, self.monotonic_ms = now_ms, monotonic_ms
+        self.tell(TimeoutsDue())
+        self.now_ms, self.monotonic_ms = before.wall_ms, before.monotonic_ms
+
+    def expire(self, now_ms, expiration_ms):
+        before, self.now_ms = self.now_ms, now_ms
+        self.tell(ExpirationDue(expiration_ms))
+        self.now_ms = before
 
     def written(self, error=NONE):
         """The append that waits has this outcome."""
@@ -75,11 +87,11 @@ class Coordinator:
             transaction = append.transaction
             value = None if transaction is None else encode_value(transaction)
             self.log.append((encode_key(append.transactional_id), value))
-        self.tell(Appended(append.transactional_id, error, self.now_ms))
+        self.tell(Appended(append.transactional_id, error))
 
     def ask(self, event, name="x", **fields):
         number = len(self.answers) + len(self.appends) + 1_000
-        self.tell(event(request=number, transactional_id=name, now_ms=self.now_ms, **fields))
+        self.tell(event(request=number, transactional_id=name, **fields))
         return self.answers.get(number)
 
     def draw(self, wanted):
@@ -120,7 +132,7 @@ class Coordinator:
         """Markers of the last order are written in these, or in all."""
         order = self.orders[-1]
         whole = frozenset(partitions) or order.partitions
-        self.tell(MarkersWritten("x", order.producer_id, order.producer_epoch, whole, self.now_ms))
+        self.tell(MarkersWritten("x", order.producer_id, order.producer_epoch, whole))
 
     @property
     def state(self):
@@ -171,13 +183,13 @@ def test_while_a_change_is_written_who_asks_for_another_comes_again():
     coordinator.tell(
         AddPartitions(
             request=1, transactional_id="x", producer_id=producer[0],
-            producer_epoch=producer[1], partitions=frozenset({P0}), now_ms=1_000,
+            producer_epoch=producer[1], partitions=frozenset({P0}),
         )
     )  # fmt: skip
     assert coordinator.add(producer, P1) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     coordinator.time_out(1_000_000, 1_000_000)  # nor does time
-    coordinator.tell(ExpirationDue(1_000_000, 0))
+    coordinator.expire(1_000_000, 0)
     assert len(coordinator.appends) == 1
 
 
@@ -524,7 +536,7 @@ def test_a_marker_of_another_transaction_ends_nothing():
     coordinator.add(producer, P0)
     coordinator.end(producer)
     for other in ((producer[0], producer[1] - 1), (producer[0] + 1, producer[1])):
-        coordinator.tell(MarkersWritten("x", *other, frozenset({P0}), 0))
+        coordinator.tell(MarkersWritten("x", *other, frozenset({P0})))
     assert coordinator.state is State.PREPARE_COMMIT
 
 
@@ -535,7 +547,7 @@ def test_who_waits_when_another_coordinates_is_sent_there():
     coordinator.tell(
         AddPartitions(
             request=1, transactional_id="x", producer_id=producer[0],
-            producer_epoch=producer[1], partitions=frozenset({P0}), now_ms=0,
+            producer_epoch=producer[1], partitions=frozenset({P0}),
         )
     )  # fmt: skip
     coordinator.tell(Resigned())
@@ -551,9 +563,9 @@ def test_who_waits_when_another_coordinates_is_sent_there():
 def test_an_id_that_nobody_has_used_for_long_is_forgotten_here_and_in_the_log():
     coordinator = Coordinator()
     coordinator.begun()
-    coordinator.tell(ExpirationDue(coordinator.now_ms + 499, 500))
+    coordinator.expire(coordinator.now_ms + 499, 500)
     assert len(coordinator.machine) == 1
-    coordinator.tell(ExpirationDue(coordinator.now_ms + 500, 500))
+    coordinator.expire(coordinator.now_ms + 500, 500)
     assert len(coordinator.machine) == 0
     assert len(Coordinator(coordinator.log).machine) == 0
 
@@ -565,7 +577,7 @@ def test_a_transaction_that_is_open_or_on_its_way_to_its_end_is_not_forgotten(en
     coordinator.add(producer, P0)
     if ends:
         coordinator.end(producer)
-    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    coordinator.expire(coordinator.now_ms + 10_000, 500)
     assert len(coordinator.machine) == 1
 
 
@@ -573,7 +585,7 @@ def test_only_so_many_are_forgotten_at_once():
     coordinator = Coordinator()
     for number in range(EXPIRED_AT_ONCE + 1):
         coordinator.init(name=f"x{number}")
-    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    coordinator.expire(coordinator.now_ms + 10_000, 500)
     assert len(coordinator.machine) == 1
 
 
@@ -581,7 +593,7 @@ def test_one_that_is_being_forgotten_is_not_told_of():
     coordinator = Coordinator()
     coordinator.begun()
     coordinator.holds = True
-    coordinator.tell(ExpirationDue(coordinator.now_ms + 10_000, 500))
+    coordinator.expire(coordinator.now_ms + 10_000, 500)
     assert coordinator.machine.find("x") is None
     assert list(coordinator.machine) == []
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS

@@ -1,11 +1,13 @@
-"""Records of `__transaction_state`: what is written is read back, and damage is told."""
+"""Records of `__transaction_state`: what is written is read back, and damage is reported."""
 
 import pytest
 
+from odradek.model.clock import Now
 from odradek.model.partition import TopicPartition
-from odradek.record.records import InvalidRecordError
+from odradek.record.coordinator import RecordSkipped, Replayed
+from odradek.record.records import InvalidRecordError, Record
+from odradek.txn.machine import TransactionMachine
 from odradek.txn.records import decode_record, encode_key, encode_value
-from odradek.txn.replay import Replay
 from odradek.txn.transaction import VERSION_2, State, Transaction
 
 KEY = encode_key("x")
@@ -71,19 +73,24 @@ def test_only_version_2_needs_the_later_value():
     assert encode_value(transaction(client_version=VERSION_2))[:2] == b"\0\1"
 
 
-def test_the_last_record_of_an_id_is_what_holds():
-    replay = Replay()
-    replay.apply(KEY, encode_value(transaction()))
-    replay.apply(KEY, encode_value(ONGOING))
-    replay.apply(encode_key("y"), encode_value(transaction(transactional_id="y")))
-    replay.apply(encode_key("y"), None)
-    assert replay.transactions == {"x": ONGOING}
+def replayed(*records):
+    """The effects of these records, and the transactions of a machine that they made."""
+    machine = TransactionMachine()
+    numbered = tuple(Record(*each, offset=offset) for offset, each in enumerate(records))
+    return machine.handle(Replayed(numbered, -1), Now(0, 0)), list(machine)
 
 
-def test_a_record_of_a_kind_that_is_not_known_is_passed_over():
-    replay = Replay()
-    replay.apply(b"\0\1whatever", b"else")
-    assert replay.transactions == {}
+def test_the_last_record_of_an_id_counts():
+    assert replayed(
+        (KEY, encode_value(transaction())),
+        (KEY, encode_value(ONGOING)),
+        (encode_key("y"), encode_value(transaction(transactional_id="y"))),
+        (encode_key("y"), None),
+    ) == ([], [ONGOING])
+
+
+def test_a_record_with_the_key_version_of_a_later_kafka_is_skipped():
+    assert replayed((b"\0\1whatever", b"else")) == ([], [])
 
 
 VALUE = encode_value(ONGOING)
@@ -105,8 +112,9 @@ VALUE = encode_value(ONGOING)
     ],
     ids=str,
 )
-def test_damage_is_told(key, value):
-    replay = Replay()
-    with pytest.raises(InvalidRecordError):
-        replay.apply(key, value)
-    assert replay.transactions == {}
+def test_a_damaged_record_is_reported_with_its_offset(key, value):
+    with pytest.raises(InvalidRecordError) as caught:
+        decode_record(key, value)
+    damaged = (key, value)
+    good = (KEY, VALUE)
+    assert replayed(good, damaged) == ([RecordSkipped(1, str(caught.value))], [ONGOING])

@@ -1,7 +1,7 @@
-"""DeleteGroups (42), versions 0-2: groups without members go, with their positions.
+"""DeleteGroups (42), versions 0-2: removes groups without members, and their offsets.
 
 Behaviour:
-    * A group with members is a NON_EMPTY_GROUP, one that nobody knows is GROUP_ID_NOT_FOUND.
+    * A group with members is a NON_EMPTY_GROUP, one that does not exist is GROUP_ID_NOT_FOUND.
     * Group Delete, or GROUP_AUTHORIZATION_FAILED for that group.
 
 Versions:
@@ -10,6 +10,8 @@ Versions:
 
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
+from odradek.group.effects import PartitionsAnswer
+from odradek.group.events import DeleteGroup
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.delete_groups import (
@@ -34,9 +36,9 @@ def delete_groups(
 def _delete(groups: GroupShell, session: Session, group_id: str) -> ErrorCode:
     if not session.authorize(AclOperation.DELETE, ResourceType.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    led = groups.find(group_id, may_be_empty=True)
-    if isinstance(led, ErrorCode):
-        return led
-    error, effects = led.mind.delete_group(group_id)
-    groups.perform(led, effects)
-    return error
+    coordinator = groups.find(group_id, may_be_empty=True)
+    if isinstance(coordinator, ErrorCode):
+        return coordinator
+    answer = groups.ask(coordinator, lambda number: DeleteGroup(number, group_id))
+    assert isinstance(answer, PartitionsAnswer), answer  # it never waits
+    return answer.error

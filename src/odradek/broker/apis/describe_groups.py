@@ -42,10 +42,10 @@ def describe_groups(
 def _describe(groups: GroupShell, session: Session, group_id: str) -> DescribedGroup:
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    led = groups.find(group_id, may_be_empty=True)
-    if isinstance(led, ErrorCode):
-        return DescribedGroup(group_id=group_id, error_code=led)
-    group = led.mind.groups.get(group_id)
+    coordinator = groups.find(group_id, may_be_empty=True)
+    if isinstance(coordinator, ErrorCode):
+        return DescribedGroup(group_id=group_id, error_code=coordinator)
+    group = coordinator.machine.groups.get(group_id)
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     is_stable = group.state is GroupState.STABLE

@@ -1,8 +1,8 @@
 """Heartbeat (12), versions 0-4: a member is alive, and learns whether its group rebalances.
 
 Behaviour:
-    * REBALANCE_IN_PROGRESS while members are to join again; the session goes on all the same.
-    * While the coordinator loads every heartbeat is welcome: it knows nobody yet.
+    * REBALANCE_IN_PROGRESS while members are to join again; the session is prolonged all the same.
+    * While the coordinator loads every heartbeat gets NONE: the members are not known yet.
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
 Versions:
@@ -11,6 +11,8 @@ Versions:
 
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
+from odradek.group.effects import HeartbeatAnswer
+from odradek.group.events import Heartbeat
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,17 +22,20 @@ def heartbeat(groups: GroupShell, session: Session, request: HeartbeatRequest) -
     """Prolong a session."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    led = groups.find(request.group_id)
-    if isinstance(led, ErrorCode):
-        if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            led = ErrorCode.NONE
-        return HeartbeatResponse(error_code=led)
-    error = led.mind.heartbeat(
-        request.group_id,
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        groups.now().monotonic_ms,
+    coordinator = groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        if coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            coordinator = ErrorCode.NONE
+        return HeartbeatResponse(error_code=coordinator)
+    answer = groups.ask(
+        coordinator,
+        lambda number: Heartbeat(
+            request=number,
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+        ),
     )
-    groups.arm(led)
-    return HeartbeatResponse(error_code=error)
+    assert isinstance(answer, HeartbeatAnswer), answer  # it never waits
+    return HeartbeatResponse(error_code=answer.error)

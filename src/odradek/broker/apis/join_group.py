@@ -1,13 +1,13 @@
 """JoinGroup (11), versions 0-9: a member enters a group, or returns for a rebalance.
 
 Behaviour:
-    * Answered when the next generation begins: its leader is told of all members, the others of
-      their own part in it. Who joins again with nothing new is answered at once.
-    * A new member is sent back once to come with the id it is given: MEMBER_ID_REQUIRED (v4).
-      Static members (v5) need not.
-    * An instance id that another member uses by now: FENCED_INSTANCE_ID.
+    * Answered when the next generation begins; only the answer to its leader has all members. A
+      member that joins again with the same protocols is answered at once.
+    * A new member gets an id with MEMBER_ID_REQUIRED, and sends the request again with it (v4).
+      A static member (v5) need not.
+    * An instance id that another member uses: FENCED_INSTANCE_ID.
     * A session timeout outside of `group.min.session.timeout.ms` and its maximum:
-      INVALID_SESSION_TIMEOUT; a full group: GROUP_MAX_SIZE_REACHED; no strategy in common with
+      INVALID_SESSION_TIMEOUT; a full group: GROUP_MAX_SIZE_REACHED; no protocol in common with
       the others: INCONSISTENT_GROUP_PROTOCOL.
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
@@ -16,12 +16,14 @@ Versions:
     v7 protocol type and nullable name    v8 reason    v9 the assignment may be skipped
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from odradek.broker.coordinators.group_shell import GroupShell, Led, Ticket
+from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
-from odradek.group.effects import NOT_PROVIDED, Join, JoinAnswer
+from odradek.group.effects import JoinAnswer
+from odradek.group.events import NOT_PROVIDED, Join
 from odradek.group.records import STRING_BYTES_MAX
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
@@ -43,48 +45,48 @@ def join_group(
     """Join, and wait for the generation."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return _refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "", api_version)
-    led = groups.find(request.group_id)
-    if isinstance(led, ErrorCode):
-        return _refusal(led, request.member_id, api_version)
+    coordinator = groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return _refusal(coordinator, request.member_id, api_version)
     if _is_too_long(request):
         return _refusal(ErrorCode.INVALID_REQUEST, request.member_id, api_version)
-    return _join(groups, led, _event(groups, session, request, api_version), api_version)
-
-
-def _join(
-    groups: GroupShell, led: Led, event: Join, api_version: int
-) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    ticket = event.ticket
-    assert isinstance(ticket, Ticket)
-    groups.tell(led, event)
-    if ticket.answer is not None:
-        return _response(ticket.answer, api_version)
+    member_id = _fresh_member_id(groups, session, request)
+    answer = groups.ask(coordinator, lambda n: _event(n, member_id, session, request, api_version))
+    if not isinstance(answer, asyncio.Future):
+        return _response(answer, api_version)
 
     async def later() -> JoinGroupResponse:
-        return _response(await groups.answered(ticket), api_version)
+        return _response(await answer, api_version)
 
     return later()
 
 
-def _event(
-    groups: GroupShell, session: Session, request: JoinGroupRequest, api_version: int
-) -> Join:
+def _fresh_member_id(groups: GroupShell, session: Session, request: JoinGroupRequest) -> str:
     instance_id = request.group_instance_id
-    client_id = session.client_id or ""
+    return groups.fresh_member_id(session.client_id or "" if instance_id is None else instance_id)
+
+
+def _event(
+    number: int,
+    fresh_member_id: str,
+    session: Session,
+    request: JoinGroupRequest,
+    api_version: int,
+) -> Join:
     rebalance_ms = request.rebalance_timeout_ms if api_version else request.session_timeout_ms
     return Join(
-        ticket=Ticket(),
+        request=number,
         group_id=request.group_id,
         member_id=request.member_id,
-        fresh_member_id=groups.fresh_member_id(client_id if instance_id is None else instance_id),
-        group_instance_id=instance_id,
-        client_id=client_id,
+        fresh_member_id=fresh_member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=session.client_id or "",
         client_host=f"/{session.client_host}",  # as Java writes an address
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=max(rebalance_ms, 0),
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
-        knows_member_ids=api_version >= _MEMBER_ID_REQUIRED_SINCE,
+        can_be_given_id=api_version >= _MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=api_version >= _SKIPS_ASSIGNMENT_SINCE,
         reason=(request.reason or NOT_PROVIDED)[:_REASON_CHARACTERS_MAX],
     )

@@ -3,7 +3,7 @@
 Behaviour:
     * Each of many (v3) succeeds or fails on its own. A static member may be removed by its
       instance id alone; with a member id that is not its present one it is FENCED_INSTANCE_ID.
-    * In a group that does not exist everybody is an UNKNOWN_MEMBER_ID.
+    * In a group that does not exist each member is an UNKNOWN_MEMBER_ID.
     * Group Read, or GROUP_AUTHORIZATION_FAILED.
 
 Versions:
@@ -12,9 +12,10 @@ Versions:
 
 from typing import Final
 
-from odradek.broker.coordinators.group_shell import GroupShell, Ticket
+from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
-from odradek.group.effects import NOT_PROVIDED, Leave, LeaveAnswer, Leaving
+from odradek.group.effects import LeaveAnswer
+from odradek.group.events import NOT_PROVIDED, Leave, LeavingMember
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.leave_group import (
@@ -34,25 +35,26 @@ def leave_group(
     """Remove members."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    led = groups.find(request.group_id)
-    if isinstance(led, ErrorCode):
-        return LeaveGroupResponse(error_code=led)
+    coordinator = groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        return LeaveGroupResponse(error_code=coordinator)
     if api_version >= _MANY_SINCE:
         members = request.members
     else:
         members = [MemberIdentity(member_id=request.member_id)]
-    ticket = Ticket()
-    leaving = [
-        Leaving(
+    leaving = tuple(
+        LeavingMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             reason=(member.reason or NOT_PROVIDED)[:_REASON_CHARACTERS_MAX],
         )
         for member in members
-    ]
-    groups.tell(led, Leave(ticket=ticket, group_id=request.group_id, members=leaving))
-    answer = ticket.answer
-    assert isinstance(answer, LeaveAnswer), answer  # whoever leaves waits for nobody
+    )
+    answer = groups.ask(
+        coordinator,
+        lambda number: Leave(request=number, group_id=request.group_id, members=leaving),
+    )
+    assert isinstance(answer, LeaveAnswer), answer  # it never waits
     if api_version < _MANY_SINCE:
         return LeaveGroupResponse(error_code=answer.members[0])
     return LeaveGroupResponse(

@@ -40,8 +40,8 @@ def list_groups(
             group_state=group.state.value,
             group_type=_CLASSIC,
         )
-        for led in groups.topic.serving
-        for group in led.mind.groups.values()
+        for coordinator in groups.topic.serving
+        for group in coordinator.machine.groups.values()
         if (not states or group.state.value.lower() in states)
         and (
             sees_all or session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)

@@ -1,13 +1,13 @@
-"""OffsetCommit (8), versions 2-9: a group's positions.
+"""OffsetCommit (8), versions 2-9: commits offsets of a group.
 
 Behaviour:
-    * From a member of the present generation, or without any (generation -1) while the group
+    * From a member of the current generation, or without any (generation -1) while the group
       has no members: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID otherwise, and
       REBALANCE_IN_PROGRESS between JoinGroup and SyncGroup.
     * Answered when committed, or after `offsets.commit.timeout.ms`: REQUEST_TIMED_OUT.
     * Metadata longer than `offset.metadata.max.bytes`: OFFSET_METADATA_TOO_LARGE, for that
-      position alone; more of it than a batch takes: INVALID_COMMIT_OFFSET_SIZE.
-    * A retention time (v2-4) keeps a position for so long after the commit; -1 as all others.
+      partition alone; more of it than a batch takes: INVALID_COMMIT_OFFSET_SIZE.
+    * A retention time (v2-4) keeps an offset for so long after the commit; -1 as all others.
     * Group Read and Topic Read, or GROUP_ and TOPIC_AUTHORIZATION_FAILED; topics and partitions
       that are not there are UNKNOWN_TOPIC_OR_PARTITION.
 
@@ -15,17 +15,20 @@ Versions:
     v5 no retention time    v6 leader epochs    v7 static members    v8 flexible
 """
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.coordinators.group_shell import CommitCall, GroupShell
+from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
-from odradek.group.machine import Committer
-from odradek.group.offsets import Place
-from odradek.group.records import NO_TIMESTAMP, Committed
+from odradek.group.effects import PartitionsAnswer
+from odradek.group.events import CommitOffsets, Committer
+from odradek.group.records import NO_TIMESTAMP, CommittedOffset
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -37,8 +40,8 @@ _NO_RETENTION: Final = -1
 _LATEST_MS: Final = (1 << 63) - 1  # a retention may be as long as that
 
 
-class PositionPart(Protocol):
-    """One position, as both OffsetCommit and TxnOffsetCommit have it."""
+class RequestedCommit(Protocol):
+    """The commit for one partition, as both OffsetCommit and TxnOffsetCommit have it."""
 
     partition_index: int
     committed_offset: int
@@ -49,53 +52,57 @@ class PositionPart(Protocol):
 def offset_commit(
     groups: GroupShell, cache: MetadataCache, session: Session, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit, and wait until it is."""
+    """Commit, and answer when the offsets are on all in-sync replicas."""
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
-        return _all(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    refused: dict[Place, ErrorCode] = {}
-    positions: dict[Place, Committed] = {}
+        return _response(request, PartitionsAnswer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    refused: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
     now = groups.now()
     expires_ms = NO_TIMESTAMP
     if request.retention_time_ms != _NO_RETENTION:
         expires_ms = min(now.wall_ms + request.retention_time_ms, _LATEST_MS)
     for topic in request.topics:
-        sort_positions(
+        sort_commits(
             cache, session, topic.name, topic.partitions,
-            wall_ms=now.wall_ms, expires_ms=expires_ms, positions=positions, refused=refused,
+            wall_ms=now.wall_ms, expires_ms=expires_ms, offsets=offsets, refused=refused,
         )  # fmt: skip
-    if not positions:
-        return _response(request, refused, None)
-    led = groups.find(request.group_id, may_be_empty=True)
-    if isinstance(led, ErrorCode):
-        return _response(request, refused, led)
-    who = Committer(
+    if not offsets:
+        return _response(request, PartitionsAnswer(ErrorCode.NONE, refused))
+    coordinator = groups.find(request.group_id, may_be_empty=True)
+    if isinstance(coordinator, ErrorCode):
+        return _response(request, PartitionsAnswer(coordinator, refused))
+    committer = Committer(
         member_id=request.member_id,
         generation=request.generation_id_or_member_epoch,
         group_instance_id=request.group_instance_id,
     )
-    call = groups.commit(led, who, positions, group_id=request.group_id)
-    if isinstance(call, ErrorCode) or call.error is not None:
-        return _response(request, refused, call)
+    answer = groups.ask(
+        coordinator,
+        lambda number: CommitOffsets(
+            request=number, group_id=request.group_id, committer=committer, offsets=offsets
+        ),
+    )
+    if not isinstance(answer, asyncio.Future):
+        return _response(request, with_refused(answer, refused))
 
     async def later() -> OffsetCommitResponse:
-        await call.done()
-        return _response(request, refused, call)
+        return _response(request, with_refused(await answer, refused))
 
     return later()
 
 
-def sort_positions(  # noqa: PLR0913 - what a position is judged by, and where it goes
+def sort_commits(  # noqa: PLR0913 - what a commit is checked by, and where it goes
     cache: MetadataCache,
     session: Session,
     topic_name: str,
-    parts: Iterable[PositionPart],
+    parts: Iterable[RequestedCommit],
     *,
     wall_ms: int,
     expires_ms: int = NO_TIMESTAMP,
-    positions: dict[Place, Committed],
-    refused: dict[Place, ErrorCode],
+    offsets: dict[TopicPartition, CommittedOffset],
+    refused: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Which of these may be committed at all, and why the others may not."""
+    """Put commits for partitions that may be committed to `offsets`, errors to `refused`."""
     known = cache.topic(topic_name)
     error = ErrorCode.NONE
     if not session.authorize(AclOperation.READ, ResourceType.TOPIC, topic_name):
@@ -103,13 +110,13 @@ def sort_positions(  # noqa: PLR0913 - what a position is judged by, and where i
     elif known is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for part in parts:
-        place = (topic_name, part.partition_index)
+        partition = TopicPartition(topic_name, part.partition_index)
         if error is not ErrorCode.NONE:
-            refused[place] = error
+            refused[partition] = error
         elif known is not None and part.partition_index not in known.partitions:
-            refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            positions[place] = Committed(
+            offsets[partition] = CommittedOffset(
                 part.committed_offset,
                 part.committed_leader_epoch,
                 part.committed_metadata or "",
@@ -118,22 +125,13 @@ def sort_positions(  # noqa: PLR0913 - what a position is judged by, and where i
             )
 
 
-def outcome(
-    refused: Mapping[Place, ErrorCode], rest: CommitCall | ErrorCode | None, place: Place
-) -> ErrorCode:
-    """What became of one position."""
-    error = refused.get(place)
-    if error is not None:
-        return error
-    assert rest is not None
-    return rest if isinstance(rest, ErrorCode) else rest.of(place)
+def with_refused(answer: object, refused: Mapping[TopicPartition, ErrorCode]) -> PartitionsAnswer:
+    """The coordinator's answer, and what was refused before."""
+    assert isinstance(answer, PartitionsAnswer), answer
+    return replace(answer, partitions={**answer.partitions, **refused})
 
 
-def _response(
-    request: OffsetCommitRequest,
-    refused: Mapping[Place, ErrorCode],
-    rest: CommitCall | ErrorCode | None,
-) -> OffsetCommitResponse:
+def _response(request: OffsetCommitRequest, answer: PartitionsAnswer) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -141,7 +139,7 @@ def _response(
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=part.partition_index,
-                        error_code=outcome(refused, rest, (topic.name, part.partition_index)),
+                        error_code=answer.of(TopicPartition(topic.name, part.partition_index)),
                     )
                     for part in topic.partitions
                 ],
@@ -149,7 +147,3 @@ def _response(
             for topic in request.topics
         ]
     )
-
-
-def _all(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    return _response(request, {}, error)

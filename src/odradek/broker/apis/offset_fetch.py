@@ -18,10 +18,10 @@ from typing import Final
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
 from odradek.group.machine import GroupMachine
-from odradek.group.offsets import Place
-from odradek.group.records import Committed
+from odradek.group.records import CommittedOffset
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
+from odradek.model.partition import TopicPartition
 from odradek.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -34,7 +34,7 @@ from odradek.wire.messages.offset_fetch import (
 
 _ERROR_OF_GROUP_SINCE: Final = 2
 _MANY_SINCE: Final = 8
-_NOWHERE: Final = Committed(-1, -1, "", -1)
+_NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 
 Asked = list[tuple[str, list[int]]]
 
@@ -42,7 +42,7 @@ Asked = list[tuple[str, list[int]]]
 def offset_fetch(
     groups: GroupShell, session: Session, request: OffsetFetchRequest, api_version: int
 ) -> OffsetFetchResponse:
-    """Tell what is committed."""
+    """Answer with the committed offsets."""
     stable = request.require_stable
     if api_version >= _MANY_SINCE:
         return OffsetFetchResponse(
@@ -52,11 +52,11 @@ def offset_fetch(
             ]
         )
     asked = _asked(request.topics)
-    told = _group(groups, session, request.group_id, asked, stable=stable)
-    if told.error_code and api_version < _ERROR_OF_GROUP_SINCE:
-        told.topics = _everywhere(asked or [], ErrorCode(told.error_code))
+    found = _group(groups, session, request.group_id, asked, stable=stable)
+    if found.error_code and api_version < _ERROR_OF_GROUP_SINCE:
+        found.topics = _everywhere(asked or [], ErrorCode(found.error_code))
     return OffsetFetchResponse(
-        error_code=told.error_code,
+        error_code=found.error_code,
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name,
@@ -71,7 +71,7 @@ def offset_fetch(
                     for part in topic.partitions
                 ],
             )
-            for topic in told.topics
+            for topic in found.topics
         ],
     )
 
@@ -89,15 +89,15 @@ def _group(
     if not session.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         answer.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return answer
-    led = groups.find(group_id, may_be_empty=True)
-    if isinstance(led, ErrorCode):
-        answer.error_code = led
+    coordinator = groups.find(group_id, may_be_empty=True)
+    if isinstance(coordinator, ErrorCode):
+        answer.error_code = coordinator
         return answer
-    machine = led.mind
+    machine = coordinator.machine
     everything = asked is None
     if asked is None:
         by_topic: dict[str, list[int]] = {}
-        for topic, partition in machine.positions(group_id):
+        for topic, partition in machine.committed_offsets(group_id):
             by_topic.setdefault(topic, []).append(partition)
         asked = list(by_topic.items())
     for topic, partitions in asked:
@@ -113,27 +113,29 @@ def _group(
 def _topic(
     machine: GroupMachine, group_id: str, topic: str, partitions: list[int], *, stable: bool
 ) -> OffsetFetchResponseTopics:
-    positions = machine.positions(group_id)
+    offsets = machine.committed_offsets(group_id)
     parts = []
     for partition in partitions:
-        place: Place = (topic, partition)
-        if stable and machine.is_unstable(group_id, place):
-            parts.append(_part(partition, _NOWHERE, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        which = TopicPartition(topic, partition)
+        if stable and machine.is_unstable(group_id, which):
+            parts.append(_part(partition, _NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
         else:
-            parts.append(_part(partition, positions.get(place, _NOWHERE), ErrorCode.NONE))
+            parts.append(_part(partition, offsets.get(which, _NO_OFFSET), ErrorCode.NONE))
     return OffsetFetchResponseTopics(name=topic, partitions=parts)
 
 
 def _everywhere(asked: Asked, error: ErrorCode) -> list[OffsetFetchResponseTopics]:
     return [
         OffsetFetchResponseTopics(
-            name=topic, partitions=[_part(partition, _NOWHERE, error) for partition in partitions]
+            name=topic, partitions=[_part(partition, _NO_OFFSET, error) for partition in partitions]
         )
         for topic, partitions in asked
     ]
 
 
-def _part(partition: int, committed: Committed, error: ErrorCode) -> OffsetFetchResponsePartitions:
+def _part(
+    partition: int, committed: CommittedOffset, error: ErrorCode
+) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,

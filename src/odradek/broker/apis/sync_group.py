@@ -11,12 +11,14 @@ Versions:
     v3 static members    v4 flexible    v5 protocol type and name
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from odradek.broker.coordinators.group_shell import GroupShell, Ticket
+from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.serving.session import Session
-from odradek.group.effects import Sync, SyncAnswer
+from odradek.group.effects import SyncAnswer
+from odradek.group.events import Sync
 from odradek.model.acl import AclOperation, ResourceType
 from odradek.model.errors import ErrorCode
 from odradek.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -34,28 +36,29 @@ def sync_group(
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not session.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    led = groups.find(request.group_id)
-    if isinstance(led, ErrorCode):
-        if led is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            led = ErrorCode.REBALANCE_IN_PROGRESS
-        return SyncGroupResponse(error_code=led)
-    ticket = Ticket()
-    event = Sync(
-        ticket=ticket,
-        group_id=request.group_id,
-        generation=request.generation_id,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol=request.protocol_name,
-        assignments={part.member_id: bytes(part.assignment) for part in request.assignments},
+    coordinator = groups.find(request.group_id)
+    if isinstance(coordinator, ErrorCode):
+        if coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            coordinator = ErrorCode.REBALANCE_IN_PROGRESS
+        return SyncGroupResponse(error_code=coordinator)
+    answer = groups.ask(
+        coordinator,
+        lambda number: Sync(
+            request=number,
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocol=request.protocol_name,
+            assignments={part.member_id: bytes(part.assignment) for part in request.assignments},
+        ),
     )
-    groups.tell(led, event)
-    if ticket.answer is not None:
-        return _response(ticket.answer)
+    if not isinstance(answer, asyncio.Future):
+        return _response(answer)
 
     async def later() -> SyncGroupResponse:
-        return _response(await groups.answered(ticket))
+        return _response(await answer)
 
     return later()
 

@@ -1,29 +1,30 @@
-"""A coordinator's log: what it decided stands in a partition of an internal topic.
+"""A coordinator's log: one partition of an internal topic, and the state machine rebuilt from it.
 
-Who leads a partition of `__consumer_offsets` or `__transaction_state` is the coordinator of the
-keys that hash to it. For each such partition there is a *mind* (the machine of `odradek.group`
-or `odradek.txn`), rebuilt from the log when leadership is gained, dropped when it is lost:
+The leader of a partition of `__consumer_offsets` or `__transaction_state` is the coordinator of
+the keys that hash to it. It has a state machine (`odradek.group`, `odradek.txn`) for each such
+partition and leader epoch:
 
-    leadership gained    LOADING    the log is replayed in slices    COORDINATOR_LOAD_IN_PROGRESS
-    all is replayed      SERVING    and below the high watermark     the mind answers
-    leadership lost      OVER       whoever waits is told            NOT_COORDINATOR
+    LOADING    leadership gained: the log is replayed in slices    COORDINATOR_LOAD_IN_PROGRESS
+    SERVING    all of it is below the high watermark               the machine answers
+    OVER       leadership lost: requests that wait are answered    NOT_COORDINATOR
 
-A mind serves when everything that it knows is committed. (Apache Kafka serves when it has read
-to the end of the log: what it then tells may be unknown to the next leader.)
+All that a serving machine has is committed. (Apache Kafka serves when it has read to the end of the
+log: what it then answers may be unknown to the next leader.)
 
-What the log answers becomes what a coordinator says:
+Errors of the log are answered as the coordinator's:
 
     UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS(_AFTER_APPEND)    COORDINATOR_NOT_AVAILABLE
     NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR                       NOT_COORDINATOR
 
-All else (REQUEST_TIMED_OUT, MESSAGE_TOO_LARGE, INVALID_PRODUCER_EPOCH ...) is handed on as it is,
-for the coordinators differ in what they make of it. A corrupt record is reported with its offset
-and skipped; where not even its length can be trusted, the rest of its segment is.
+Other errors (REQUEST_TIMED_OUT, MESSAGE_TOO_LARGE, INVALID_PRODUCER_EPOCH ...) go to the machine as
+they are: the two coordinators translate them differently. A corrupt record is logged with its
+offset and skipped; if its length is not known, the rest of its segment is skipped.
 
-A load that fails goes on where it failed, after a pause that grows to 5 s, while this broker leads.
-A disk that fails takes its log directory offline, and so the leadership away; what is left to retry
-is a shortage of descriptors or memory, or an error of ours, which is logged each time. (Apache
-Kafka logs any error and then serves without what it could not read: `loadGroupsAndOffsets`.)
+A load that fails continues where it failed, after a pause that grows to 5 s, while this broker
+leads. A failed disk takes its log directory offline, and so the leadership away. What remains to
+retry is a shortage of descriptors or memory, or an internal error, which is logged each time.
+(Apache Kafka logs any error and then serves without what it could not read:
+`loadGroupsAndOffsets`.)
 """
 
 import asyncio
@@ -31,7 +32,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager, load
@@ -42,8 +43,9 @@ from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER
 from odradek.log.slices import ColdRead, LogSlice, OffsetOutOfRangeError
-from odradek.model.clock import Clock
-from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.model.clock import Clock, Now, read_clocks
+from odradek.model.errors import ApiError, ErrorCode
+from odradek.model.trampoline import Machine, Trampoline
 from odradek.record.batch import (
     CONTROL_BIT,
     NO_SEQUENCE,
@@ -56,6 +58,7 @@ from odradek.record.batch import (
 )
 from odradek.record.compression import Codec
 from odradek.record.control import ControlType, read_marker
+from odradek.record.coordinator import MarkerReplayed, Note, RecordSkipped, Replayed
 from odradek.record.records import Record, build_batch, iter_records
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ _RECORDS_A_STEP: Final = 32
 _LOAD_BYTES: Final = 1 << 20
 _RETRY_MS_MIN: Final = 100
 _RETRY_MS_MAX: Final = 5_000
-_TOLD: Final = {
+_APPEND_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,21 +79,7 @@ KeyAndValue = tuple[bytes, bytes | None]
 Done = Callable[[ErrorCode], None]
 
 
-class Mind(Protocol):
-    """What is rebuilt from a log, in its order."""
-
-    def replay(self, record: Record, producer_id: int) -> None:
-        """Take a record in. The producer's id is -1 outside of a transaction.
-
-        Raises:
-            InvalidRecordError, MalformedRequestError: it is damaged; nothing was taken.
-        """
-
-    def replay_marker(self, producer_id: int, *, committed: bool) -> None:
-        """A producer's transaction ended here."""
-
-
-M = TypeVar("M", bound=Mind)
+M = TypeVar("M", bound=Machine[Any, Any])
 
 
 class _Phase(Enum):
@@ -100,14 +89,14 @@ class _Phase(Enum):
 
 
 def coordinator_partition(key: str, count: int) -> int:
-    """The partition of an internal topic of `count` that minds this group or transactional id."""
+    """The partition, of `count`, that a group or transactional id belongs to."""
     return java_hash(key) % count
 
 
 def java_hash(text: str) -> int:
     """The absolute value of Java's String.hashCode over UTF-16 code units; 0 for -2^31.
 
-    Not the hash without its sign bit, which is what producers take for their partitions.
+    Producers use another one for their partitions: the hash without its sign bit.
     """
     value = 0
     utf16 = text.encode("utf-16-be", "surrogatepass")
@@ -117,33 +106,40 @@ def java_hash(text: str) -> int:
 
 
 def retry_after_ms(failures: int) -> int | None:
-    """How long a load that has failed so many times pauses; None: it is given up."""
+    """The pause after so many failures of a load; None: no further attempt."""
     return min(_RETRY_MS_MIN << min(failures - 1, 16), _RETRY_MS_MAX)
 
 
 class CoordinatorLog(Generic[M]):
-    """One partition in one reign of this broker: the mind, and the way to write."""
+    """One partition in one leader epoch of this broker: its machine, and how to append."""
 
-    def __init__(self, topic: "CoordinatorTopic[M]", partition: Partition, mind: M) -> None:
+    def __init__(self, topic: "CoordinatorTopic[M]", partition: Partition, machine: M) -> None:
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.coordinator_epoch = partition.leader_epoch
-        self.mind = mind
+        self.machine = machine  # for queries; events by `handle`
         self.phase = _Phase.LOADING
         self._topic = topic
+        self._trampoline: Trampoline[Any, Any] = Trampoline(
+            machine, partial(topic.carry_out, self), topic.now
+        )
 
     def __str__(self) -> str:
         return f"{self.partition.topic_partition} in leader epoch {self.coordinator_epoch}"
 
     @property
     def is_loading(self) -> bool:
-        """The mind does not know everything yet."""
+        """Whether the log is being replayed."""
         return self.phase is _Phase.LOADING
 
     @property
     def is_over(self) -> bool:
-        """Another leads by now, or this broker again in another reign."""
+        """Whether this broker leads the partition no longer, or in another leader epoch."""
         return self.phase is _Phase.OVER
+
+    def handle(self, event: object) -> None:
+        """Give an event to the machine, and carry its effects out."""
+        self._trampoline.handle(event)
 
     def append(
         self,
@@ -157,10 +153,10 @@ class CoordinatorLog(Generic[M]):
     ) -> None:
         """Append with acks=all; in a transaction, if a producer is named.
 
-        The sequence is written and never looked at: a transaction takes any number of these.
+        The sequence is written and not checked: a transaction takes any number of these batches.
 
-        `done` is told once: NONE when it is committed (that may be at once, before this
-        returns), REQUEST_TIMED_OUT when that is not known in time, or why it was not appended.
+        `done` is called once: with NONE when the records are committed (maybe before this method
+        returns), with REQUEST_TIMED_OUT when that is not known in time, or with the error.
         """
         leader = self.partition.leader
         if self.is_over or leader is None:
@@ -184,7 +180,7 @@ class CoordinatorLog(Generic[M]):
             done(ErrorCode.NONE)
 
     def write(self, records: Iterable[KeyAndValue]) -> ErrorCode:
-        """Append what nobody waits for, as tombstones are: who leads next can do it again."""
+        """Append without waiting for replicas, as tombstones: the next leader may repeat it."""
         if self.is_over or self.partition.leader is None:
             return ErrorCode.NOT_COORDINATOR
         return self._write(records, _NO_WRITER, None)
@@ -218,7 +214,7 @@ class CoordinatorLog(Generic[M]):
                 flushed=waiting.flushed if flushes and waiting is not None else None,
             )
         except ApiError as error:
-            return _TOLD.get(error.code, error.code)
+            return _APPEND_ERRORS.get(error.code, error.code)
         except StorageError as error:
             topic.replicas.storage_failed(error)
             return ErrorCode.NOT_COORDINATOR
@@ -239,36 +235,56 @@ class CoordinatorTopic(Generic[M]):
         clock: Clock,
         tasks: Tasks,
         partition_count: Callable[[], int],
-        make: Callable[[int, int], M],
+        make: Callable[[], M],
         codec: Callable[[], Codec] = lambda: Codec.NONE,
     ) -> None:
-        """`make` makes the mind of a partition in a leader epoch; 0 partitions: not known yet."""
+        """`make` makes the machine of a partition; 0 partitions: the number is not known yet."""
         self.topic = topic
         self.replicas = replicas
         self.purgatory = purgatory
         self.clock = clock
         self.codec = codec
-        # Set by whoever runs the minds. Told within the turn in which it happens.
+        # Set by the shell of the machines. Called in the turn of the loop in which it happens.
         self.loaded: Callable[[CoordinatorLog[M]], None] = lambda _log: None
         self.unloaded: Callable[[CoordinatorLog[M]], None] = lambda _log: None
-        self.corrupt_records = 0  # met while loading
+        self.perform: Callable[[CoordinatorLog[M], Any], None] = lambda _log, _effect: None
+        self.corrupt_records = 0  # found while loading
         self._tasks = tasks
         self._partition_count = partition_count
         self._make = make
         self._led: dict[int, CoordinatorLog[M]] = {}
         self._turn = asyncio.Lock()  # one loads at a time: a slice for all, not for each
 
-    # ------------------------------------------------------------------------ questions
+    def now(self) -> Now:
+        """Both clocks."""
+        return read_clocks(self.clock)
+
+    def carry_out(self, led: CoordinatorLog[M], effect: object) -> None:
+        """Carry out an effect of a machine."""
+        match effect:
+            case Note(text):
+                log.info("%s: %s", led, text)
+            case RecordSkipped(offset, reason):
+                self.record_skipped(led, offset, reason)
+            case _:
+                self.perform(led, effect)
+
+    def record_skipped(self, led: CoordinatorLog[M], offset: int, reason: str) -> None:
+        """Count and log a corrupt record."""
+        self.corrupt_records += 1
+        log.error("%s: skipped a corrupt record at offset %d: %s", led, offset, reason)
+
+    # ------------------------------------------------------------------------ queries
 
     def find(self, key: str) -> CoordinatorLog[M] | ErrorCode:
-        """Who minds this group or transactional id, or why nobody here does."""
+        """The coordinator of a group or transactional id, or why it is not here."""
         count = self._partition_count()
         if not count:
             return ErrorCode.NOT_COORDINATOR
         return self.at(coordinator_partition(key, count))
 
     def at(self, index: int) -> CoordinatorLog[M] | ErrorCode:
-        """Who minds this partition, or why nobody here does."""
+        """The coordinator of a partition, or why it is not here."""
         led = self._led.get(index)
         if led is None:
             return ErrorCode.NOT_COORDINATOR
@@ -278,23 +294,23 @@ class CoordinatorTopic(Generic[M]):
 
     @property
     def serving(self) -> list[CoordinatorLog[M]]:
-        """Those that are loaded, in the order of their partitions."""
+        """Coordinators that are loaded, in the order of their partitions."""
         return [self._led[index] for index in sorted(self._led) if not self._led[index].is_loading]
 
     @property
     def loading(self) -> list[CoordinatorLog[M]]:
-        """Those that are not, in that order."""
+        """Coordinators that are being loaded, in that order."""
         return [self._led[index] for index in sorted(self._led) if self._led[index].is_loading]
 
     @property
     def is_loading(self) -> bool:
-        """Whether some do not know everything yet."""
+        """Whether any coordinator is being loaded."""
         return bool(self.loading)
 
     # ----------------------------------------------------------------------- leadership
 
     def role_changed(self, partition: Partition) -> None:
-        """Somebody leads this partition, of whatever topic, in whatever epoch (see there)."""
+        """The leader or leader epoch of a partition of any topic may have changed."""
         if partition.topic_partition.topic != self.topic:
             return
         index = partition.topic_partition.partition
@@ -305,13 +321,12 @@ class CoordinatorTopic(Generic[M]):
                 and partition.leader is not None
                 and partition.leader_epoch == known.coordinator_epoch
             ):
-                return  # the same reign with another ISR
+                return  # the same leader epoch with another ISR
             del self._led[index]
             known.phase = _Phase.OVER
             self.unloaded(known)
         if partition.leader is not None:
-            mind = self._make(index, partition.leader_epoch)
-            led = self._led[index] = CoordinatorLog(self, partition, mind)
+            led = self._led[index] = CoordinatorLog(self, partition, self._make())
             self._tasks.start(self._load(led), f"load {partition.topic_partition}")
 
     async def _load(self, led: CoordinatorLog[M]) -> None:
@@ -323,7 +338,7 @@ class CoordinatorTopic(Generic[M]):
             pause_ms = retry_after_ms(failures)
             if led.is_over or pause_ms is None:
                 return
-            log.warning("%s: loading goes on in %d ms", led, pause_ms)
+            log.warning("%s: loading continues in %d ms", led, pause_ms)
             await asyncio.sleep(pause_ms / 1000)
         if led.is_over:
             return
@@ -354,7 +369,7 @@ class CoordinatorTopic(Generic[M]):
 
 
 class _Writer(NamedTuple):
-    """In whose name something is appended."""
+    """The producer of a batch."""
 
     producer_id: int
     producer_epoch: int
@@ -365,7 +380,7 @@ _NO_WRITER: Final = _Writer(-1, -1, NO_SEQUENCE)
 
 
 class _Append(Waiting):
-    """Records on their way to all replicas in sync, and to the disk where that was asked for."""
+    """Records that wait for all in-sync replicas, and for the flush of `flush.messages`."""
 
     __slots__ = ("_done", "_outcome", "_purgatory", "pending")
 
@@ -377,32 +392,32 @@ class _Append(Waiting):
         self.pending = 0
 
     def one_more(self) -> int:
-        """Another thing has to come true."""
+        """Wait for one more thing."""
         self.pending += 1
         return 0
 
     def committed(self, slot: int) -> None:
-        """The high watermark has passed it."""
+        """The high watermark is above the records."""
         del slot
         self._settle(ErrorCode.NONE)
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
-        """Whether it will be committed is not for this broker to say any more."""
+        """The leadership is lost: whether the records get committed is not known here."""
         del slot
-        self._settle(_TOLD.get(error, error))
+        self._settle(_APPEND_ERRORS.get(error, error))
 
     def flushed(self, error: StorageError | None) -> None:
-        """It is durable, or never will be."""
+        """The records are flushed, or the flush failed."""
         self._settle(ErrorCode.NONE if error is None else ErrorCode.NOT_COORDINATOR)
 
     def expire(self) -> None:
-        """The time is up."""
+        """`timeout_ms` is over."""
         if self._outcome is None:
             self._outcome = ErrorCode.REQUEST_TIMED_OUT
         self.look_again()
 
     def look_again(self) -> None:
-        """Tell who waits: at the end of the turn, not inside of what moved the high watermark."""
+        """Call `done`: at the end of the turn, not within the move of the high watermark."""
         assert self._outcome is not None
         self._purgatory.finish(self)
         self._done(self._outcome)
@@ -416,7 +431,7 @@ class _Append(Waiting):
 
 
 class _Replayer(Generic[M]):
-    """Goes through one log, to its end."""
+    """Replays one log, to its end."""
 
     def __init__(self, topic: CoordinatorTopic[M], led: CoordinatorLog[M]) -> None:
         self._topic = topic
@@ -425,16 +440,16 @@ class _Replayer(Generic[M]):
         self.records = 0
 
     async def run(self) -> None:
-        """Replay from where this last ended, or failed. When it returns, the log's end is reached.
+        """Replay from where the last call ended, or failed, to the end of the log.
 
         Raises:
-            StorageError: the disk refused; to go on, call it again.
+            StorageError: a read failed; another call continues.
         """
         wait = False
         while self.led.is_loading:
             replica = self.led.partition.log
             if replica is None:
-                return  # its directory failed, and we shall hear of it
+                return  # its log directory failed; `role_changed` follows
             found = self._read(replica, wait)
             if found is None:
                 return
@@ -450,7 +465,7 @@ class _Replayer(Generic[M]):
         while self._offset < replica.leo:
             try:
                 return replica.read(self._offset, _LOAD_BYTES, end_offset=replica.leo, wait=wait)
-            except OffsetOutOfRangeError:  # old records go while we read
+            except OffsetOutOfRangeError:  # retention removes records meanwhile
                 self._offset = max(self._offset, replica.log_start_offset)
             except CorruptBatchError as error:
                 self._skip_segment(replica, self._offset, error)
@@ -463,7 +478,7 @@ class _Replayer(Generic[M]):
         try:
             for position, header in iter_batches(data):
                 following = header.next_offset
-                if following > self._offset:  # else it ends before the log begins
+                if following > self._offset:  # else the batch ends before the log start offset
                     yield from self._batch(data[position : position + header.size_bytes], header)
                     self._offset = following
                 if not self.led.is_loading:
@@ -476,37 +491,43 @@ class _Replayer(Generic[M]):
             self._skip_segment(replica, found.segment.base_offset, nothing)
 
     def _batch(self, batch: memoryview, header: BatchHeader) -> Iterator[None]:
-        mind = self.led.mind
         if not has_valid_crc(batch, 0, header):
             self._corrupt(header.base_offset, "the checksum is wrong")
             return
         transactional = header.attributes & TRANSACTIONAL_BIT
         producer_id = header.producer_id if transactional else -1
         offset = header.base_offset
+        records: list[Record] = []
+        damage: ApiError | None = None
         try:
             if header.attributes & CONTROL_BIT:
                 marker = read_marker(batch)
                 if marker is not None:
-                    mind.replay_marker(
-                        header.producer_id, committed=marker.type is ControlType.COMMIT
-                    )
+                    committed = marker.type is ControlType.COMMIT
+                    self.led.handle(MarkerReplayed(header.producer_id, committed))
                 yield
                 return
-            for number, record in enumerate(iter_records(batch)):
+            for record in iter_records(batch):
                 offset = record.offset
-                self.records += 1
-                try:
-                    mind.replay(record, producer_id)
-                except (ApiError, MalformedRequestError) as error:
-                    self._corrupt(offset, str(error))
-                if number % _RECORDS_A_STEP == 0:
+                records.append(record)
+                if len(records) == _RECORDS_A_STEP:
+                    self._replayed(records, producer_id)
+                    records = []
                     yield
         except ApiError as error:
-            self._corrupt(offset, f"the rest of its batch is damaged: {error}")
+            damage = error
+        if records:
+            self._replayed(records, producer_id)
+            yield
+        if damage is not None:
+            self._corrupt(offset, f"the rest of its batch is damaged: {damage}")
 
-    def _corrupt(self, offset: int, why: str) -> None:
-        self._topic.corrupt_records += 1
-        log.error("%s: skipped a corrupt record at offset %d: %s", self.led, offset, why)
+    def _replayed(self, records: list[Record], producer_id: int) -> None:
+        self.records += len(records)
+        self.led.handle(Replayed(tuple(records), producer_id))
+
+    def _corrupt(self, offset: int, reason: str) -> None:
+        self._topic.record_skipped(self.led, offset, reason)
 
     def _skip_segment(self, replica: Log, within: int, error: ApiError) -> None:
         self._corrupt(self._offset, f"{error}; the rest of its segment is skipped")
@@ -515,7 +536,7 @@ class _Replayer(Generic[M]):
 
 
 async def _committed(partition: Partition) -> None:
-    """Return when the high watermark has reached the present end, or it never will here."""
+    """Return when the high watermark reaches the current end, or the leadership is lost."""
     leader, replica = partition.leader, partition.log
     if leader is None or replica is None or leader.high_watermark >= replica.leo:
         return
@@ -529,7 +550,7 @@ async def _committed(partition: Partition) -> None:
 
 
 class _Reached:
-    """Waits for an offset without a limit; losing the leadership ends it."""
+    """Waits for an offset without a time-out; the loss of the leadership ends it."""
 
     def __init__(self, reached: "asyncio.Future[None]") -> None:
         self.done = False

@@ -1,4 +1,4 @@
-"""What a group's coordinator reports of it: members, who is awaited, why it rebalanced last."""
+"""What the coordinator reports of its groups: members, who has not joined, the last rebalance."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -14,18 +14,18 @@ MEMBERS_MAX: Final = 1_000
 
 
 def groups_report(shell: GroupShell) -> Iterator[Mapping[str, Any]]:
-    """The groups that are coordinated here, in short, one by one: they may go meanwhile."""
+    """A summary of each group that is coordinated here."""
     now_ms = shell.now().monotonic_ms
-    groups = [group for led in shell.topic.serving for group in led.mind.groups.values()]
+    groups = [group for each in shell.topic.serving for group in each.machine.groups.values()]
     return (_summary(group, now_ms) for group in groups[:GROUPS_MAX])
 
 
 def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
     """One group with its members; `is_here` says whether this broker coordinates it."""
-    led = shell.find(group_id)
-    if isinstance(led, ErrorCode):
-        return {"group": group_id, "is_here": False, "why": led.name}
-    group = led.mind.groups.get(group_id)
+    coordinator = shell.find(group_id)
+    if isinstance(coordinator, ErrorCode):
+        return {"group": group_id, "is_here": False, "why": coordinator.name}
+    group = coordinator.machine.groups.get(group_id)
     if group is None:
         return {"group": group_id, "is_here": True, "exists": False}
     now_ms = shell.now().monotonic_ms
@@ -34,7 +34,7 @@ def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
         "is_here": True,
         "exists": True,
         **_summary(group, now_ms),
-        "coordinator_partition": str(led.partition.topic_partition),
+        "coordinator_partition": str(coordinator.partition.topic_partition),
         "protocol": group.protocol,
         "leader": group.leader,
         "members": [_member(group, member, now_ms) for member in members],
@@ -46,7 +46,7 @@ def _summary(group: Group, now_ms: int) -> Mapping[str, Any]:
     awaited: list[str] = []
     deadline_ms = None
     if joining is not None and not joining.is_initial:
-        awaited = [id_ for id_, member in group.members.items() if member.join_ticket is None]
+        awaited = [id_ for id_, member in group.members.items() if member.join_request is None]
         deadline_ms = joining.deadline_ms
     elif group.state is GroupState.COMPLETING_REBALANCE:
         awaited = sorted(group.pending_syncs)
@@ -84,5 +84,9 @@ def _member(group: Group, member: Member, now_ms: int) -> Mapping[str, Any]:
         "assignment": member.assignment.hex(),
         "session_timeout_ms": member.session_timeout_ms,
         "silent_ms": silent_ms,
-        "waits": "JoinGroup" if member.join_ticket else "SyncGroup" if member.sync_ticket else None,
+        "waits": "JoinGroup"
+        if member.join_request
+        else "SyncGroup"
+        if member.sync_request
+        else None,
     }

@@ -1,19 +1,18 @@
-"""Sees that the markers of transactions are written: by the leaders of their partitions, wherever.
+"""Has the markers of transactions written by the leaders of their partitions.
 
-Markers wait in a queue for each leader, and go out in batches, one request under way for each
-broker. What is not written comes back into the queue of whoever leads then:
+Markers wait in a queue for each leader, and are sent in batches, with one request under way for
+each broker. A marker that is not written goes into the queue of the leader of that moment:
 
     NONE                                                          written
     UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_VERSION           nothing can be written there
-    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED        another coordinator has been
-                                                                  faster: this one gives up
-    any other error, no answer                                    once more, after a while
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED        fenced by another coordinator:
+                                                                  this one gives up
+    any other error, no answer                                    sent again, after a pause
 
-A partition that was deleted needs no marker. One that is missing from the metadata cache, or that
-its leader does not know, is not deleted for that reason:
-`odradek.broker.cluster.deleted_partitions` decides, and until it knows, the marker waits as one
-without a leader does. A coordinator that has lost its partition is done: the next one sends the
-markers again.
+A deleted partition needs no marker. A partition that is missing from the metadata cache, or that
+its leader does not have, may exist all the same: `odradek.broker.cluster.deleted_partitions`
+decides, and until then the marker waits like one of a partition without a leader. A coordinator
+that has lost its partition stops: the next one sends the markers again.
 """
 
 import asyncio
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 
 MARKERS_AT_ONCE: Final = 1_000  # transactions in one request
 _AGAIN_S: Final = 0.1
-_MAYBE_DELETED: Final = -2  # the queue of those that the cache, or the leader, does not know
+_MAYBE_DELETED: Final = -2  # the queue of partitions that the cache, or the leader, does not have
 _NEEDLESS: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -58,10 +57,10 @@ _FENCED: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class _Marker:
-    """The markers of one transaction, and who wants them."""
+    """The markers of one transaction, and its coordinator."""
 
     coordinator: Coordinator
-    order: WriteMarkers
+    transaction: WriteMarkers
     is_fenced: bool = False
 
     @property
@@ -72,7 +71,7 @@ class _Marker:
 class TransactionMarkers:
     """The queues of one broker's transaction coordinators."""
 
-    def __init__(  # noqa: PLR0913 - its parts of the world
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         *,
         broker_id: int,
@@ -86,9 +85,9 @@ class TransactionMarkers:
         tasks: Tasks,
         clock: Clock,
     ) -> None:
-        """`own` writes those of partitions led here; `written` is told what is done.
+        """`own` writes markers of partitions led here; `written` gets each outcome.
 
-        `deleted_among` returns which partitions were deleted.
+        `deleted_among` returns the partitions that are deleted.
         """
         self._broker_id = broker_id
         self._cache = cache
@@ -98,18 +97,18 @@ class TransactionMarkers:
         self._deleted_among = deleted_among
         self._tasks = tasks
         self._clock = clock
-        # By leader, NO_LEADER or _MAYBE_DELETED: what waits, and which of them have a sender.
+        # By leader, NO_LEADER or _MAYBE_DELETED: what waits, and which queues are being sent.
         self._waiting: dict[int, dict[_Marker, set[TopicPartition]]] = {}
         self._sending: set[int] = set()
 
     @property
     def waiting(self) -> int:
-        """How many transactions wait for markers that are not on their way."""
+        """The number of transactions with markers that are not being sent."""
         return sum(len(queue) for queue in self._waiting.values())
 
-    def write(self, coordinator: Coordinator, order: WriteMarkers) -> None:
-        """See that they are written, as long as the coordinator is one."""
-        self._queue(_Marker(coordinator, order), order.partitions)
+    def write(self, coordinator: Coordinator, request: WriteMarkers) -> None:
+        """Write them, until all are written or the coordinator has resigned."""
+        self._queue(_Marker(coordinator, request), request.partitions)
 
     # ------------------------------------------------------------------------- by leader
 
@@ -129,7 +128,7 @@ class TransactionMarkers:
         return _MAYBE_DELETED if known is None else self._cache.leader_of(known)
 
     async def _send(self, leader: int) -> None:
-        """Send what waits for this leader, batch after batch, until nothing does."""
+        """Send what waits for this leader, batch after batch."""
         try:
             while batch := self._next_batch(leader):
                 if leader == NO_LEADER:
@@ -149,20 +148,20 @@ class TransactionMarkers:
     async def _without_deleted(
         self, batch: dict[_Marker, set[TopicPartition]]
     ) -> dict[_Marker, set[TopicPartition]]:
-        """What still needs a marker; the coordinator is told of what was deleted."""
-        # Also if the name is back by then: what was decided before is not in the new topic.
-        wanted = {partition for partitions in batch.values() for partition in partitions}
-        gone = frozenset(await self._deleted_among(wanted))
+        """What still needs a marker; deleted partitions are reported to the coordinator."""
+        # Also if there is another topic of that name: the transaction is not in it.
+        asked = {partition for partitions in batch.values() for partition in partitions}
+        deleted = frozenset(await self._deleted_among(asked))
         again = {}
         for marker, partitions in batch.items():
-            if needless := partitions & gone:
+            if needless := partitions & deleted:
                 log.info(
-                    "transaction %r: %s deleted meanwhile need no marker",
-                    marker.order.transactional_id,
+                    "transaction %r: no marker for deleted partitions: %s",
+                    marker.transaction.transactional_id,
                     ", ".join(map(str, sorted(needless))),
                 )
                 self._done(marker, needless)
-            if left := partitions - gone:
+            if left := partitions - deleted:
                 again[marker] = left
         return again
 
@@ -182,7 +181,7 @@ class TransactionMarkers:
     async def _sent(
         self, leader: int, batch: dict[_Marker, set[TopicPartition]]
     ) -> dict[_Marker, set[TopicPartition]]:
-        """Ask for these markers. Returns what has to be asked for again."""
+        """Send these markers. Returns those that are to be sent again."""
         request = WriteTxnMarkersRequest(
             markers=[_writable(marker, partitions) for marker, partitions in batch.items()]
         )
@@ -194,7 +193,7 @@ class TransactionMarkers:
                 assert isinstance(answer, WriteTxnMarkersResponse)
                 response = answer
         except PeerError as error:
-            log.info("no markers from broker %d: %s", leader, error)
+            log.info("markers are not written by broker %d: %s", leader, error)
             return batch
         outcome = {
             (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(
@@ -219,7 +218,7 @@ class TransactionMarkers:
     ) -> set[TopicPartition]:
         done, again = set(), set()
         for partition in partitions:
-            error = outcome.get((marker.order.producer_id, partition))
+            error = outcome.get((marker.transaction.producer_id, partition))
             if error in _NEEDLESS:
                 done.add(partition)
             elif error in _FENCED:
@@ -229,11 +228,11 @@ class TransactionMarkers:
                     "%s: %s refuses the marker of transaction %r: %s",
                     marker.coordinator,
                     partition,
-                    marker.order.transactional_id,
+                    marker.transaction.transactional_id,
                     error.name,
                 )
             elif error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                # The cache may go on showing what a controller that died could not announce.
+                # The metadata cache may be old, if a controller failed before it sent the deletion.
                 self._queue_at(_MAYBE_DELETED, marker, partition)
             else:
                 again.add(partition)
@@ -242,15 +241,14 @@ class TransactionMarkers:
         return again
 
     def _done(self, marker: _Marker, partitions: set[TopicPartition]) -> None:
-        order = marker.order
+        transaction = marker.transaction
         self._written(
             marker.coordinator,
             MarkersWritten(
-                order.transactional_id,
-                order.producer_id,
-                order.producer_epoch,
+                transaction.transactional_id,
+                transaction.producer_id,
+                transaction.producer_epoch,
                 frozenset(partitions),
-                self._clock.wall_ms(),
             ),
         )
 
@@ -260,13 +258,13 @@ def _writable(marker: _Marker, partitions: set[TopicPartition]) -> WritableTxnMa
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
     return WritableTxnMarker(
-        producer_id=marker.order.producer_id,
-        producer_epoch=marker.order.producer_epoch,
-        transaction_result=marker.order.commit,
+        producer_id=marker.transaction.producer_id,
+        producer_epoch=marker.transaction.producer_epoch,
+        transaction_result=marker.transaction.commit,
         topics=[
             WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
             for name, indexes in topics.items()
         ],
         coordinator_epoch=marker.coordinator.coordinator_epoch,
-        transaction_version=marker.order.client_version,
+        transaction_version=marker.transaction.client_version,
     )

@@ -38,7 +38,7 @@ from odradek.broker.coordinators.coordinator_log import CoordinatorTopic, coordi
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.broker.coordinators.txn_markers import TransactionMarkers
-from odradek.broker.coordinators.txn_shell import TransactionMind, TransactionShell
+from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.coordinators.txn_verification import TransactionVerification
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.gauges import publish
@@ -79,6 +79,7 @@ from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
 from odradek.replica.selector import RACK_AWARE, Candidate, nearest
 from odradek.replica.throttle import ReplicationQuota
+from odradek.txn.machine import TransactionMachine
 from odradek.wire.api_keys import APIS
 
 if TYPE_CHECKING:
@@ -275,14 +276,14 @@ class BrokerParts:
 
     def _make_transactions(self) -> None:
         config, world = self.config, self._world
-        self.transaction_topic: CoordinatorTopic[TransactionMind] = CoordinatorTopic(
+        self.transaction_topic: CoordinatorTopic[TransactionMachine] = CoordinatorTopic(
             TRANSACTION_TOPIC,
             replicas=self.replicas,
             purgatory=self.purgatory,
             clock=world.clock,
             tasks=self.tasks,
             partition_count=partial(self.coordinator_counts.of, TRANSACTION_TOPIC),
-            make=lambda _index, _coordinator_epoch: TransactionMind(),
+            make=TransactionMachine,
         )
         self.txn_markers = TxnMarkersApi(
             self.replicas,
@@ -341,7 +342,7 @@ class BrokerParts:
             clock=world.clock,
             tasks=self.tasks,
             partition_count=partial(self.coordinator_counts.of, GROUP_TOPIC),
-            make=lambda _index, _coordinator_epoch: GroupMachine(options),
+            make=partial(GroupMachine, options),
             codec=lambda: Codec(config.offsets_topic_compression_codec),
         )
         self.groups = GroupShell(
@@ -473,7 +474,7 @@ class BrokerParts:
         )
         also(
             config.transaction_remove_expired_transaction_cleanup_interval_ms,
-            self.transactions.forget_expired,
+            self.transactions.remove_expired,
         )
 
     # ------------------------------------------------------------- between the parts

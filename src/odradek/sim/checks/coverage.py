@@ -18,7 +18,7 @@ from typing import Any, Final, get_args
 from odradek.controller import events as controller_events
 from odradek.controller.controller import Controller
 from odradek.controller.steps import Step
-from odradek.group import effects as group_events
+from odradek.group import events as group_events
 from odradek.group.group import GroupState
 from odradek.group.machine import GroupMachine
 from odradek.txn import events as txn_events

@@ -1,4 +1,4 @@
-"""Consume, transform, produce on one whole broker: a group's positions in a transaction."""
+"""Consume, transform, produce on one whole broker: a group's offsets in a transaction."""
 
 import asyncio
 
@@ -7,7 +7,8 @@ from tests.unit.broker.live import play
 from tests.unit.broker.test_group_shell import coordinated, error_of, fetched, led
 from tests.unit.broker.test_transactions import Client
 
-from odradek.group.effects import Erase
+from odradek.group.effects import PartitionsAnswer
+from odradek.group.events import DeleteGroup
 from odradek.model.errors import ErrorCode
 from odradek.record.control import ControlType
 from odradek.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -47,7 +48,7 @@ async def started_anew(live):
     return live.peer()
 
 
-def positions(client, offset, **fields):
+def offsets_of(client, offset, **fields):
     part = TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
@@ -74,7 +75,7 @@ async def add_group(client):
 
 
 async def commit(client, offset, version=4, **fields):
-    return error_of(await client.peer.ask(positions(client, offset, **fields), version))
+    return error_of(await client.peer.ask(offsets_of(client, offset, **fields), version))
 
 
 async def stable(peer):
@@ -88,7 +89,7 @@ async def stable(peer):
 
 @pytest.mark.parametrize("decision", [True, False])
 @pytest.mark.parametrize("version", [4, ADDS_THE_GROUP])
-def test_positions_count_with_the_end_of_their_transaction(version, decision):
+def test_offsets_count_with_the_end_of_their_transaction(version, decision):
     async def story(live):
         client = await client_of(live)
         if version < ADDS_THE_GROUP:
@@ -111,7 +112,7 @@ def test_positions_count_with_the_end_of_their_transaction(version, decision):
     ("version", "error"),
     [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)],
 )
-def test_positions_of_a_group_that_is_not_in_the_transaction_are_refused(version, error):
+def test_offsets_of_a_group_that_is_not_in_the_transaction_are_refused(version, error):
     async def story(live):
         client = await client_of(live)
         assert await client.add(("t", 0)) is NONE
@@ -121,7 +122,7 @@ def test_positions_of_a_group_that_is_not_in_the_transaction_are_refused(version
     play(story)
 
 
-def test_positions_of_a_producer_that_is_none_any_more_are_refused():
+def test_offsets_of_a_fenced_producer_are_refused():
     async def story(live):
         client = await client_of(live)
         assert await Client(live).init() is NONE
@@ -131,7 +132,7 @@ def test_positions_of_a_producer_that_is_none_any_more_are_refused():
     play(story)
 
 
-def test_positions_of_an_old_generation_are_refused_in_a_transaction_too():
+def test_offsets_of_an_old_generation_are_refused_in_a_transaction_too():
     async def story(live):
         client = await client_of(live)
         assert await add_group(client) is NONE
@@ -156,7 +157,7 @@ def test_a_marker_between_the_coordinators_word_and_the_append_makes_the_word_vo
     play(story)
 
 
-def test_what_is_erased_is_erased_for_the_next_coordinator_too():
+def test_a_deleted_group_is_deleted_for_the_next_coordinator_too():
     async def story(live):
         peer = await coordinated(live)
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
@@ -166,17 +167,16 @@ def test_what_is_erased_is_erased_for_the_next_coordinator_too():
         )
         assert error_of(await peer.ask(request)) is NONE
         mine = led(live)
-        error, effects = mine.mind.delete_group("g")
-        assert error is NONE
-        assert any(isinstance(effect, Erase) for effect in effects)
-        live.broker.groups.perform(mine, effects)
+        assert mine.machine.committed_offsets("g")
+        answer = live.broker.groups.ask(mine, lambda number: DeleteGroup(number, "g"))
+        assert answer == PartitionsAnswer(NONE)
         peer = await started_anew(live)
         assert await fetched(peer) == {}
 
     play(story)
 
 
-def test_a_commit_that_is_not_on_all_replicas_in_time_is_told_so():
+def test_a_commit_that_is_not_on_all_in_sync_replicas_in_time_times_out():
     async def story(live):
         peer = await coordinated(live)
         mine = led(live)
