@@ -268,6 +268,7 @@ class Stage:
 
     def _tell(self, event):
         effects = self.machine.handle(event, self.now)
+        self.machine.validate()
         return [answer for effect in effects for answer in self._perform(effect)]
 
     def _perform(self, effect):

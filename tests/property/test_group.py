@@ -104,6 +104,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def tell(self, event):
         self.trampoline.handle(event)
+        self.machine.validate()
 
     def perform(self, effect):
         match effect:
@@ -385,21 +386,10 @@ class GroupLife(RuleBasedStateMachine):
         assert self.confirmed < 0 or found.offset >= self.confirmed
 
     @invariant()
-    def a_group_counts_right(self):
+    def each_session_has_a_timer(self):
         group = self.machine.groups.get("g")
-        if group is None:
-            return
-        members = group.members.values()
-        assert group.awaiting_join == sum(m.join_request is not None for m in members)
-        assert group.leader is None or group.leader in group.members
-        assert (group.state is GroupState.EMPTY) <= (not group.members)
-        assert all(
-            group.members[member_id].group_instance_id == instance_id
-            for instance_id, member_id in group.static_members.items()
-        )
-        for member in members:
-            assert member.timer_ms is None or member.timer_ms <= member.deadline_ms
-            assert member.timer_ms is not None or member.is_waiting
+        members = [] if group is None else group.members.values()
+        assert all(member.timer_ms is not None or member.is_waiting for member in members)
 
     def teardown(self):
         """Nothing fails any more: all four become members of one generation."""

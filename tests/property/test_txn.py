@@ -110,6 +110,7 @@ class CoordinatorLife(RuleBasedStateMachine):
 
     def handle(self, event):
         self.trampoline.handle(event)
+        self.machine.validate()
 
     def carry_out(self, effect):
         match effect:

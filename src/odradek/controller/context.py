@@ -11,11 +11,8 @@ from uuid import UUID
 from odradek.controller.last_isr import NO_LOG, LogEnd, Memory
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
+from odradek.model.invariants import InvariantError
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
-
-
-class InvariantError(AssertionError):
-    """The controller's state contradicts itself; the message names the thing and the rule."""
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ The simulator, the golden texts and the property tests check both after each eve
 runs checks each partition whose state it has changed (`Partition.check`).
 """
 
-from odradek.controller.context import ControllerContext, InvariantError, Partition
+from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.machines import Machines
 from odradek.controller.states import PartitionState, ReplicaState
+from odradek.model.invariants import hold
 
 _DELETION = frozenset(
     {
@@ -29,30 +30,30 @@ def check(machines: Machines) -> None:
     """
     context, deletion = machines.context, machines.deletion
     for id_, broker in context.brokers.items():
-        _hold(broker.id == id_, f"broker {broker.id}", f"is registered as {id_}")
+        hold(broker.id == id_, f"broker {broker.id}", f"is registered as {id_}")
     for kind, brokers in (
         ("shut down", context.shutting_down),
         ("have failed log directories", context.offline_dirs.keys()),
     ):
-        _hold(brokers <= context.brokers.keys(), f"{[*brokers]}", f"{kind}, not all are registered")
+        hold(brokers <= context.brokers.keys(), f"{[*brokers]}", f"{kind}, not all are registered")
     for kind, topics in (
         ("is being deleted", context.being_deleted),
         ("is waiting for its deletion", deletion.waiting.keys()),
     ):
-        _hold(topics <= context.topics.keys(), f"{[*topics]}", f"{kind}, and not known")
-    _hold(
+        hold(topics <= context.topics.keys(), f"{[*topics]}", f"{kind}, and not known")
+    hold(
         deletion.halted.keys() <= context.being_deleted,
         f"{[*deletion.halted]}",
         "halted, and not all are being deleted",
     )
     for name, topic in context.topics.items():
-        _hold(topic.name == name, name, f"is kept as {topic.name}")
+        hold(topic.name == name, name, f"is kept as {topic.name}")
         for number, partition in topic.partitions.items():
-            _hold(partition.name == (name, number), f"{partition.name}", f"is kept as {number}")
+            hold(partition.name == (name, number), f"{partition.name}", f"is kept as {number}")
             partition.check()
             epoch = partition.controller_epoch
             own = context.controller_epoch
-            _hold(epoch <= own, f"{partition.name}", f"is of controller epoch {epoch} > {own}")
+            hold(epoch <= own, f"{partition.name}", f"is of controller epoch {epoch} > {own}")
 
 
 def check_settled(machines: Machines) -> None:
@@ -66,8 +67,8 @@ def check_settled(machines: Machines) -> None:
     context = machines.context
     if not context.is_loaded:
         return
-    _hold(not machines.election_errors, "ElectLeaders", "has not been answered")
-    _hold(not context.bounced, f"{context.bounced}", "restarted, and have not joined again")
+    hold(not machines.election_errors, "ElectLeaders", "has not been answered")
+    hold(not context.bounced, f"{context.bounced}", "restarted, and have not joined again")
     machines.batch.check_settled()
     machines.partitions.check_settled()
     for partition in context.partitions():
@@ -77,27 +78,22 @@ def check_settled(machines: Machines) -> None:
 def _check_settled_partition(context: ControllerContext, partition: Partition) -> None:
     name, led, replicas = f"{partition.name}", partition.leader_and_isr, partition.replicas
     assigned = set(partition.assignment.replicas)
-    _hold(replicas.keys() == assigned, name, f"states {replicas} of replicas {assigned}")
+    hold(replicas.keys() == assigned, name, f"states {replicas} of replicas {assigned}")
     for replica, state in replicas.items():
         if state is ReplicaState.ONLINE:
             online = context.is_online(replica, partition.name)
-            _hold(online, name, f"replica {replica} is {state.value} on an offline broker")
+            hold(online, name, f"replica {replica} is {state.value} on an offline broker")
     if context.is_being_deleted(partition.name):
         gone = partition.state is PartitionState.NON_EXISTENT
-        _hold(gone, name, f"is being deleted, and {partition.state.value}")
+        hold(gone, name, f"is being deleted, and {partition.state.value}")
         return
-    _hold(_DELETION.isdisjoint(replicas.values()), name, f"replicas are being deleted: {replicas}")
+    hold(_DELETION.isdisjoint(replicas.values()), name, f"replicas are being deleted: {replicas}")
     if led is None:
-        _hold(partition.state is PartitionState.NEW, name, f"is {partition.state.value}")
+        hold(partition.state is PartitionState.NEW, name, f"is {partition.state.value}")
     elif partition.state is PartitionState.ONLINE:
-        _hold(assigned.issuperset(led.isr), name, f"ISR {led.isr} of replicas {assigned}")
+        hold(assigned.issuperset(led.isr), name, f"ISR {led.isr} of replicas {assigned}")
         online = context.is_online(led.leader, partition.name)
-        _hold(online, name, f"leader {led.leader} is offline")
+        hold(online, name, f"leader {led.leader} is offline")
     else:
-        _hold(partition.state is PartitionState.OFFLINE, name, f"is {partition.state.value}")
-        _hold(not assigned.isdisjoint(led.isr), name, f"ISR {led.isr} has none of {assigned}")
-
-
-def _hold(holds: bool, subject: str, problem: str) -> None:
-    if not holds:
-        raise InvariantError(f"{subject}: {problem}")
+        hold(partition.state is PartitionState.OFFLINE, name, f"is {partition.state.value}")
+        hold(not assigned.isdisjoint(led.isr), name, f"ISR {led.isr} has none of {assigned}")

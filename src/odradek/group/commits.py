@@ -29,6 +29,7 @@ from odradek.group.records import (
     encode_offset_value,
 )
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import hold
 from odradek.model.partition import TopicPartition
 
 _NONE: Final = ErrorCode.NONE
@@ -57,6 +58,20 @@ class Commits:
         self._membership = membership
         self._options = options
         self._out = outbox
+
+    def validate(self) -> None:
+        """Check what holds after every event.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        for name, group in self._groups.items():
+            hold(group.group_id == name, group.group_id, f"is under {name}")
+            hold(group.state is not GroupState.DEAD, name, "is removed")
+            group.validate()
+            for producer_id in group.offsets.pending_producers():
+                known = name in self._transactions.get(producer_id, ())
+                hold(known, name, f"its transaction of producer {producer_id} is not known")
 
     # ------------------------------------------------------------------------ commits
 

@@ -28,6 +28,7 @@ from odradek.group.protocols import (
     subscribed_topics,
 )
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import hold
 from odradek.wire.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 
 
@@ -42,6 +43,8 @@ class GroupState(Enum):
 
 
 _ALL: Final = frozenset(GroupState)
+_WITHOUT_MEMBERS: Final = frozenset({GroupState.EMPTY, GroupState.DEAD})
+_WITH_PROTOCOL: Final = frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
 VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset(
@@ -293,6 +296,44 @@ class Group:
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
             for member in self.members.values()
         )
+
+    # -------------------------------------------------------------------- invariants
+
+    def validate(self) -> None:
+        """Check what holds after every event.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        state, members = self.state, self.members
+        name = f"group {self.group_id}, {state.value}"
+        hold(self.generation >= 0, name, f"generation {self.generation}")
+        hold(not members or state not in _WITHOUT_MEMBERS, name, "it has members")
+        if state in _WITH_PROTOCOL:
+            hold(bool(members), name, "it has no members")
+            hold(self.protocol is not None, name, "it has no protocol")
+        waits = self.joining is not None
+        hold(waits is (state is GroupState.PREPARING_REBALANCE), name, f"waits for joins: {waits}")
+        leader = self.leader
+        hold(leader in members if members else leader is None, name, f"{leader} leads {[*members]}")
+        storing = self.storing
+        hold(storing is None or storing <= self.generation, name, f"generation {storing} is stored")
+        hold(self.pending_syncs <= members.keys(), name, "SyncGroup of a former member is awaited")
+        hold(self.pending_joins.keys().isdisjoint(members), name, "the id of a member is unused")
+        joined = sum(member.join_request is not None for member in members.values())
+        hold(joined == self.awaiting_join, name, f"{joined} members wait, not {self.awaiting_join}")
+        supporters = Counter(each for m in members.values() for each, _ in m.protocols)
+        hold(supporters == self._supporters, name, f"{supporters} is not {self._supporters}")
+        instances = [(m.group_instance_id, m.member_id) for m in members.values()]
+        static = {instance: id_ for instance, id_ in instances if instance is not None}
+        hold(static == self.static_members, name, f"{static} is not {self.static_members}")
+        for member_id, member in members.items():
+            hold(member.member_id == member_id, name, f"{member.member_id} is under {member_id}")
+            completing = state is GroupState.COMPLETING_REBALANCE
+            hold(member.sync_request is None or completing, name, f"SyncGroup of {member_id} waits")
+            in_time = member.timer_ms is None or member.timer_ms <= member.deadline_ms
+            hold(in_time, name, f"the session of {member_id} is checked too late")
+        self.offsets.validate(name)
 
     # ----------------------------------------------------------------------- storage
 

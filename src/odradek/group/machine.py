@@ -123,6 +123,14 @@ class GroupMachine:
         for number in [n for n, each in appends.items() if not isinstance(each, OffsetsAppend)]:
             del appends[number]
 
+    def validate(self) -> None:
+        """Check what holds after every event: called by the simulator and by tests.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        self._commits.validate()
+
     # ---------------------------------------------------------------------- queries
 
     @property

@@ -15,9 +15,10 @@ that fails does not drop the others. (Apache Kafka 3.9 keeps only the last of th
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from odradek.group.records import NO_TIMESTAMP, CommittedOffset
+from odradek.model.invariants import hold
 from odradek.model.partition import TopicPartition
 
 OffsetsByPartition = Mapping[TopicPartition, CommittedOffset]
@@ -70,6 +71,23 @@ class Offsets:
 
     def _is_pending(self, partition: TopicPartition) -> bool:
         return any(partition in pending for pending in self._pending.values())
+
+    def validate(self, group: str) -> None:
+        """Check what holds after every event.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        for producer_id, pending in self._pending.items():
+            hold(bool(pending), group, f"nothing is pending of producer {producer_id}")
+        for by_partition in (self._staged, *self._pending.values()):
+            for partition, commits in by_partition.items():
+                ordered = all(first.order < second.order for first, second in pairwise(commits))
+                hold(bool(commits) and ordered, group, f"{partition}: {commits}")
+
+    def pending_producers(self) -> Iterable[int]:
+        """The producers in whose transactions offsets are pending."""
+        return self._pending.keys()
 
     # ------------------------------------------------------------------------ commits
 

@@ -46,21 +46,25 @@ class Trampoline(Generic[E, F]):
         Raises:
             ExceptionGroup: several events failed; the error itself where it was one.
         """
-        self._events.append(event)
         if self._is_running:
+            self._events.append(event)
             return
         errors: list[Exception] = []
         self._is_running = True
         try:
+            self._handle_one(event, errors)
             while self._events:
-                try:
-                    for effect in self._machine.handle(self._events.popleft(), self._now()):
-                        self._perform(effect)
-                except Exception as error:
-                    errors.append(error)
+                self._handle_one(self._events.popleft(), errors)
         finally:
             self._is_running = False
         if len(errors) > 1:
             raise ExceptionGroup(f"{len(errors)} events were not handled", errors)
         if errors:
             raise errors[0]
+
+    def _handle_one(self, event: E, errors: list[Exception]) -> None:
+        try:
+            for effect in self._machine.handle(event, self._now()):
+                self._perform(effect)
+        except Exception as error:
+            errors.append(error)

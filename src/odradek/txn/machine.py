@@ -31,6 +31,7 @@ from typing import Final, assert_never
 
 from odradek.model.clock import Now
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
+from odradek.model.invariants import hold
 from odradek.model.partition import TopicPartition
 from odradek.record.coordinator import (
     Loaded,
@@ -58,6 +59,7 @@ from odradek.txn.transaction import (
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    VALID_PREVIOUS,
     VERSION_2,
     State,
     Transaction,
@@ -128,13 +130,53 @@ class _Entry:
             return self.current
         return replace(self.current, partitions=self.unmarked)
 
+    def validate(self) -> None:
+        """Check what holds after every event.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        current, pending, unmarked = self.current, self.pending, self.unmarked
+        name = f"transactional id {current.transactional_id}, {current.state.name}"
+        hold(NO_EPOCH <= current.producer_epoch <= EPOCH_MAX, name, f"{current.producer_epoch}")
+        hold(current.state is not State.DEAD, name, "it has expired")
+        if current.is_at_rest:
+            hold(not current.partitions, name, f"it has partitions: {current.partitions}")
+        if unmarked is not None:
+            hold(current.is_prepared, name, "markers are being written")
+            hold(unmarked <= current.partitions, name, f"{unmarked} are not in it")
+        hold(self.request is None or pending is not None, name, "a request waits for no change")
+        if pending is not None:
+            hold(pending.transactional_id == current.transactional_id, name, f"becomes {pending}")
+            hold(current.state in VALID_PREVIOUS[pending.state], name, f"becomes {pending.state}")
+            is_same = pending.producer_id == current.producer_id
+            grows = pending.producer_epoch >= current.producer_epoch
+            hold(grows or not is_same, name, f"epoch {pending.producer_epoch} is lower")
+
 
 class TransactionMachine:
     """The coordinator of the transactional ids of one partition, for one leader epoch."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._is_loaded = False
         self._has_resigned = False
+
+    def validate(self) -> None:
+        """Check what holds after every event: called by the simulator and by tests.
+
+        Raises:
+            InvariantError: something does not hold.
+        """
+        owners: dict[int, str] = {}
+        for name, entry in self._entries.items():
+            entry.validate()
+            transaction = entry.current
+            hold(transaction.transactional_id == name, name, f"has {transaction}")
+            owner = owners.setdefault(transaction.producer_id, name)
+            hold(owner == name, name, f"has producer id {transaction.producer_id} of {owner}")
+            if transaction.is_prepared and self._is_loaded:
+                hold(entry.unmarked is not None, name, "is prepared, and gets no markers")
 
     # ----------------------------------------------------------------------------- queries
 
@@ -249,6 +291,7 @@ class TransactionMachine:
 
     def _loaded(self, wall_ms: int) -> list[Effect]:
         """Go on with what an earlier coordinator has decided."""
+        self._is_loaded = True
         prepared_ones = [entry for entry in self._entries.values() if entry.current.is_prepared]
         effects: list[Effect] = []
         if prepared_ones:

@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from odradek.controller.context import InvariantError
 from odradek.controller.controller import Controller
 from odradek.controller.effects import Store
 from odradek.controller.events import (
@@ -19,6 +18,7 @@ from odradek.controller.proposals import Accepted, StoredState
 from odradek.controller.settling import Settling
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.model.cluster import Broker
+from odradek.model.invariants import InvariantError
 from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPartition
 
 NAME = TopicPartition("t", 0)

@@ -75,6 +75,7 @@ class Coordinator:
 
     def tell(self, event):
         self.trampoline.handle(event)
+        self.machine.validate()
 
     def perform(self, effect):
         match effect:

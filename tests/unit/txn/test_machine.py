@@ -54,6 +54,7 @@ class Coordinator:
 
     def tell(self, event):
         self.trampoline.handle(event)
+        self.machine.validate()
 
     def perform(self, effect):
         match effect:

@@ -26,7 +26,8 @@ class CoordinatorRequests(Generic[A]):
         """Number a request and hand it in; the answer, or a future if there is none yet."""
         self._count += 1
         number = self._count
-        request = self._waiting[number] = _Request[A]()
+        request: _Request[A] = _Request()
+        self._waiting[number] = request
         try:
             hand_in(number)
         except BaseException:

@@ -51,10 +51,10 @@ def _transaction_state(machine: TransactionMachine, event: object) -> str:
     return NOTHING if transaction is None else transaction.state.name
 
 
-_MACHINES: Final[dict[str, tuple[Any, Callable[[Any, object], str]]]] = {
-    "controller": (Controller, _controller_state),
-    "group": (GroupMachine, _group_state),
-    "transaction": (TransactionMachine, _transaction_state),
+_MACHINES: Final[dict[str, tuple[Any, Callable[[Any, object], str], Callable[[Any], None]]]] = {
+    "controller": (Controller, _controller_state, lambda _machine: None),
+    "group": (GroupMachine, _group_state, GroupMachine.validate),
+    "transaction": (TransactionMachine, _transaction_state, TransactionMachine.validate),
 }
 
 
@@ -82,9 +82,9 @@ def _names(union: object) -> Iterator[str]:
 @contextmanager
 def watched(pairs: Counter[str]) -> Iterator[None]:
     """Count the pairs that are met meanwhile."""
-    before = {machine: machine.handle for machine, _ in _MACHINES.values()}
-    for name, (machine, state) in _MACHINES.items():
-        machine.handle = _counting(name, before[machine], state, pairs)
+    before = {machine: machine.handle for machine, *_ in _MACHINES.values()}
+    for name, (machine, state, validate) in _MACHINES.items():
+        machine.handle = _counting(name, before[machine], state, validate, pairs)
     try:
         yield
     finally:
@@ -96,6 +96,7 @@ def _counting(
     name: str,
     handle: Callable[..., Any],
     state: Callable[[Any, object], str],
+    validate: Callable[[Any], None],
     pairs: Counter[str],
 ) -> Callable[..., Any]:
     def counted(machine: Any, event: object, *rest: Any) -> Any:
@@ -107,6 +108,8 @@ def _counting(
             )
         if not isinstance(event, Step):  # what a controller goes on with: not an event of its own
             pairs[f"{name} {type(event).__name__}/{state(machine, event)}"] += 1
-        return handle(machine, event, *rest)
+        effects = handle(machine, event, *rest)
+        validate(machine)
+        return effects
 
     return counted
