@@ -202,14 +202,14 @@ def test_every_broker_tells_what_it_decided_and_the_controller_how_things_stand(
     first = three.controller
     three.brokers[first].stop()
     wait_for(lambda: three.controller not in (first, -1))
-    wait_for(lambda: three.tells(three.controller, "controller?topic=t")["reigns"])
+    wait_for(lambda: three.tells(three.controller, "controller?topic=t")["is_controller"])
     three.brokers[first].start()
 
     view = three.tells(three.controller, "controller?topic=t")
     assert view["topic"]["exists"]
     assert view["partitions"][0]["replicas"] == [1, 2, 3]
     (other,) = {1, 2, 3} - {first, three.controller}
-    assert three.tells(other, "controller")["reigns"] is False
+    assert three.tells(other, "controller")["is_controller"] is False
     journal = three.tells(three.controller, f"journal?broker={first}")["entries"]
     assert [e["verdict"] for e in journal if e["verdict"]][-1] == "BROKER_JOINED"
     assert not [e for e in three.tells(other, "journal?topic=t")["entries"] if e["verdict"]]

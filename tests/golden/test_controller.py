@@ -46,20 +46,20 @@ from odradek.controller.answers import (
 )
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
-    Announce,
     Answer,
     AskUnclean,
     Connect,
     Disconnect,
     Effect,
-    ForgetDeletions,
-    ForgetElections,
-    ForgetReassignments,
-    PartitionNews,
+    PartitionUpdate,
     ReadTopics,
     Record,
+    RemoveDeletions,
+    RemoveElections,
+    RemoveReassignments,
     RemoveTopics,
     Resign,
+    SendRequests,
     Store,
     WriteAssignments,
     WriteTopics,
@@ -79,7 +79,7 @@ from odradek.controller.events import (
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
-    ReassignmentsAskedFor,
+    ReassignmentsListed,
     ReassignmentsRequested,
     ReassignmentsSeen,
     RebalanceDue,
@@ -214,7 +214,7 @@ class Stage:
         self.take(ReassignmentsRequested(parse_targets(given)))
 
     def on_reassigning(self, plain: list[str], given: dict[str, str]) -> None:
-        self.take(ReassignmentsAskedFor(tuple(map(parse, plain)) or None))
+        self.take(ReassignmentsListed(tuple(map(parse, plain)) or None))
 
     def on_rebalance(self, plain: list[str], given: dict[str, str]) -> None:
         self.take(RebalanceDue(int(plain[0])))
@@ -295,7 +295,7 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
         case Store(proposals):
             for p in proposals:
                 yield f"store {p.partition} {words(p.proposed)} if-version={version(p.proposed)}"
-        case Announce(news, brokers, _):
+        case SendRequests(news, brokers, _):
             yield from show_news(news, brokers)
         case Record(decisions):
             yield from (f"record {decision}" for decision in decisions)
@@ -306,9 +306,9 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
         case WriteAssignments(assignments):
             for name, assignment in assignments.items():
                 yield f"write-topic {name} {show_assignment(assignment)}"
-        case ForgetReassignments(partitions):
+        case RemoveReassignments(partitions):
             yield f"forget-reassignments {' '.join(map(str, partitions))}"
-        case ForgetElections():
+        case RemoveElections():
             yield "forget-elections"
         case ReadTopics(names):
             yield f"read-topics {' '.join(names)}"
@@ -316,7 +316,7 @@ def show(effect: Effect) -> Iterable[str]:  # noqa: C901, PLR0912 - one case for
             yield f"ask-unclean {' '.join(names)}"
         case RemoveTopics(names):
             yield f"remove-topics {' '.join(names)}"
-        case ForgetDeletions(names):
+        case RemoveDeletions(names):
             yield f"forget-deletions {' '.join(names)}"
         case Connect(broker):
             yield f"connect {broker.id}"
@@ -343,7 +343,7 @@ def show_news(news, brokers) -> Iterable[str]:
 
 
 def show_partition(request: str, item) -> str:
-    if not isinstance(item, PartitionNews):
+    if not isinstance(item, PartitionUpdate):
         return f"{item.partition} epoch={item.leader_epoch}" + (" delete" if item.delete else "")
     text = f"{item.partition} {words(item.leader_and_isr)}"
     if item.is_new and request == "leader-and-isr":

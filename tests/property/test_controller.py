@@ -21,15 +21,15 @@ from odradek.controller.answers import (
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
-    Announce,
     Answer,
     AskUnclean,
-    ForgetDeletions,
-    ForgetElections,
-    ForgetReassignments,
     ReadTopics,
     Record,
+    RemoveDeletions,
+    RemoveElections,
+    RemoveReassignments,
     RemoveTopics,
+    SendRequests,
     Store,
     WriteAssignments,
 )
@@ -120,16 +120,16 @@ class Life(RuleBasedStateMachine):
             case RemoveTopics(names):
                 self.remove(names)
                 return TopicsRemoved(names)
-            case ForgetDeletions(names):
+            case RemoveDeletions(names):
                 self.deletions -= set(names)
             case WriteAssignments(assignments):
                 return AssignmentsWritten(self.write(assignments))
-            case ForgetReassignments(names):
+            case RemoveReassignments(names):
                 for name in names:
                     del self.moves[name]
-            case ForgetElections():
+            case RemoveElections():
                 self.answers.append(effect)
-            case Announce(news, brokers, _):
+            case SendRequests(news, brokers, _):
                 assert brokers == self.controller.context.brokers
                 for told in news:
                     self.announce(told)
@@ -330,7 +330,7 @@ class Life(RuleBasedStateMachine):
     def a_node_asks_for_elections(self, data) -> None:
         names = data.draw(st.lists(st.sampled_from(sorted(self.states)), min_size=1, unique=True))
         self.settle(ElectionsSeen(tuple(names)))
-        assert isinstance(self.answers.pop(), ForgetElections)
+        assert isinstance(self.answers.pop(), RemoveElections)
 
     @rule(name=TOPICS, allowed=st.booleans())
     def the_owner_changes_its_mind_about_unclean_election(self, name: str, allowed: bool) -> None:

@@ -6,7 +6,7 @@ ships. Each takes pytest's `monkeypatch`.
 
 from odradek.broker import controller_requests
 from odradek.broker.apis import fetch
-from odradek.broker.controller.election import Reign
+from odradek.broker.controller.election import ControllerTerm
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_fetcher import ReplicaFetcher
@@ -129,7 +129,7 @@ def no_controller_fencing(monkeypatch):
 
     monkeypatch.setattr(controller_requests, "refuse_request", obey)
     anything = property(lambda self: Check(layout.CONTROLLER_EPOCH, ANY_VERSION))
-    monkeypatch.setattr(Reign, "token", anything)
+    monkeypatch.setattr(ControllerTerm, "token", anything)
 
 
 def high_watermark_by_the_stored_isr(monkeypatch):

@@ -173,14 +173,14 @@ class Scene:
         return layout.decode_partition_state(TOPIC, node.data, partition_epoch=node.version)
 
     @property
-    def memory(self):
+    def history(self):
         """What is remembered of its last ISRs, and belongs to what is stored."""
-        node = self.cluster.tree.find(layout_odradek.last_isr_path(TOPIC))
+        node = self.cluster.tree.find(layout_odradek.isr_history_path(TOPIC))
         if node is None or not node.data:
             return None
-        memory = layout_odradek.decode_memory(TOPIC, node.data)
-        is_valid = memory.partition_epoch == self.state.partition_epoch
-        return memory if is_valid else None
+        history = layout_odradek.decode_isr_history(TOPIC, node.data)
+        is_valid = history.partition_epoch == self.state.partition_epoch
+        return history if is_valid else None
 
     @property
     def brokers_of_topic(self):

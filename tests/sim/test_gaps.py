@@ -110,12 +110,12 @@ async def controller_dies_in_between(scene):
     leader, *others = scene.brokers
     assert await is_committed(leader, *FIRST)
     await scene.last_one_in_sync(leader)
-    memory, tell = layout_odradek.last_isr_path(TOPIC), scene.cluster.tree.written
+    history, tell = layout_odradek.isr_history_path(TOPIC), scene.cluster.tree.written
     loop = asyncio.get_running_loop()
 
     def written(changes):
         tell(changes)
-        if any(change.path == memory for change in changes) and scene.controller.is_up:
+        if any(change.path == history for change in changes) and scene.controller.is_up:
             loop.call_soon(scene.controller.kill)
 
     scene.cluster.tree.written = written
@@ -148,17 +148,17 @@ def note_no_lives(monkeypatch):
 
 def note_down_first(monkeypatch):
     """What is remembered is written first, and the state that it belongs to afterwards."""
-    make = ControllerStore._make_memories
+    make = ControllerStore._make_histories
 
     async def write(self, proposals):
         await make(self, proposals)
-        batches = [[self._reign.token, *write_memory(p)] for p in proposals if p.memory is not None]
+        batches = [[self._term.token, *write_memory(p)] for p in proposals if p.history is not None]
         if batches:
             await self._multi_many(batches)
 
-    write_memory = ControllerStore._write_memory
-    monkeypatch.setattr(ControllerStore, "_make_memories", write)
-    monkeypatch.setattr(ControllerStore, "_write_memory", staticmethod(lambda proposal: []))
+    write_memory = ControllerStore._write_history
+    monkeypatch.setattr(ControllerStore, "_make_histories", write)
+    monkeypatch.setattr(ControllerStore, "_write_history", staticmethod(lambda proposal: []))
 
 
 STORIES = [
@@ -204,7 +204,7 @@ def test_with_a_broker_of_another_kind_nobody_is_doubted_and_without_it_again():
         scene.write_store(registration_of_a_stranger())
         await until(lambda: STRANGER in scene.controller.broker.metadata.brokers)
         await scene.last_one_in_sync(leader)
-        assert scene.memory is None, "something was remembered that nobody can rely on"
+        assert scene.history is None, "something was remembered that nobody can rely on"
         scene.lose_power(leader)
         leader.start()
         await scene.led_by(leader)
@@ -215,7 +215,7 @@ def test_with_a_broker_of_another_kind_nobody_is_doubted_and_without_it_again():
         await scene.in_sync(leader, *others)
         assert await is_committed(leader, *FIRST)
         await scene.last_one_in_sync(leader)
-        assert scene.memory is not None
+        assert scene.history is not None
         scene.lose_power(leader)
         leader.start()
         await until(lambda: leader.state is State.RUNNING)
@@ -235,7 +235,7 @@ def test_what_was_remembered_before_another_kind_of_controller_reigned_is_void(h
         scene.controller.kill()
         await until(lambda: scene.cluster.tree.names(layout.BROKER_IDS) == [])
         if has_another_reigned:
-            # It has left the memory as it is, for it does not know of it, and written the state.
+            # It has left the history as it is, for it does not know of it, and written the state.
             epoch = scene.stored.controller_epoch + 1
             state = layout.LeaderIsrAndControllerEpoch(
                 scene.state.led_by(leader.id, (leader.id,)), epoch

@@ -51,7 +51,7 @@ class Stage:
 
     def __init__(self, cluster, client):
         self.cluster, self.client = cluster, client
-        self.controller = next(b for b in cluster.brokers if b.broker.controller.reign is not None)
+        self.controller = next(b for b in cluster.brokers if b.broker.controller.term is not None)
         self.coordinator, self.holder = (b for b in cluster.brokers if b is not self.controller)
         self.producer = Producer(client)
 

@@ -99,7 +99,7 @@ class ControlledShutdown:
 
     async def _go_down(self, request: ControlledShutdownRequest) -> None:
         self._produce.is_closed = True
-        self._controller.races_no_more()
+        self._controller.stop_racing()
         while not self._replicas.is_replicated:  # noqa: ASYNC110 - many logs, and it is soon over
             await asyncio.sleep(_PAUSE_S)
         while True:

@@ -67,7 +67,7 @@ def publish(broker: MeasuredParts) -> None:
     )
     gauge(
         "kafka_controller_kafkacontroller_activecontrollercount",
-        lambda: int(broker.controller.reign is not None),
+        lambda: int(broker.controller.term is not None),
     )
     gauge(
         "kafka_controller_kafkacontroller_activebrokercount", lambda: len(broker.metadata.brokers)

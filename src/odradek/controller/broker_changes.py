@@ -81,7 +81,7 @@ def lose_replicas(machines: Machines, step: LoseReplicas) -> None:
 
 
 def join(machines: Machines, step: JoinBrokers) -> list[Effect]:
-    """Announce the brokers, send them everything, and elect where there was no leader."""
+    """SendRequests the brokers, send them everything, and elect where there was no leader."""
     context, batch, joined = machines.context, machines.batch, step.brokers
     connect: list[Effect] = [] if step.is_connected else [Connect(broker) for broker in joined]
     ids = frozenset(broker.id for broker in joined)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from odradek.controller.last_isr import NO_LOG, LogEnd, Memory
+from odradek.controller.isr_history import NO_LOG, IsrHistory, LogEnd
 from odradek.controller.states import PARTITION_FROM, REPLICA_FROM, PartitionState, ReplicaState
 from odradek.model.cluster import Broker
 from odradek.model.invariants import InvariantError
@@ -26,16 +26,16 @@ class Partition:
     leader_and_isr: LeaderAndIsr | None = None  # None until the store has accepted the first
     controller_epoch: int = -1  # of the controller that wrote it
     modified_id: int = 0  # the store's transaction that did, or one before it
-    memory: Memory | None = None
+    history: IsrHistory | None = None
 
     @property
-    def valid_memory(self) -> Memory | None:
-        """What is remembered, if it belongs to the state that stands."""
-        memory, state = self.memory, self.leader_and_isr
-        if memory is None or state is None:
+    def valid_history(self) -> IsrHistory | None:
+        """The ISR history, if it was written with the state that stands."""
+        history, state = self.history, self.leader_and_isr
+        if history is None or state is None:
             return None
-        written_with = (memory.partition_epoch, memory.controller_epoch)
-        return memory if written_with == (state.partition_epoch, self.controller_epoch) else None
+        written_with = (history.partition_epoch, history.controller_epoch)
+        return history if written_with == (state.partition_epoch, self.controller_epoch) else None
 
     @property
     def leader(self) -> int | None:
@@ -146,14 +146,14 @@ class ControllerContext:
         return self.brokers.keys() <= self.shutting_down
 
     @property
-    def remembers(self) -> bool:
+    def keeps_history(self) -> bool:
         """Whether all brokers are of our kind: else nobody can tell how they stopped."""
         return all(broker.clean_since >= 0 for broker in self.brokers.values())
 
     def doubtful(self, partition: Partition) -> tuple[int, ...]:
         """The members of the ISR that are there and may have lost what made them members."""
         stored = partition.leader_and_isr
-        if stored is None or len(partition.assignment.replicas) < 2 or not self.remembers:
+        if stored is None or len(partition.assignment.replicas) < 2 or not self.keeps_history:
             return ()
         return tuple(r for r in stored.isr if r in self.brokers and not self.is_sound(partition, r))
 
@@ -169,7 +169,7 @@ class ControllerContext:
         ISR before may have begun to copy.
         """
         stored = partition.leader_and_isr
-        if stored is None or not self.remembers:
+        if stored is None or not self.keeps_history:
             return frozenset()
         return frozenset(
             replica
@@ -186,9 +186,9 @@ class ControllerContext:
 
 def _known_until(partition: Partition, replica: int) -> int:
     """The last transaction in which a replica was known to hold everything; -1 for a stranger."""
-    stored, memory = partition.leader_and_isr, partition.valid_memory
+    stored, history = partition.leader_and_isr, partition.valid_history
     known = partition.modified_id if stored is not None and replica in stored.isr else -1
-    if memory is not None:
-        gone = memory.left.get(replica)
-        known = memory.isr.get(replica, gone.transaction_id if gone else known)
+    if history is not None:
+        gone = history.left.get(replica)
+        known = history.isr.get(replica, gone.transaction_id if gone else known)
     return known

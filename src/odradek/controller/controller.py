@@ -32,8 +32,8 @@ from odradek.controller.events import (
     LeaderAndIsrAnswered,
     LoadingFinished,
     LogDirsFailed,
-    LogEndsHeard,
-    ReassignmentsAskedFor,
+    LogEndsRead,
+    ReassignmentsListed,
     ReassignmentsRequested,
     ReassignmentsSeen,
     RebalanceDue,
@@ -119,7 +119,7 @@ def _begin(machines: Machines, event: External) -> list[Effect]:  # noqa: C901, 
             effects = preferred_leader.by_node(machines, partitions)
         case ReassignmentsRequested():
             effects = machines.reassignment.requested(event)
-        case ReassignmentsAskedFor():
+        case ReassignmentsListed():
             effects = machines.reassignment.asked_for(event)
         case ReassignmentsSeen():
             effects = machines.reassignment.seen(event)
@@ -127,8 +127,8 @@ def _begin(machines: Machines, event: External) -> list[Effect]:  # noqa: C901, 
             effects = preferred_leader.rebalance_due(machines, event)
         case UncleanElectionsEnabled():
             effects = preferred_leader.unclean_enabled(machines, event)
-        case LogEndsHeard():
-            effects = machines.partitions.log_ends_heard(event)
+        case LogEndsRead():
+            effects = machines.partitions.log_ends_read(event)
         case _:
             assert_never(event)
     return effects

@@ -58,14 +58,14 @@ class WriteAssignments:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetReassignments:
+class RemoveReassignments:
     """Take these out of `/admin/reassign_partitions`; when nothing is left in it, remove it."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetElections:
+class RemoveElections:
     """Remove `/admin/preferred_replica_election`."""
 
 
@@ -77,8 +77,8 @@ class AskUnclean:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLogEnds:
-    """Ask these replicas where their logs end; reported, some time later, as `LogEndsHeard`."""
+class ReadLogEnds:
+    """Ask these replicas where their logs end; reported, some time later, as `LogEndsRead`."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
 
@@ -91,7 +91,7 @@ class RemoveTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetDeletions:
+class RemoveDeletions:
     """Remove requests for deletion that will not be served."""
 
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ class Disconnect:
     broker: int
 
 
-class PartitionNews(NamedTuple):
+class PartitionUpdate(NamedTuple):
     """One partition as it is announced."""
 
     partition: TopicPartition
@@ -126,7 +126,7 @@ class PartitionNews(NamedTuple):
     being_deleted: bool
 
 
-class StopNews(NamedTuple):
+class StopUpdate(NamedTuple):
     """A replica that is to be stopped, and deleted if the flag says so."""
 
     partition: TopicPartition
@@ -134,21 +134,21 @@ class StopNews(NamedTuple):
     delete: bool
 
 
-class BrokerNews(NamedTuple):
+class BrokerRequests(NamedTuple):
     """All that one broker has to be told; what is None is not sent."""
 
     broker: int
     broker_epoch: int
-    leader_and_isr: tuple[PartitionNews, ...] | None
-    metadata: tuple[PartitionNews, ...] | None
-    stop: tuple[StopNews, ...] | None
+    leader_and_isr: tuple[PartitionUpdate, ...] | None
+    metadata: tuple[PartitionUpdate, ...] | None
+    stop: tuple[StopUpdate, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
+class SendRequests:
     """One LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker, in this order."""
 
-    news: tuple[BrokerNews, ...]
+    news: tuple[BrokerRequests, ...]
     brokers: Mapping[int, Broker]  # those that are registered
     topic_ids: Mapping[str, UUID]  # of the topics named in the news
 
@@ -189,15 +189,15 @@ Effect = (
     | ReadTopics
     | WriteTopics
     | WriteAssignments
-    | ForgetReassignments
-    | ForgetElections
+    | RemoveReassignments
+    | RemoveElections
     | AskUnclean
-    | AskLogEnds
+    | ReadLogEnds
     | RemoveTopics
-    | ForgetDeletions
+    | RemoveDeletions
     | Connect
     | Disconnect
-    | Announce
+    | SendRequests
     | Answer
     | Record
     | Proceed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from odradek.controller.last_isr import LogEnd
+from odradek.controller.isr_history import LogEnd
 from odradek.controller.proposals import Outcome, StoredState
 from odradek.controller.steps import Step
 from odradek.model.cluster import Broker
@@ -164,7 +164,7 @@ class ReassignmentsRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentsAskedFor:
+class ReassignmentsListed:
     """ListPartitionReassignments: which of these are under way; None for all."""
 
     partitions: tuple[TopicPartition, ...] | None
@@ -219,7 +219,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEndsHeard:
+class LogEndsRead:
     """What the replicas that were asked have said, and what their topics have to have in sync."""
 
     ends: Mapping[TopicPartition, Mapping[int, LogEnd]]
@@ -262,10 +262,10 @@ External = (
     | ControlledShutdownRequested
     | ElectionsRequested
     | ReassignmentsRequested
-    | ReassignmentsAskedFor
+    | ReassignmentsListed
     | RebalanceDue
     | UncleanElectionsEnabled
-    | LogEndsHeard
+    | LogEndsRead
     | LeaderAndIsrAnswered
     | ReplicasDeleted
 )

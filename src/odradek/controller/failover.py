@@ -83,7 +83,7 @@ def _believe(
         state.leader_and_isr,
         state.controller_epoch,
         state.modified_id,
-        state.memory,
+        state.history,
     )
 
 

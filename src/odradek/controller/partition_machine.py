@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition
-from odradek.controller.effects import AskLogEnds, AskUnclean, Effect, Resign, Store
+from odradek.controller.effects import AskUnclean, Effect, ReadLogEnds, Resign, Store
 from odradek.controller.election import (
     elect_first,
     elect_for_reassignment,
@@ -23,8 +23,8 @@ from odradek.controller.election import (
     elect_preferred,
     elect_when_offline,
 )
-from odradek.controller.events import LogEndsHeard
-from odradek.controller.last_isr import LogEnd, Memory, choose, remembered
+from odradek.controller.events import LogEndsRead
+from odradek.controller.isr_history import IsrHistory, LogEnd, choose, next_history
 from odradek.controller.proposals import (
     NO_VERSION,
     Accepted,
@@ -86,24 +86,26 @@ class PartitionMachine:
     def _add(
         self, partition: Partition, proposed: LeaderAndIsr, purpose: Purpose, cause: Cause
     ) -> None:
-        memory = self._remember(partition, proposed)
-        self._proposals.append(Proposal(partition.name, proposed, purpose, cause, memory))
+        history = self._next_history(partition, proposed)
+        self._proposals.append(Proposal(partition.name, proposed, purpose, cause, history))
 
-    def _remember(self, partition: Partition, proposed: LeaderAndIsr) -> Memory | None:
+    def _next_history(self, partition: Partition, proposed: LeaderAndIsr) -> IsrHistory | None:
         """What has to be known of the last ISRs should this state stand."""
         stored, leads = partition.leader_and_isr, proposed.leader != NO_LEADER
         is_critical = len(proposed.isr) == 1 or not leads
-        if len(partition.assignment.replicas) < 2 or not (is_critical and self._context.remembers):
+        if len(partition.assignment.replicas) < 2 or not (
+            is_critical and self._context.keeps_history
+        ):
             return None
-        left, isr = remembered(
-            before=partition.valid_memory,
+        left, isr = next_history(
+            before=partition.valid_history,
             isr_before=stored.isr if stored else (),
             isr=proposed.isr,
             transaction_id=partition.modified_id,
             leads=leads,
         )
         epoch = self._context.controller_epoch
-        return Memory(proposed.partition_epoch + 1, epoch, left=left, isr=isr)
+        return IsrHistory(proposed.partition_epoch + 1, epoch, left=left, isr=isr)
 
     def store(self) -> list[Effect]:
         """Everything decided on since the last time, as one step."""
@@ -121,15 +123,15 @@ class PartitionMachine:
             asked = {name: self._online(name) for name in doubtful}
             for name, replicas in asked.items():
                 self._asked_ends[name] = {r: brokers[r].broker_epoch for r in replicas}
-            effects.append(AskLogEnds(asked))
+            effects.append(ReadLogEnds(asked))
         return effects
 
     def _online(self, name: TopicPartition) -> tuple[int, ...]:
         partition = self._context.partition(name)
         return self._context.online_replicas(partition) if partition is not None else ()
 
-    def log_ends_heard(self, event: LogEndsHeard) -> list[Effect]:
-        """The answer to `AskLogEnds`: elect by it, wait for a broker, or give up for now."""
+    def log_ends_read(self, event: LogEndsRead) -> list[Effect]:
+        """The answer to `ReadLogEnds`: elect by it, wait for a broker, or give up for now."""
         for name, heard in event.ends.items():
             # Who has started anew since he was asked may have lost what he spoke of.
             asked, brokers = self._asked_ends.pop(name, {}), self._context.brokers
@@ -171,7 +173,7 @@ class PartitionMachine:
         chosen = choose(
             ends={replica: end for replica, end in ends.items() if replica in live},
             isr=stored.isr,
-            memory=partition.valid_memory,
+            history=partition.valid_history,
             sound=[replica for replica in live if context.is_sound(partition, replica)],
             isr_min=isr_min,
             assigned=partition.assignment.replicas,
@@ -342,7 +344,7 @@ class PartitionMachine:
             assert accepted.leader_epoch == before.leader_epoch + (not in_epoch), (before, accepted)
         partition.leader_and_isr = accepted
         partition.controller_epoch = self._context.controller_epoch
-        partition.memory = proposal.memory
+        partition.history = proposal.history
         registered = (broker.broker_epoch for broker in self._context.brokers.values())
         partition.modified_id = max(partition.modified_id, *registered, 0)
         if partition.assignment.is_being_reassigned:
@@ -363,9 +365,9 @@ class PartitionMachine:
         Who was in sync and left has one, be it in a directory that failed: beside it an empty one
         would be taken for all he has, should the last one in sync have lost what he knew.
         """
-        led, memory = partition.leader_and_isr, partition.valid_memory
+        led, history = partition.leader_and_isr, partition.valid_history
         assert led is not None, partition.name
-        had_all = {*led.isr, *(memory.left if memory else ())}
+        had_all = {*led.isr, *(history.left if history else ())}
         adding = [r for r in partition.assignment.adding if r in online and r not in had_all]
         if adding:
             self._batch.leader_and_isr(partition, adding, is_new=True)

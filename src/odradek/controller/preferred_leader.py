@@ -13,8 +13,8 @@ from odradek.controller.context import Partition
 from odradek.controller.effects import (
     Answer,
     Effect,
-    ForgetElections,
     Proceed,
+    RemoveElections,
     in_slices,
     mapping_in_slices,
     then_store,
@@ -103,7 +103,7 @@ def by_node(machines: Machines, partitions: tuple[TopicPartition, ...] | None) -
         elif error is not ErrorCode.ELECTION_NOT_NEEDED:
             refused = Decision(Verdict.ELECTION_REFUSED, name, BY_NODE, detail=error.name)
             machines.batch.decided(refused)
-    return [*then_store(in_slices(ElectPreferred, wanted)), ForgetElections()]
+    return [*then_store(in_slices(ElectPreferred, wanted)), RemoveElections()]
 
 
 def elect_preferred(machines: Machines, step: ElectPreferred) -> None:

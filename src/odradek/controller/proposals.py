@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from odradek.controller.causes import Cause
-from odradek.controller.last_isr import Memory
+from odradek.controller.isr_history import IsrHistory
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 NO_VERSION: Final = -1  # `partition_epoch` of what is not stored yet: its node is to be created
@@ -17,7 +17,7 @@ class StoredState(NamedTuple):
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
     modified_id: int = 1 << 62  # the store's transaction that wrote it; unless known: just now
-    memory: Memory | None = None
+    history: IsrHistory | None = None
 
 
 class Purpose(Enum):
@@ -44,7 +44,7 @@ class Proposal:
     proposed: LeaderAndIsr
     purpose: Purpose
     cause: Cause
-    memory: Memory | None = None  # to be written with it
+    history: IsrHistory | None = None  # to be written with it
 
 
 class Accepted(NamedTuple):

@@ -24,8 +24,8 @@ from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import (
     Answer,
     Effect,
-    ForgetReassignments,
     Proceed,
+    RemoveReassignments,
     WriteAssignments,
     in_slices,
     mapping_in_slices,
@@ -33,11 +33,11 @@ from odradek.controller.effects import (
 )
 from odradek.controller.events import (
     AssignmentsWritten,
-    ReassignmentsAskedFor,
+    ReassignmentsListed,
     ReassignmentsRequested,
     ReassignmentsSeen,
 )
-from odradek.controller.last_isr import holders
+from odradek.controller.isr_history import holders
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.proposals import Purpose
 from odradek.controller.replica_machine import ReplicaMachine
@@ -154,7 +154,7 @@ class Reassignment:
                 refusals[name] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
         return [Answer(ReassignmentsAnswer(refusals))]
 
-    def asked_for(self, event: ReassignmentsAskedFor) -> list[Effect]:
+    def asked_for(self, event: ReassignmentsListed) -> list[Effect]:
         """Say what is under way."""
         names = event.partitions
         partitions = self._context.partitions() if names is None else self._context.known(names)
@@ -212,7 +212,7 @@ class Reassignment:
         problem = newcomers_problem(wanted, frozenset(live))
         stands = partition.leader_and_isr if partition else None
         if problem is None and partition and stands and present.is_being_reassigned:
-            holding = holders(stands.isr, partition.valid_memory)
+            holding = holders(stands.isr, partition.valid_history)
             problem = remainder_problem(wanted, stands.isr, holding)
         if problem is not None:
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
@@ -406,7 +406,7 @@ class Reassignment:
         names = tuple(names)
         for name in names:
             self._by_node.pop(name, None)
-        return [ForgetReassignments(names)] if names else []
+        return [RemoveReassignments(names)] if names else []
 
     def _decided(
         self,

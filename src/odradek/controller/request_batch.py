@@ -15,20 +15,20 @@ from typing import TypeAlias
 from odradek.controller.causes import Decision
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import (
-    Announce,
-    BrokerNews,
+    BrokerRequests,
     Effect,
-    PartitionNews,
+    PartitionUpdate,
     Proceed,
     Record,
-    StopNews,
+    SendRequests,
+    StopUpdate,
     in_slices,
 )
 from odradek.controller.steps import BuildRequests, DescribePartitions
 from odradek.model.partition import EPOCH_DURING_DELETE, TopicPartition
 
 Told: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
-Described: TypeAlias = dict[tuple[TopicPartition, bool], PartitionNews]
+Described: TypeAlias = dict[tuple[TopicPartition, bool], PartitionUpdate]
 
 
 class RequestBatch:
@@ -98,7 +98,7 @@ class RequestBatch:
             return  # gone again, or never led: there is nothing to tell
         assigned, online = partition.assignment.replicas, self._context.online_replicas(partition)
         all_online = len(online) == len(assigned)
-        self._described[name, is_new] = PartitionNews(
+        self._described[name, is_new] = PartitionUpdate(
             name,
             partition.leader_and_isr,
             partition.controller_epoch,
@@ -119,9 +119,9 @@ class RequestBatch:
         named = dict.fromkeys(name.topic for name, _ in described)
         named |= dict.fromkeys(name.topic for told in gathered.stop.values() for name in told)
         ids = {name: topics[name].id for name in named if name in topics}
-        return [Announce(news, dict(self._context.brokers), ids)]
+        return [SendRequests(news, dict(self._context.brokers), ids)]
 
-    def _news(self, gathered: "_Gathered", described: Described) -> Iterable[BrokerNews]:
+    def _news(self, gathered: "_Gathered", described: Described) -> Iterable[BrokerRequests]:
         everything = _pick(gathered.everything, described)
         changed = _pick(gathered.metadata, described)
         tell_all = bool(changed) or gathered.brokers_changed
@@ -133,9 +133,9 @@ class RequestBatch:
                 metadata = everything
             if leader_and_isr or stop or metadata is not None:
                 epoch = registered.broker_epoch
-                yield BrokerNews(broker, epoch, leader_and_isr or None, metadata, stop or None)
+                yield BrokerRequests(broker, epoch, leader_and_isr or None, metadata, stop or None)
 
-    def _stops(self, told: Told) -> Iterable[StopNews]:
+    def _stops(self, told: Told) -> Iterable[StopUpdate]:
         for name, delete in told.items():
             partition = self._context.partition(name)
             leader_epoch = -1
@@ -143,7 +143,7 @@ class RequestBatch:
                 leader_epoch = EPOCH_DURING_DELETE
             elif partition is not None and partition.leader_and_isr is not None:
                 leader_epoch = partition.leader_and_isr.leader_epoch
-            yield StopNews(name, leader_epoch, delete)
+            yield StopUpdate(name, leader_epoch, delete)
 
 
 @dataclass(slots=True)
@@ -161,5 +161,5 @@ class _Gathered:
         return (*self.leader_and_isr.values(), self.metadata, self.everything)
 
 
-def _pick(told: Told, described: Described) -> tuple[PartitionNews, ...]:
+def _pick(told: Told, described: Described) -> tuple[PartitionUpdate, ...]:
     return tuple(described[key] for key in told.items() if key in described)

@@ -204,7 +204,7 @@ class ContinueReassignments:
 
 @dataclass(frozen=True, slots=True)
 class BeginReassignments:
-    """Announce new replicas to the leader and to themselves."""
+    """SendRequests new replicas to the leader and to themselves."""
 
     partitions: Names
     cause: Cause

@@ -18,8 +18,8 @@ from odradek.controller.causes import Cause, CauseKind, Decision, Verdict
 from odradek.controller.context import ControllerContext, Partition, Topic
 from odradek.controller.effects import (
     Effect,
-    ForgetDeletions,
     Proceed,
+    RemoveDeletions,
     RemoveTopics,
     in_slices,
     then_store,
@@ -68,7 +68,7 @@ class TopicDeletion:
         for name in unserved:
             why = "it is not known" if self._enabled else "delete.topic.enable is false"
             self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
-        forget: list[Effect] = [ForgetDeletions(tuple(unserved))] if unserved else []
+        forget: list[Effect] = [RemoveDeletions(tuple(unserved))] if unserved else []
         return [*forget, Proceed(ResumeDeletions())]
 
     def resume(self) -> list[Effect]:

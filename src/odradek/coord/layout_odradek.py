@@ -5,7 +5,7 @@
                     transaction as its registration: if the broker epoch is another one, the
                     registration is not an Odradek broker's
 /odradek/isr/T-P    the last ISRs of a partition, written in the transaction that writes its
-                    state; see `odradek.controller.last_isr`
+                    state; see `odradek.controller.isr_history`
 /odradek/noted      the registrations that the controller has in its state, and since when: a
                     partition state that is older was decided without that registration, even
                     if it was written after it
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from odradek.controller.last_isr import Left, Memory
+from odradek.controller.isr_history import IsrHistory, Left
 from odradek.coord.znode import dump, parse
 from odradek.model.ids import parse_uuid, uuid_text
 from odradek.model.partition import TopicPartition
@@ -60,7 +60,7 @@ def broker_logs_path(broker: int) -> str:
     return f"{LIVES}/{broker}"
 
 
-def last_isr_path(partition: TopicPartition) -> str:
+def isr_history_path(partition: TopicPartition) -> str:
     return f"{ISR}/{partition}"
 
 
@@ -103,27 +103,27 @@ def decode_broker(broker: int, data: bytes | None, *, modified_id: int) -> Broke
     return BrokerLogs(fields.integer("clean_since") or modified_id, empty_since)
 
 
-def encode_memory(memory: Memory) -> bytes:
+def encode_isr_history(history: IsrHistory) -> bytes:
     return dump(
         {
             "version": 1,
-            "partition_epoch": memory.partition_epoch,
-            "controller_epoch": memory.controller_epoch,
+            "partition_epoch": history.partition_epoch,
+            "controller_epoch": history.controller_epoch,
             "left": [
                 {"broker": replica, "isr_size": left.isr_size, "transaction": left.transaction_id}
-                for replica, left in sorted(memory.left.items())
+                for replica, left in sorted(history.left.items())
             ],
             "isr": [
                 {"broker": replica, "transaction": known}
-                for replica, known in sorted(memory.isr.items())
+                for replica, known in sorted(history.isr.items())
             ],
         }
     )
 
 
-def decode_memory(partition: TopicPartition, data: bytes | None) -> Memory:
-    fields = parse(last_isr_path(partition), data)
-    return Memory(
+def decode_isr_history(partition: TopicPartition, data: bytes | None) -> IsrHistory:
+    fields = parse(isr_history_path(partition), data)
+    return IsrHistory(
         fields.integer("partition_epoch"),
         fields.integer("controller_epoch"),
         left={

@@ -271,7 +271,7 @@ class Cluster:
         await self.until(lambda: self.active() is not None)
 
     def active(self) -> ControllerShell | None:
-        reigning = [n.shell for n in self.nodes.values() if n.shell.reign is not None]
+        reigning = [n.shell for n in self.nodes.values() if n.shell.term is not None]
         return reigning[0] if reigning else None
 
     async def until(self, true: Callable[[], bool]) -> None:

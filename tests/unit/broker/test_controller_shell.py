@@ -66,7 +66,7 @@ def test_who_asks_for_a_topics_name_by_its_id_has_the_word_of_a_reign_that_knows
             assert node.shell.topic_name(topic_id, announced) == "t"
         assert node.shell.topic_name(b"?" * 16, "t") is None
 
-        node.shell._has_loaded = False  # a reign that has just begun
+        node.shell._has_loaded = False  # a term that has just begun
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             node.shell.topic_name(topic_id, "t")
 
@@ -147,8 +147,8 @@ def test_when_the_controller_dies_another_takes_over_and_elects(play):
         await cluster.until(lambda: cluster.brokers[2].leaders().get(TopicPartition("t", 0)) == 2)
 
         shell = cluster.nodes[2].shell
-        assert shell.reign is not None
-        assert (shell.reign.controller_epoch, shell.controller_id) == (2, 2)
+        assert shell.term is not None
+        assert (shell.term.controller_epoch, shell.controller_id) == (2, 2)
         state = await cluster.state("t", 0)
         assert (state.controller_epoch, state.leader_and_isr.leader_epoch) == (2, 1)
         assert state.leader_and_isr.isr == (2,)
@@ -164,7 +164,7 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again(play)
         await cluster.create_topic("t", {0: (1,)})
         await cluster.until(lambda: any("epoch 1 ends" in note for note in node.journal.notes))
 
-        # It still owns the node, so it may reign on - knowing the epoch that stands.
+        # It still owns the node, so it may term on - knowing the epoch that stands.
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
         state = await cluster.state("t", 0)
         assert (state.controller_epoch, state.leader_and_isr.partition_epoch) == (7, 0)
@@ -178,14 +178,14 @@ def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another(play
         await cluster.create_topic("t", {0: (1,)})
         await cluster.until(lambda: cluster.brokers[1].leaders() != {})
         cluster.tree.expire(node.store.session_id)
-        await cluster.until(lambda: node.shell.reign is None)
+        await cluster.until(lambda: node.shell.term is None)
         with pytest.raises(ApiError, match="NOT_CONTROLLER"):
             await node.shell.ask(ControlledShutdownRequested(1, -1), ShutdownAnswer)
 
         await node.register()
         node.shell.session_opened()
-        await cluster.until(lambda: node.shell.reign is not None)
-        assert node.shell.reign.controller_epoch == 2
+        await cluster.until(lambda: node.shell.term is not None)
+        assert node.shell.term.controller_epoch == 2
         # Whether it is the same process that has registered again, nobody can know: it leads,
         # but in a new epoch.
         state = (await cluster.state("t", 0)).leader_and_isr
@@ -342,8 +342,8 @@ def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_t
         await cluster.store.create(layout.delete_topic_path("t"))
 
         await cluster.until(lambda: any("lost its mind" in note for note in node.journal.notes))
-        await cluster.until(lambda: node.shell.reign is not None)
-        assert node.shell.reign.controller_epoch == 2
+        await cluster.until(lambda: node.shell.term is not None)
+        assert node.shell.term.controller_epoch == 2
         await cluster.until(lambda: cluster.brokers[1].leaders() == {})
 
     play(story)
@@ -354,7 +354,7 @@ def test_a_stopping_controller_lets_the_next_one_reign_at_once(play):
         node = await cluster.start(1, 2)
         await node.shell.stop()
 
-        await cluster.until(lambda: cluster.nodes[2].shell.reign is not None)
+        await cluster.until(lambda: cluster.nodes[2].shell.term is not None)
 
     play(story)
 
@@ -454,6 +454,6 @@ def test_a_stopping_controller_does_not_wait_for_a_broker_that_is_dead(play):
         await node.shell.stop()
 
         assert node.clock.monotonic_ms() - before_ms <= 2_000
-        assert node.shell.reign is None
+        assert node.shell.term is None
 
     play(story)

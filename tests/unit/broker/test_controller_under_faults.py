@@ -96,7 +96,7 @@ async def is_missing(node) -> bool:
 
 
 async def has_converged(cluster) -> bool:  # noqa: PLR0911 - each line is one reason why not yet
-    if len([node for node in cluster.nodes.values() if node.shell.reign]) != 1:
+    if len([node for node in cluster.nodes.values() if node.shell.term]) != 1:
         return False
     names = await cluster.store.children(layout.TOPICS)
     if await cluster.store.children(layout.DELETE_TOPICS):

@@ -133,9 +133,9 @@ def test_only_the_controller_says_how_things_stand(play):
             route = control_routes(shell, journal(), broker_id=id_)["controller"]
             return read(route(query))
 
-        assert view(2) == {"broker_id": 2, "controller_id": 1, "reigns": False}
+        assert view(2) == {"broker_id": 2, "controller_id": 1, "is_controller": False}
         told = view(1, topic="t", partition="3")
-        assert told["reigns"]
+        assert told["is_controller"]
         assert told["topic"] == {
             "name": "t", "exists": True, "being_deleted": False, "deletion_waits": None,
         }  # fmt: skip

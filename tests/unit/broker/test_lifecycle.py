@@ -84,11 +84,11 @@ def test_a_broker_whose_directories_come_back_new_warns_of_it(caplog):
 def test_a_lost_session_is_followed_by_another_with_a_newer_broker_epoch():
     async def story(live):
         await live.topic("t")
-        before, reign = live.broker.broker_epoch, live.broker.controller.reign
-        assert reign is not None
+        before, term = live.broker.broker_epoch, live.broker.controller.term
+        assert term is not None
         live.tree.expire(live.store.session_id)
         assert registered(live) is None
-        await live.until(lambda: live.broker.controller.reign not in (None, reign))
+        await live.until(lambda: live.broker.controller.term not in (None, term))
 
         node = registered(live)
         assert node.owner == live.store.session_id
@@ -113,7 +113,7 @@ def test_who_is_connected_stays_connected_over_a_lost_session():
             live.tree.expire(session)
             await live.until(lambda session=session: live.store.session_id not in (0, session))
             await asyncio.sleep(1)
-        await live.until(lambda: live.broker.controller.reign is not None)
+        await live.until(lambda: live.broker.controller.term is not None)
         await live.peer().ask(produce(live.batch(b"a")))
 
         assert told(await waiting) == {T0: [b"a"]}
@@ -131,7 +131,7 @@ def test_options_that_changed_while_there_was_no_session_are_learnt():
         await other.set_data(path, encode_config({"retention.ms": "4321"}), ANY_VERSION)
         live.tree.expire(live.store.session_id)
         live.store.restore()
-        await live.until(lambda: live.broker.controller.reign is not None)
+        await live.until(lambda: live.broker.controller.term is not None)
         await asyncio.sleep(1)
 
         assert live.log().config.retention_ms == 4321
@@ -272,7 +272,7 @@ def test_a_store_that_is_away_for_a_while_at_any_request_of_the_start(misfortune
             await live.broker.stop()
             live.broker = live.make()
             has_met = await start_with_misfortune_at(live, number)
-            await live.until(lambda: live.broker.controller.reign is not None)
+            await live.until(lambda: live.broker.controller.term is not None)
             assert registered(live).owner == live.store.session_id
             assert live.broker.broker_epoch == registered(live).created_id
             assert not live.fatal

@@ -362,7 +362,7 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
             return {"log_dirs": [], "replicas": []}
         if name == "controller":
             reigns = url == "http://1"
-            return {"reigns": reigns, **(picture().state if reigns else {})}
+            return {"is_controller": reigns, **(picture().state if reigns else {})}
         minute = {"http://0": 5, "http://1": 4}[url]
         return {"entries": [{**GONE, "at_ms": minute}], "begins_ms": 3}
 
@@ -432,7 +432,7 @@ def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(
     begins_ms = int(datetime(2026, 5, 4, 10, 1, 1).astimezone().timestamp() * 1000)
     answers = {
         "journal": {"entries": [], "begins_ms": begins_ms},
-        "controller": {**picture().state, "reigns": True},
+        "controller": {**picture().state, "is_controller": True},
         "broker": {"log_dirs": []},
         "replicas": {"replicas": []},
     }

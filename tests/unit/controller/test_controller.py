@@ -6,7 +6,7 @@ import pytest
 
 from odradek.controller.context import Partition
 from odradek.controller.controller import Controller
-from odradek.controller.effects import SLICE, Announce, Proceed, Store
+from odradek.controller.effects import SLICE, Proceed, SendRequests, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
@@ -57,7 +57,7 @@ class Settled:
     def __init__(self) -> None:
         self.controller = Controller(controller_epoch=1)
         self.stores: list[Store] = []
-        self.announced: list[Announce] = []
+        self.announced: list[SendRequests] = []
         self.steps = 0
 
     def settle(self, event) -> None:
@@ -69,7 +69,7 @@ class Settled:
                 case Store(proposals):
                     self.stores.append(effect)
                     settling.report([Stored(tuple(Accepted(p, 0) for p in proposals))])
-                case Announce():
+                case SendRequests():
                     self.announced.append(effect)
 
 

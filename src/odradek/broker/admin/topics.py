@@ -5,7 +5,7 @@ rest is the controller's, which sees them. The request is answered when this bro
 metadata shows the outcome, or with REQUEST_TIMED_OUT when the time is up (what was begun goes
 on). Every item of a request succeeds or fails on its own, in Kafka's words.
 
-Only the controller's broker does this; a reign that is over is refused by the store.
+Only the controller's broker does this; a term that is over is refused by the store.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.topic_ids import draw_topic_id
-from odradek.broker.controller.election import Reign
+from odradek.broker.controller.election import ControllerTerm
 from odradek.config.broker import BrokerConfig
 from odradek.config.dynamic import check_new_topic
 from odradek.config.topic import TopicConfig
@@ -98,12 +98,12 @@ class Reigning(Protocol):
     """Whether this broker's controller reigns."""
 
     @property
-    def reign(self) -> Reign | None:
-        """The present reign; None while another broker's controller reigns."""
+    def term(self) -> ControllerTerm | None:
+        """The present term; None while another broker's controller reigns."""
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that stay, as the reign knows them; None while it still loads them."""
+        """The topics that stay, as the term knows them; None while it still loads them."""
 
     def deletion_goes_on(self, topic: str) -> bool:
         """Whether a topic is being deleted, and nothing stands in the way of that."""
@@ -142,7 +142,7 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._random = random
-        self._shown: Reign | None = None  # whose topics have shown here
+        self._shown: ControllerTerm | None = None  # whose topics have shown here
 
     @property
     def config(self) -> BrokerConfig:
@@ -152,40 +152,40 @@ class TopicAdmin:
     @property
     def is_controller(self) -> bool:
         """Whether this broker's controller reigns, and what it has loaded shows here."""
-        return self._present_reign() is not None
+        return self._present_term() is not None
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """When a request that may take so long has to be answered."""
         return self._clock.monotonic_ms() + timeout_ms
 
-    def check_reign(self) -> Reign:
-        """The present reign.
+    def check_term(self) -> ControllerTerm:
+        """The present term.
 
         Raises:
             ApiError: NOT_CONTROLLER.
         """
-        reign = self._present_reign()
-        if reign is None:
+        term = self._present_term()
+        if term is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
-        return reign
+        return term
 
-    def _present_reign(self) -> Reign | None:
-        """The present reign, once all that it has loaded shows here.
+    def _present_term(self) -> ControllerTerm | None:
+        """The present term, once all that it has loaded shows here.
 
         Before, this broker knows neither the brokers to place replicas on nor the topics that are
         asked about. Clients ask again after NOT_CONTROLLER; after INVALID_REPLICATION_FACTOR they
         give up, and UNKNOWN_TOPIC_OR_PARTITION they take for the success of a deletion.
         """
-        reign = self._controller.reign
-        if reign is None or reign is self._shown:
-            return reign
+        term = self._controller.term
+        if term is None or term is self._shown:
+            return term
         topics = self._controller.topics
         if not self.metadata.brokers or topics is None:
             return None
         if any(self.metadata.topic(name) is None for name in topics):
             return None
-        self._shown = reign
-        return reign
+        self._shown = term
+        return term
 
     # ---------------------------------------------------------------------------- create
 
@@ -225,7 +225,7 @@ class TopicAdmin:
     async def _make(
         self, wanted: Sequence[WantedTopic], *, validate_only: bool
     ) -> dict[str, MadeTopic | ApiError]:
-        reign = self.check_reign()
+        term = self.check_term()
         with store_errors_told():
             taken = await self._taken()
             outcomes: dict[str, MadeTopic | ApiError] = {}
@@ -240,7 +240,7 @@ class TopicAdmin:
                     await asyncio.sleep(0)
             if not validate_only:
                 planned = [topic for topic in outcomes.values() if isinstance(topic, MadeTopic)]
-                outcomes |= await self._write_new(planned, reign)
+                outcomes |= await self._write_new(planned, term)
             return outcomes
 
     async def _taken(self) -> "_Taken":
@@ -285,11 +285,11 @@ class TopicAdmin:
         return place(racks, partitions=partitions, replication_factor=factor, start=start)
 
     async def _write_new(
-        self, planned: Sequence[MadeTopic], reign: Reign
+        self, planned: Sequence[MadeTopic], term: ControllerTerm
     ) -> dict[str, MadeTopic | ApiError]:
         batches: list[list[Operation]] = []
         for number, topic in enumerate(planned, 1):
-            batches.append([reign.token, *_nodes(topic)])
+            batches.append([term.token, *_nodes(topic)])
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         results = await self._store.multi_many(batches)
@@ -297,18 +297,18 @@ class TopicAdmin:
         for topic, result in zip(planned, results, strict=True):
             outcomes[topic.name] = topic
             if isinstance(result, MultiError):
-                outcomes[topic.name] = await self._again(topic, result, reign)
+                outcomes[topic.name] = await self._again(topic, result, term)
         return outcomes
 
     async def _again(
-        self, topic: MadeTopic, error: MultiError, reign: Reign
+        self, topic: MadeTopic, error: MultiError, term: ControllerTerm
     ) -> MadeTopic | ApiError:
         """Its configuration stands there from an earlier life, or the topic itself does."""
         if error.index == 1 and isinstance(error.cause, NodeExistsError):
             config, node = _nodes(topic)
             assert isinstance(config, Create)
             overwrite = SetData(config.path, config.data)
-            (result,) = await self._store.multi_many([[reign.token, overwrite, node]])
+            (result,) = await self._store.multi_many([[term.token, overwrite, node]])
             if not isinstance(result, MultiError):
                 return topic
             error = result
@@ -339,7 +339,7 @@ class TopicAdmin:
         Gone from the metadata is enough. Where nothing stands in the way, the end of the deletion
         is waited for all the same, so that the name can be used again (Kafka does not wait).
         """
-        token = self.check_reign().token
+        token = self.check_term().token
         requests = [(token, Create(layout.delete_topic_path(name))) for name in names]
         with store_errors_told():
             nodes = await self._store.get_many([layout.topic_path(name) for name in names])
@@ -373,7 +373,7 @@ class TopicAdmin:
         validate_only: bool = False,
     ) -> dict[str, ApiError | None]:
         """Give topics more partitions, and wait until they show; None where all went well."""
-        self.check_reign()
+        self.check_term()
         outcomes: dict[str, ApiError | None] = {}
         for number, topic in enumerate(wanted, 1):
             try:
@@ -409,7 +409,7 @@ class TopicAdmin:
             grown = layout.encode_topic(self._grown(wanted, node))
             if validate_only:
                 return
-            token = self.check_reign().token
+            token = self.check_term().token
             try:
                 await self._store.multi([token, SetData(path, grown, stat.version)])
             except MultiError as error:

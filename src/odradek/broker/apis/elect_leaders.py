@@ -63,7 +63,7 @@ async def elect_leaders(
         return _response({}, ErrorCode.INVALID_REQUEST)
     deadline_ms = admin.deadline_ms(request.timeout_ms)
     try:
-        admin.check_reign()
+        admin.check_term()
         answer = await controller.ask(ElectionsRequested(kind, names), ElectionsAnswer)
     except ApiError as error:
         # Without a code for the whole (v0), who asked for all could not tell it from success.

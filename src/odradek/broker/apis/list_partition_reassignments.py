@@ -10,7 +10,7 @@ Behaviour:
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.serving.session import Session
 from odradek.controller.answers import ReassignmentsList
-from odradek.controller.events import ReassignmentsAskedFor
+from odradek.controller.events import ReassignmentsListed
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -35,7 +35,7 @@ async def list_partition_reassignments(
         )
         names = tuple(dict.fromkeys(named))
     try:
-        running = await controller.ask(ReassignmentsAskedFor(names), ReassignmentsList)
+        running = await controller.ask(ReassignmentsListed(names), ReassignmentsList)
     except ApiError as error:
         return _refused(error.code)
     topics: dict[str, OngoingTopicReassignment] = {}

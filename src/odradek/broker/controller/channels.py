@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from odradek.broker.cluster.peers import ControlRequest, ControlResponse
 from odradek.broker.serving.tasks import Tasks
-from odradek.controller.effects import Announce, BrokerNews, PartitionNews, StopNews
+from odradek.controller.effects import BrokerRequests, PartitionUpdate, SendRequests, StopUpdate
 from odradek.controller.events import LeaderAndIsrAnswered, ReplicasDeleted
 from odradek.model.cluster import Broker
 from odradek.model.errors import ErrorCode
@@ -88,7 +88,7 @@ class ControllerChannels:
         self.lives: Callable[[Broker], Awaitable[bool]] = _forever
 
     def begin(self, controller_epoch: int) -> None:
-        """A new reign: nobody is connected yet."""
+        """A new term: nobody is connected yet."""
         self.close()
         self._controller_epoch = controller_epoch
 
@@ -106,7 +106,7 @@ class ControllerChannels:
             channel.task.cancel()
 
     def close(self) -> None:
-        """The reign is over."""
+        """The term is over."""
         for broker in list(self._channels):
             self.remove(broker)
 
@@ -121,7 +121,7 @@ class ControllerChannels:
         """How many requests wait for each broker."""
         return {broker: channel.queue.qsize() for broker, channel in self._channels.items()}
 
-    async def announce(self, announce: Announce) -> None:
+    async def announce(self, announce: SendRequests) -> None:
         """Queue what each broker has to be told; waits while a queue is full."""
         translation = _Translation(announce, self._broker_id, self._controller_epoch)
         leaders = list(_live_leaders(announce.brokers.values(), self._listener))
@@ -134,7 +134,7 @@ class ControllerChannels:
             if news.stop is not None:
                 await self._post(news, await translation.stop_replica(news))
 
-    async def _post(self, news: BrokerNews, request: ControlRequest) -> None:
+    async def _post(self, news: BrokerRequests, request: ControlRequest) -> None:
         channel = self._channels.get(news.broker)
         if channel is None or channel.broker.broker_epoch != news.broker_epoch:
             return
@@ -209,7 +209,7 @@ class _Channel:
 class _Translation:
     """One announcement in the words of the wire. What several brokers are told is made once."""
 
-    def __init__(self, announce: Announce, controller_id: int, controller_epoch: int) -> None:
+    def __init__(self, announce: SendRequests, controller_id: int, controller_epoch: int) -> None:
         self._ids = announce.topic_ids
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
@@ -217,7 +217,7 @@ class _Translation:
         self._metadata: dict[int, list[UpdateMetadataTopicState]] = {}
 
     async def leader_and_isr(
-        self, news: BrokerNews, leaders: list[LeaderAndIsrLiveLeader]
+        self, news: BrokerRequests, leaders: list[LeaderAndIsrLiveLeader]
     ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         for count, item in enumerate(news.leader_and_isr or (), 1):
@@ -241,7 +241,7 @@ class _Translation:
         )
 
     async def update_metadata(
-        self, news: BrokerNews, brokers: list[UpdateMetadataBroker]
+        self, news: BrokerRequests, brokers: list[UpdateMetadataBroker]
     ) -> UpdateMetadataRequest:
         assert news.metadata is not None
         told = self._metadata.get(id(news.metadata))
@@ -255,7 +255,7 @@ class _Translation:
             live_brokers=brokers,
         )
 
-    async def _topics(self, metadata: Sequence[PartitionNews]) -> list[UpdateMetadataTopicState]:
+    async def _topics(self, metadata: Sequence[PartitionUpdate]) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for count, item in enumerate(metadata, 1):
             name = item.partition.topic
@@ -267,7 +267,7 @@ class _Translation:
             await _breathe(count)
         return list(topics.values())
 
-    async def stop_replica(self, news: BrokerNews) -> StopReplicaRequest:
+    async def stop_replica(self, news: BrokerRequests) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
         for count, item in enumerate(news.stop or (), 1):
             name = item.partition.topic
@@ -287,7 +287,7 @@ async def _breathe(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def _leader_and_isr_state(item: PartitionNews) -> LeaderAndIsrPartitionState:
+def _leader_and_isr_state(item: PartitionUpdate) -> LeaderAndIsrPartitionState:
     led, assignment = item.leader_and_isr, item.assignment
     return LeaderAndIsrPartitionState(
         partition_index=item.partition.partition,
@@ -304,7 +304,7 @@ def _leader_and_isr_state(item: PartitionNews) -> LeaderAndIsrPartitionState:
     )
 
 
-def _metadata_state(item: PartitionNews) -> UpdateMetadataPartitionState:
+def _metadata_state(item: PartitionUpdate) -> UpdateMetadataPartitionState:
     led = item.leader_and_isr
     return UpdateMetadataPartitionState(
         partition_index=item.partition.partition,
@@ -318,7 +318,7 @@ def _metadata_state(item: PartitionNews) -> UpdateMetadataPartitionState:
     )
 
 
-def _stop_state(item: StopNews) -> StopReplicaPartitionState:
+def _stop_state(item: StopUpdate) -> StopReplicaPartitionState:
     return StopReplicaPartitionState(
         partition_index=item.partition.partition,
         leader_epoch=item.leader_epoch,

@@ -1,7 +1,7 @@
 """The race for `/controller`: the first broker to make the node reigns while its session lives.
 
 Winning is one transaction: the ephemeral node is made and `/controller_epoch` raised by one, if
-nobody raised it meanwhile. The version which that gives `/controller_epoch` is the reign's token:
+nobody raised it meanwhile. The version which that gives `/controller_epoch` is the term's token:
 every later write of the controller is conditional on it, so that a controller which was deposed
 without noticing can write nothing any more.
 
@@ -34,7 +34,7 @@ NO_CONTROLLER: Final = -1
 _PAUSE_SECONDS: Final = 0.1
 
 
-class Reign(NamedTuple):
+class ControllerTerm(NamedTuple):
     """One controller's time: its epoch, and the version of `/controller_epoch` as its token."""
 
     controller_epoch: int
@@ -42,7 +42,7 @@ class Reign(NamedTuple):
 
     @property
     def token(self) -> Check:
-        """What makes a write fail if this reign is over."""
+        """What makes a write fail if this term is over."""
         return Check(layout.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -61,10 +61,10 @@ class ControllerElection:
         self._clock = clock
         self.controller_id = NO_CONTROLLER  # as last seen, whoever it is
 
-    async def race(self) -> Reign | None:
+    async def race(self) -> ControllerTerm | None:
         """Become controller, or learn who is and watch it. Call it again when that changes.
 
-        A reign that this session already holds is returned again.
+        A term that this session already holds is returned again.
         """
         while True:
             try:
@@ -73,13 +73,13 @@ class ControllerElection:
                 # Somebody was faster, or we cannot know: look again.
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def abdicate(self, reign: Reign) -> None:
-        """Give a reign up in favour of whoever is next, if it still is ours."""
+    async def abdicate(self, term: ControllerTerm) -> None:
+        """Give a term up in favour of whoever is next, if it still is ours."""
         with suppress(MultiError):  # refused: it was not ours any more
-            await self._store.multi([reign.token, Delete(layout.CONTROLLER)])
+            await self._store.multi([term.token, Delete(layout.CONTROLLER)])
         self.controller_id = NO_CONTROLLER
 
-    async def _try(self) -> Reign | None:
+    async def _try(self) -> ControllerTerm | None:
         # The epoch first: read after the node, it might be that of another who came meanwhile.
         epoch = await self._epoch()
         stat = await self._store.exists(layout.CONTROLLER, self.on_change)
@@ -87,7 +87,7 @@ class ControllerElection:
             return await self._claim(epoch)
         if stat.ephemeral_owner == self._store.session_id:
             self.controller_id = self._broker_id
-            return Reign(*epoch)
+            return ControllerTerm(*epoch)
         self.controller_id = await self._incumbent()
         if self.controller_id == self._broker_id:
             # A former life of this broker: it is over, for we could register in its place.
@@ -95,14 +95,14 @@ class ControllerElection:
             return await self._claim(epoch)
         return None
 
-    async def _claim(self, epoch: _Epoch) -> Reign:
+    async def _claim(self, epoch: _Epoch) -> ControllerTerm:
         node = layout.ControllerNode(self._broker_id, self._clock.wall_ms())
-        reign = epoch.value + 1
+        term = epoch.value + 1
         results = await self._store.multi(
             [
                 Create(layout.CONTROLLER, layout.encode_controller(node), ephemeral=True),
                 SetData(
-                    layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(reign), epoch.version
+                    layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(term), epoch.version
                 ),
             ]
         )
@@ -110,7 +110,7 @@ class ControllerElection:
         self.controller_id = self._broker_id
         written = results[1]
         assert isinstance(written, Stat), results
-        return Reign(reign, written.version)
+        return ControllerTerm(term, written.version)
 
     async def _incumbent(self) -> int:
         data, _ = await self._store.get(layout.CONTROLLER)

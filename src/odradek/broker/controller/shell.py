@@ -1,14 +1,14 @@
-"""The controller's hands: carries out what its machines ask for.
+"""The controller's store: carries out what its machines ask for.
 
 One task takes one thing at a time: a notice (a watch fired: read what it is about), or a request
 of a broker that waits for an answer. What was read or asked becomes an event for the machines;
 their effects are carried out in order, and the outcome of each is settled, with all that follows
 from it, before the next. Between two steps everybody else on the loop has a turn.
 
-    no reign       race for `/controller`; who loses waits for a notice
-    a reign        begins with loading all there is, ends when the session does, when another
+    no term       race for `/controller`; who loses waits for a notice
+    a term        begins with loading all there is, ends when the session does, when another
                    controller's epoch refuses a write, or when a machine has lost its mind
-                   (an assertion: the reign is given up, and the next one loads what is stored)
+                   (an assertion: the term is given up, and the next one loads what is stored)
 
 A shell has no opinions. If a line here begins with `if` and speaks of ISRs or leaders, it
 belongs into a machine.
@@ -24,9 +24,9 @@ from typing import Final, Protocol, TypeVar, assert_never
 from uuid import UUID
 
 from odradek.broker.controller.channels import ControllerChannels
-from odradek.broker.controller.election import ControllerElection, Reign
-from odradek.broker.controller.log_ends import LogEnds
-from odradek.broker.controller.store import SLICE, ControllerStore, DeposedError, slices
+from odradek.broker.controller.election import ControllerElection, ControllerTerm
+from odradek.broker.controller.log_end_reader import LogEndReader
+from odradek.broker.controller.store import SLICE, ControllerMovedError, ControllerStore, slices
 from odradek.controller.answers import (
     AnyAnswer,
     ElectionsAnswer,
@@ -38,21 +38,21 @@ from odradek.controller.answers import (
 from odradek.controller.causes import Decision
 from odradek.controller.controller import Controller
 from odradek.controller.effects import (
-    Announce,
     Answer,
-    AskLogEnds,
     AskUnclean,
     Connect,
     Disconnect,
     Effect,
-    ForgetDeletions,
-    ForgetElections,
-    ForgetReassignments,
     Proceed,
+    ReadLogEnds,
     ReadTopics,
     Record,
+    RemoveDeletions,
+    RemoveElections,
+    RemoveReassignments,
     RemoveTopics,
     Resign,
+    SendRequests,
     Store,
     WriteAssignments,
     WriteTopics,
@@ -69,8 +69,8 @@ from odradek.controller.events import (
     IsrChangesRequested,
     LoadingFinished,
     LogDirsFailed,
-    LogEndsHeard,
-    ReassignmentsAskedFor,
+    LogEndsRead,
+    ReassignmentsListed,
     ReassignmentsRequested,
     ReassignmentsSeen,
     RebalanceDue,
@@ -91,7 +91,7 @@ from odradek.model.cluster import Broker
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 
-FIRST_REBALANCE_SECONDS: Final = 5  # after a reign has begun, as Apache Kafka has it
+FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
 REQUESTS_MAX: Final = 1_000  # that wait for their turn; who comes then waits to get in
 _PAUSE_SECONDS: Final = 1.0
@@ -101,7 +101,7 @@ Asked = (
     | ControlledShutdownRequested
     | ElectionsRequested
     | ReassignmentsRequested
-    | ReassignmentsAskedFor
+    | ReassignmentsListed
 )
 A = TypeVar(
     "A",
@@ -184,7 +184,7 @@ class ControllerShell:
         options: ControllerOptions,
         journal: Journal,
         draw_id: Callable[[], UUID],
-        log_ends: LogEnds,
+        log_ends: LogEndReader,
     ) -> None:
         self._log_ends = log_ends
         self._store = store
@@ -197,10 +197,10 @@ class ControllerShell:
         channels.answered = self._put
         channels.fenced = lambda _: self.notice(Notice.CONTROLLER)
         channels.lives = self._lives
-        self.reign: Reign | None = None
+        self.term: ControllerTerm | None = None
         self._machine: Controller | None = None
         self._has_loaded = False
-        self._hands: ControllerStore | None = None
+        self._term_store: ControllerStore | None = None
         self._asked: _Request | None = None  # the one that is being settled
         # In order: notices (each once), events, requests (at most so many).
         self._inbox: dict[Notice | int, Event | _Request | None] = {}
@@ -223,7 +223,7 @@ class ControllerShell:
 
     @property
     def machine(self) -> Controller | None:
-        """The mind of the present reign, to be looked at (metrics); None while another reigns."""
+        """The mind of the present term, to be looked at (metrics); None while another reigns."""
         return self._machine
 
     @property
@@ -248,17 +248,17 @@ class ControllerShell:
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that stay, as this reign knows them; None while it still loads them."""
+        """The topics that stay, as this term knows them; None while it still loads them."""
         if self._machine is None or not self._has_loaded:
             return None
         context = self._machine.context
         return [name for name in context.topics if name not in context.being_deleted]
 
     def topic_name(self, topic_id: bytes, announced: str | None) -> str | None:
-        """The name of a topic, by its id; None if this reign knows of none with that id.
+        """The name of a topic, by its id; None if this term knows of none with that id.
 
         `announced` is the name by which this broker's metadata has it: where to look first. What
-        was announced here is no answer by itself, for a reign begins before anything is.
+        was announced here is no answer by itself, for a term begins before anything is.
 
         Raises:
             ApiError: NOT_CONTROLLER, nobody reigns here, or has yet to load what there is.
@@ -277,13 +277,13 @@ class ControllerShell:
 
     def unclean_allowed(self, topic: str | None) -> None:
         """Unclean election was allowed for a topic; None: for all that do not say otherwise."""
-        if self.reign is not None:
+        if self.term is not None:
             self._unclean_allowed[topic] = None
             self.notice(Notice.UNCLEAN)
 
     def session_lost(self) -> None:
-        """The session is over, and so is the reign; `session_opened` begins another race."""
-        self._end_reign("the session with the coordination store is over")
+        """The session is over, and so is the term; `session_opened` begins another race."""
+        self._end_term("the session with the coordination store is over")
 
     def session_opened(self) -> None:
         """There is a (new) session, and this broker is registered."""
@@ -297,7 +297,7 @@ class ControllerShell:
             ApiError: NOT_CONTROLLER, this broker is not (or not any longer).
         """
         async with self._room:
-            if self.reign is None:
+            if self.term is None:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             request = _Request(asked, asyncio.get_running_loop().create_future())
             self._put(request)
@@ -316,25 +316,25 @@ class ControllerShell:
                 if self._turn is not None and not self._turn.done():
                     self._turn.set_result(None)
         finally:
-            self._end_reign("the broker stops")
+            self._end_term("the broker stops")
 
-    def races_no_more(self) -> None:
+    def stop_racing(self) -> None:
         """Go on as controller, but do not become it: this broker is about to stop."""
         self._is_stopping = True
 
     async def stop(self) -> None:
-        """Give up a reign, so that the next controller need not wait for our session's end.
+        """Give up a term, so that the next controller need not wait for our session's end.
 
         What was decided last - who leads instead of this very broker - is delivered first.
         """
         self._is_stopping = True
-        if self.reign is not None:
+        if self.term is not None:
             await self._channels.drain(DELIVERY_SECONDS_MAX)
-        reign = self.reign
-        self._end_reign("the broker stops")
-        if reign is not None:
+        term = self.term
+        self._end_term("the broker stops")
+        if term is not None:
             with suppress(coord.StoreError):  # then the session's end will do it
-                await self._election.abdicate(reign)
+                await self._election.abdicate(term)
 
     # ------------------------------------------------------------------------- the inbox
 
@@ -353,34 +353,34 @@ class ControllerShell:
                 await self._settle(item)
             elif isinstance(key, Notice):
                 await self._look_into(key)
-        except DeposedError as error:
-            self._end_reign(str(error))
+        except ControllerMovedError as error:
+            self._end_term(str(error))
             self.notice(Notice.CONTROLLER)
         except coord.SessionExpiredError:
             self.session_lost()
         except coord.StoreError as error:
             # What is stored is not in doubt, what we believe of it may be: begin again.
             self._journal.note(f"the controller begins again in {_PAUSE_SECONDS} s: {error}")
-            self._end_reign("what it believes may be wrong")
+            self._end_term("what it believes may be wrong")
             await asyncio.sleep(_PAUSE_SECONDS)
             self.notice(Notice.CONTROLLER)
         except AssertionError as error:
             await self._give_up(f"the controller has lost its mind: {error!r}")
 
     async def _give_up(self, why: str) -> None:
-        reign = self.reign
-        self._end_reign(why)
-        if reign is not None:
+        term = self.term
+        self._end_term(why)
+        if term is not None:
             with suppress(coord.StoreError):  # then the session's end will do it
-                await self._election.abdicate(reign)
+                await self._election.abdicate(term)
         await asyncio.sleep(_PAUSE_SECONDS)
         self.notice(Notice.CONTROLLER)
 
-    def _end_reign(self, why: str) -> None:
-        if self.reign is None:
+    def _end_term(self, why: str) -> None:
+        if self.term is None:
             return
-        self._journal.note(f"controller epoch {self.reign.controller_epoch} ends: {why}")
-        self.reign = self._machine = self._hands = None
+        self._journal.note(f"controller epoch {self.term.controller_epoch} ends: {why}")
+        self.term = self._machine = self._term_store = None
         self._has_loaded = False
         if self._rebalance is not None:
             self._rebalance.cancel()
@@ -391,7 +391,7 @@ class ControllerShell:
         for item in self._inbox.values():
             if isinstance(item, _Request):
                 self._refuse(item)
-        # What was heard in this reign is void; that somebody else reigns is to be heard.
+        # What was heard in this term is void; that somebody else reigns is to be heard.
         self._inbox = {key: None for key in self._inbox if key is Notice.CONTROLLER}
         self._changed_topics.clear()
         self._unclean_allowed.clear()
@@ -405,28 +405,28 @@ class ControllerShell:
     async def _look_into(self, notice: Notice) -> None:
         if notice is Notice.CONTROLLER:
             await self._race()
-        elif self._hands is not None:
-            await self._settle(await self._read(notice, self._hands))
+        elif self._term_store is not None:
+            await self._settle(await self._read(notice, self._term_store))
 
-    async def _read(self, notice: Notice, hands: ControllerStore) -> Event:
+    async def _read(self, notice: Notice, store: ControllerStore) -> Event:
         watch = partial(self.notice, notice)
         event: Event
         match notice:
             case Notice.BROKERS:
-                event = BrokersChanged(await hands.brokers(watch, watch))
+                event = BrokersChanged(await store.brokers(watch, watch))
             case Notice.TOPICS:
-                event = TopicsChanged(await hands.children(layout.TOPICS, watch))
+                event = TopicsChanged(await store.children(layout.TOPICS, watch))
             case Notice.TOPIC_NODES:
                 names, self._changed_topics = tuple(self._changed_topics), {}
-                event = TopicsRead(await hands.topics(names, self._topic_watch))
+                event = TopicsRead(await store.topics(names, self._topic_watch))
             case Notice.DELETIONS:
-                event = DeletionsChanged(await hands.children(layout.DELETE_TOPICS, watch))
+                event = DeletionsChanged(await store.children(layout.DELETE_TOPICS, watch))
             case Notice.REASSIGNMENTS:
-                event = ReassignmentsSeen(await hands.reassignments(watch))
+                event = ReassignmentsSeen(await store.reassignments(watch))
             case Notice.ELECTIONS:
-                event = ElectionsSeen(await hands.elections(watch))
+                event = ElectionsSeen(await store.elections(watch))
             case Notice.LOG_DIRS:
-                event = LogDirsFailed(await self._log_dir_events(hands, watch))
+                event = LogDirsFailed(await self._log_dir_events(store, watch))
             case _:
                 event = self._unwatched(notice)
         return event
@@ -450,9 +450,9 @@ class ControllerShell:
         self.notice(Notice.TOPIC_NODES)
 
     async def _log_dir_events(
-        self, hands: ControllerStore, watch: coord.Watcher
+        self, store: ControllerStore, watch: coord.Watcher
     ) -> tuple[int, ...]:
-        names = await hands.children(layout.LOG_DIR_EVENTS, watch)
+        names = await store.children(layout.LOG_DIR_EVENTS, watch)
         paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
         brokers: dict[int, None] = {}
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
@@ -461,46 +461,46 @@ class ControllerShell:
                     brokers[layout.decode_log_dir_event(path, node[0])] = None
             except CorruptNodeError as error:
                 self._journal.note(str(error))
-        await hands.remove_notices(layout.LOG_DIR_EVENTS, names)
+        await store.remove_notices(layout.LOG_DIR_EVENTS, names)
         return tuple(brokers)
 
-    # --------------------------------------------------------------------------- the reign
+    # --------------------------------------------------------------------------- the term
 
     async def _race(self) -> None:
         if self._is_stopping:
             return
-        reign = await self._election.race()
-        if reign == self.reign:
+        term = await self._election.race()
+        if term == self.term:
             return
-        self._end_reign(f"broker {self._election.controller_id} is elected")
-        if reign is not None:
-            self._journal.note(f"controller epoch {reign.controller_epoch} begins")
-            await self._begin(reign)
+        self._end_term(f"broker {self._election.controller_id} is elected")
+        if term is not None:
+            self._journal.note(f"controller epoch {term.controller_epoch} begins")
+            await self._begin(term)
 
-    async def _begin(self, reign: Reign) -> None:
-        self.reign = reign
-        hands = self._hands = ControllerStore(
-            self._store, reign, draw_id=self._draw_id, skip=self._journal.note
+    async def _begin(self, term: ControllerTerm) -> None:
+        self.term = term
+        store = self._term_store = ControllerStore(
+            self._store, term, draw_id=self._draw_id, skip=self._journal.note
         )
         self._machine = Controller(
-            controller_epoch=reign.controller_epoch,
+            controller_epoch=term.controller_epoch,
             deletion_enabled=self._options.deletion_enabled,
         )
-        self._channels.begin(reign.controller_epoch)
-        await hands.set_up_features()
-        await self._forget_notices(hands)
+        self._channels.begin(term.controller_epoch)
+        await store.set_up_features()
+        await self._remove_notices(store)
         watch = partial(self.notice, Notice.BROKERS)
-        brokers = await hands.brokers(watch, watch)
-        await self._settle(BrokersLoaded(brokers, gone=hands.gone))
-        names = await hands.children(layout.TOPICS, partial(self.notice, Notice.TOPICS))
+        brokers = await store.brokers(watch, watch)
+        await self._settle(BrokersLoaded(brokers, gone=store.gone))
+        names = await store.children(layout.TOPICS, partial(self.notice, Notice.TOPICS))
         watch_deletions = partial(self.notice, Notice.DELETIONS)
-        deletions = await hands.children(layout.DELETE_TOPICS, watch_deletions)
+        deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)
         for chunk in slices(names, SLICE):
-            for topics in _by_size(await hands.topics(chunk, self._topic_watch)):
+            for topics in _by_size(await store.topics(chunk, self._topic_watch)):
                 partitions = [TopicPartition(t.name, n) for t in topics for n in t.assignments]
-                await self._settle(TopicsLoaded(topics, await hands.states(partitions)))
-        moves = await hands.reassignments(partial(self.notice, Notice.REASSIGNMENTS))
-        elections = await hands.elections(partial(self.notice, Notice.ELECTIONS))
+                await self._settle(TopicsLoaded(topics, await store.states(partitions)))
+        moves = await store.reassignments(partial(self.notice, Notice.REASSIGNMENTS))
+        elections = await store.elections(partial(self.notice, Notice.ELECTIONS))
         await self._settle(LoadingFinished(deletions, moves, elections))
         self._has_loaded = True
         if self._options.rebalance_enabled:
@@ -526,14 +526,14 @@ class ControllerShell:
         stat = await self._store.exists(layout.broker_path(broker.id))
         return stat is not None and stat.created_id == broker.broker_epoch
 
-    async def _forget_notices(self, hands: ControllerStore) -> None:
+    async def _remove_notices(self, store: ControllerStore) -> None:
         """Notices meant for an earlier controller: what they were about is read anew now."""
         for path, watch in (
             (layout.LOG_DIR_EVENTS, partial(self.notice, Notice.LOG_DIRS)),
             (layout.ISR_CHANGES, _nobody),
         ):
-            names = await hands.children(path, watch)
-            await hands.remove_notices(path, names)
+            names = await store.children(path, watch)
+            await store.remove_notices(path, names)
 
     # -------------------------------------------------------------------- settling an event
 
@@ -553,16 +553,16 @@ class ControllerShell:
         settling = Settling(machine, event)
         for effect in settling:
             if self._machine is not machine:
-                raise DeposedError("the session ended while an event was settled")
+                raise ControllerMovedError("the session ended while an event was settled")
             settling.report(await self._perform(effect))
 
     async def _perform(  # noqa: C901 - one case for each kind of effect
         self, effect: Effect
     ) -> Iterable[Event]:
-        hands = self._hands
-        assert hands is not None, effect
+        store = self._term_store
+        assert store is not None, effect
         match effect:
-            case Announce():
+            case SendRequests():
                 await self._channels.announce(effect)
             case Connect(broker):
                 self._channels.add(broker)
@@ -578,21 +578,21 @@ class ControllerShell:
                 if not self._asked.answer.done():  # else its asker was cancelled
                     self._asked.answer.set_result(answer)
             case Resign(reason):
-                raise DeposedError(reason)
-            case AskLogEnds(replicas):
+                raise ControllerMovedError(reason)
+            case ReadLogEnds(replicas):
                 names = tuple({partition.topic: None for partition in replicas})
-                isr_min = await hands.isr_min(names, default=self._options.isr_min)
+                isr_min = await store.isr_min(names, default=self._options.isr_min)
                 machine = self._machine
                 self._log_ends.find(
-                    effect, lambda ends: self._log_ends_found(machine, LogEndsHeard(ends, isr_min))
+                    effect, lambda ends: self._log_ends_found(machine, LogEndsRead(ends, isr_min))
                 )
             case Proceed():
                 await asyncio.sleep(0)
             case _:
-                return await self._perform_on_store(effect, hands)
+                return await self._perform_on_store(effect, store)
         return ()
 
-    def _log_ends_found(self, asker: Controller | None, heard: LogEndsHeard) -> None:
+    def _log_ends_found(self, asker: Controller | None, heard: LogEndsRead) -> None:
         if self._machine is asker and asker is not None:  # else it reigns no more
             self._put(heard)
 
@@ -604,30 +604,30 @@ class ControllerShell:
         | WriteAssignments
         | AskUnclean
         | RemoveTopics
-        | ForgetDeletions
-        | ForgetReassignments
-        | ForgetElections,
-        hands: ControllerStore,
+        | RemoveDeletions
+        | RemoveReassignments
+        | RemoveElections,
+        store: ControllerStore,
     ) -> Iterable[Event]:
         match effect:
             case Store(proposals):
-                return map(Stored, slices(await hands.store(proposals), SLICE))
+                return map(Stored, slices(await store.store(proposals), SLICE))
             case ReadTopics(names):
-                return (TopicsRead(await hands.topics(names, self._topic_watch)),)
+                return (TopicsRead(await store.topics(names, self._topic_watch)),)
             case WriteTopics(topics):
-                await hands.write_topics(topics)
+                await store.write_topics(topics)
             case AskUnclean(names):
                 default = self._options.unclean_allowed
-                return (UncleanAllowed(await hands.allows_unclean(names, default=default)),)
+                return (UncleanAllowed(await store.allows_unclean(names, default=default)),)
             case RemoveTopics(names):
-                removed = await hands.remove_topics(names)
+                removed = await store.remove_topics(names)
                 for name in removed:
                     self._topic_watches.pop(name, None)
                 return (TopicsRemoved(removed),)
             case WriteAssignments(assignments):
-                return (AssignmentsWritten(await hands.write_assignments(assignments)),)
-            case ForgetDeletions() | ForgetReassignments() | ForgetElections():
-                await _forget(effect, hands)
+                return (AssignmentsWritten(await store.write_assignments(assignments)),)
+            case RemoveDeletions() | RemoveReassignments() | RemoveElections():
+                await _forget(effect, store)
             case _:
                 assert_never(effect)
         return ()
@@ -645,16 +645,16 @@ def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
 
 
 async def _forget(
-    effect: ForgetDeletions | ForgetReassignments | ForgetElections, hands: ControllerStore
+    effect: RemoveDeletions | RemoveReassignments | RemoveElections, store: ControllerStore
 ) -> None:
     """Take away what asked for something that is done, or will not be."""
     match effect:
-        case ForgetDeletions(names):
-            await hands.forget_deletions(names)
-        case ForgetReassignments(partitions):
-            await hands.forget_reassignments(partitions)
-        case ForgetElections():
-            await hands.forget_elections()
+        case RemoveDeletions(names):
+            await store.remove_deletions(names)
+        case RemoveReassignments(partitions):
+            await store.remove_reassignments(partitions)
+        case RemoveElections():
+            await store.remove_elections()
 
 
 def _nobody() -> None:

@@ -1,7 +1,7 @@
 """The controller's hands on the coordination store: what its effects mean in znodes.
 
-Every write is a transaction with the reign's token. If that check fails another controller
-reigns, and `DeposedError` ends this one. Everything else that may fail does so for each
+Every write is a transaction with the term's token. If that check fails another controller
+reigns, and `ControllerMovedError` ends this one. Everything else that may fail does so for each
 partition or topic on its own and is reported, not raised; a lost answer is settled by reading
 what stands there. Much is written in few pipelined steps, and encoded in slices.
 """
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
-from odradek.broker.controller.election import Reign
+from odradek.broker.controller.election import ControllerTerm
 from odradek.controller.events import TopicSeen
 from odradek.controller.proposals import (
     NO_VERSION,
@@ -57,7 +57,7 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 _ISR_MIN: Final = "min.insync.replicas"
 
 
-class DeposedError(OdradekError):
+class ControllerMovedError(OdradekError):
     """Another controller reigns; what this one wants is void."""
 
 
@@ -69,18 +69,18 @@ def slices(items: Iterable[T], size: int) -> Iterable[tuple[T, ...]]:
 
 
 class ControllerStore:
-    """The store, for one reign."""
+    """The store, for one term."""
 
     def __init__(
         self,
         store: Store,
-        reign: Reign,
+        term: ControllerTerm,
         *,
         draw_id: Callable[[], UUID],
         skip: Callable[[str], None],
     ) -> None:
         self._store = store
-        self._reign = reign
+        self._term = term
         self._draw_id = draw_id
         self._skip = skip  # told what is wrong with a node that cannot be read
         # Brokers that the controller before this one knew, and that were gone at the last look.
@@ -121,7 +121,7 @@ class ControllerStore:
                 before = layout_odradek.decode_noted(node[0], modified_id=node[1].modified_id)
             except CorruptNodeError as error:
                 self._skip(str(error))
-        epoch = self._reign.controller_epoch
+        epoch = self._term.controller_epoch
         follows = before.controller_epoch in {epoch, epoch - 1}
         registered = {broker.id for broker in brokers}
         self.gone = tuple(sorted(before.brokers.keys() - registered)) if follows else ()
@@ -136,12 +136,12 @@ class ControllerStore:
         if (epoch, lives) != before:
             data = layout_odradek.encode_noted(NotedRegistrations(epoch, lives))
             operations: list[Operation] = [
-                self._reign.token,
+                self._term.token,
                 SetData(layout_odradek.NOTED, data),
             ]
             (result,) = await self._multi_many([operations])
             if isinstance(result, MultiError):
-                self._check_reign(result)
+                self._check_term(result)
                 raise result
             written = result[-1]
             assert isinstance(written, Stat), result
@@ -246,9 +246,9 @@ class ControllerStore:
                 if state is not None:
                     found[partition] = state
             await asyncio.sleep(0)
-        return await self._with_memories(found)
+        return await self._with_histories(found)
 
-    async def _with_memories(
+    async def _with_histories(
         self, states: dict[TopicPartition, StoredState]
     ) -> dict[TopicPartition, StoredState]:
         """Those that need it with what is remembered of their last ISRs."""
@@ -258,44 +258,44 @@ class ControllerStore:
             if len(state.leader_and_isr.isr) == 1 or state.leader_and_isr.leader == NO_LEADER
         ]
         for chunk in slices(critical, SLICE):
-            nodes = await self._store.get_many([layout_odradek.last_isr_path(p) for p in chunk])
+            nodes = await self._store.get_many([layout_odradek.isr_history_path(p) for p in chunk])
             for partition, node in zip(chunk, nodes, strict=True):
                 try:
                     if node is not None:
-                        memory = layout_odradek.decode_memory(partition, node[0])
-                        states[partition] = states[partition]._replace(memory=memory)
+                        history = layout_odradek.decode_isr_history(partition, node[0])
+                        states[partition] = states[partition]._replace(history=history)
                 except CorruptNodeError as error:
                     self._skip(str(error))
         return states
 
-    async def _make_memories(self, proposals: Sequence[Proposal]) -> None:
-        """Have a node for each memory that is to be written, so that a state's can go with it.
+    async def _make_histories(self, proposals: Sequence[Proposal]) -> None:
+        """Have a node for each history that is to be written, so that a state's can go with it.
 
         What is made here is void until its state stands; what is there is in force until then.
         """
-        memories = {
-            layout_odradek.last_isr_path(p.partition): p.memory
+        histories = {
+            layout_odradek.isr_history_path(p.partition): p.history
             for p in proposals
-            if p.memory is not None
+            if p.history is not None
         }
-        if not memories:
+        if not histories:
             return
         missing: dict[str, bytes] = {}
-        for chunk in slices([layout_odradek.ISR, *memories], SLICE):
+        for chunk in slices([layout_odradek.ISR, *histories], SLICE):
             for path, node in zip(chunk, await self._store.get_many(chunk), strict=True):
                 if node is None and path == layout_odradek.ISR:
                     with suppress(NodeExistsError):
                         await self._persist(path, None)
                 elif node is None:
-                    missing[path] = layout_odradek.encode_memory(memories[path])
+                    missing[path] = layout_odradek.encode_isr_history(histories[path])
         batches: list[list[Operation]] = [
-            [self._reign.token, Create(path, data)] for path, data in missing.items()
+            [self._term.token, Create(path, data)] for path, data in missing.items()
         ]
         results = await self._multi_many(batches) if batches else []
         for (path, data), result in zip(missing.items(), results, strict=True):
             if not isinstance(result, MultiError):
                 continue
-            self._check_reign(result)
+            self._check_term(result)
             # An earlier answer that was lost may have made it already: then it is what we want.
             with suppress(NodeExistsError):
                 await self._persist(path, data)
@@ -355,7 +355,7 @@ class ControllerStore:
         """Write what is proposed; each succeeds or conflicts on its own."""
         outcomes: list[Outcome] = []
         for chunk in slices(proposals, STEP):
-            await self._make_memories(chunk)
+            await self._make_histories(chunk)
             outcomes += await self._store_step(chunk)
         return outcomes
 
@@ -378,16 +378,16 @@ class ControllerStore:
     def _write_state(self, proposal: Proposal) -> list[Operation]:
         path = layout.partition_state_path(proposal.partition)
         data = layout.encode_partition_state(
-            layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._reign.controller_epoch)
+            layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._term.controller_epoch)
         )
         version = proposal.proposed.partition_epoch
-        memory = self._write_memory(proposal)
+        history = self._write_history(proposal)
         if version != NO_VERSION:
-            return [self._reign.token, *memory, SetData(path, data, version)]
+            return [self._term.token, *history, SetData(path, data, version)]
         create: list[Operation] = [
-            self._reign.token,
+            self._term.token,
             Create(layout.partition_path(proposal.partition)),
-            *memory,
+            *history,
             Create(path, data),
         ]
         if proposal.partition.partition == 0:  # as a rule the topic's first: see _refused
@@ -395,16 +395,16 @@ class ControllerStore:
         return create
 
     @staticmethod
-    def _write_memory(proposal: Proposal) -> list[Operation]:
+    def _write_history(proposal: Proposal) -> list[Operation]:
         """What is remembered with a state, to be written in its transaction."""
-        if proposal.memory is None:
+        if proposal.history is None:
             return []
-        data = layout_odradek.encode_memory(proposal.memory)
-        return [SetData(layout_odradek.last_isr_path(proposal.partition), data)]
+        data = layout_odradek.encode_isr_history(proposal.history)
+        return [SetData(layout_odradek.isr_history_path(proposal.partition), data)]
 
     async def _refused(self, proposal: Proposal, error: MultiError) -> Outcome:
         """Find out why, and write what can be written all the same."""
-        self._check_reign(error)
+        self._check_term(error)
         path = layout.partition_state_path(proposal.partition)
         for _ in range(_ATTEMPTS):
             found = await self.states([proposal.partition])
@@ -416,25 +416,25 @@ class ControllerStore:
             if missing is None:
                 return Conflicting(proposal, None)
             operations = [
-                self._reign.token,
+                self._term.token,
                 *missing,
-                *self._write_memory(proposal),
+                *self._write_history(proposal),
                 Create(path, self._state_data(proposal)),
             ]
             (result,) = await self._multi_many([operations])
             if not isinstance(result, MultiError):
                 return Accepted(proposal, 0)
-            self._check_reign(result)
+            self._check_term(result)
         return Conflicting(proposal, None)
 
     def _state_data(self, proposal: Proposal) -> bytes:
-        state = layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._reign.controller_epoch)
+        state = layout.LeaderIsrAndControllerEpoch(proposal.proposed, self._term.controller_epoch)
         return layout.encode_partition_state(state)
 
     def _judge(self, proposal: Proposal, found: StoredState) -> Outcome:
         """What stands there may be our own write, whose answer was lost."""
         stands, wanted = found.leader_and_isr, proposal.proposed
-        ours = found.controller_epoch == self._reign.controller_epoch
+        ours = found.controller_epoch == self._term.controller_epoch
         follows = stands.partition_epoch == wanted.partition_epoch + 1
         same = (stands.leader, stands.leader_epoch, stands.isr, stands.leader_recovery_state) == (
             wanted.leader,
@@ -505,18 +505,18 @@ class ControllerStore:
                 topic_id=seen.id, assignments={**seen.assignments, **changed}
             )
             data = layout.encode_topic(written)
-            batches[topic] = [self._reign.token, SetData(path, data, seen.store_version)]
+            batches[topic] = [self._term.token, SetData(path, data, seen.store_version)]
         left = {}
         results = await self._multi_many(list(batches.values()))
         for topic, result in zip(batches, results, strict=True):
             if isinstance(result, MultiError):
-                self._check_reign(result)
+                self._check_term(result)
                 left[topic] = wanted[topic]
             else:
                 stands |= {TopicPartition(topic, n): a for n, a in wanted[topic].items()}
         return left
 
-    async def forget_reassignments(self, partitions: Sequence[TopicPartition]) -> None:
+    async def remove_reassignments(self, partitions: Sequence[TopicPartition]) -> None:
         """Take these out of `/admin/reassign_partitions`; when nothing is left in it, remove it."""
         path = layout.REASSIGN_PARTITIONS
         for _ in range(_ATTEMPTS):
@@ -530,16 +530,16 @@ class ControllerStore:
             write: Operation = Delete(path, stat.version)
             if left:
                 write = SetData(path, layout.encode_reassign_partitions(left), stat.version)
-            (result,) = await self._multi_many([[self._reign.token, write]])
+            (result,) = await self._multi_many([[self._term.token, write]])
             if not isinstance(result, MultiError):
                 return
-            self._check_reign(result)
+            self._check_term(result)
 
-    async def forget_elections(self) -> None:
+    async def remove_elections(self) -> None:
         """Remove `/admin/preferred_replica_election`."""
         await self._write_all([[Delete(layout.PREFERRED_REPLICA_ELECTION)]])
 
-    async def forget_deletions(self, names: Sequence[str]) -> None:
+    async def remove_deletions(self, names: Sequence[str]) -> None:
         """Remove requests for deletion."""
         await self._write_all([[Delete(layout.delete_topic_path(name))] for name in names])
 
@@ -576,7 +576,7 @@ class ControllerStore:
             await self._remove(
                 [[layout.partition_state_path(p), layout.partition_path(p)] for p in chunk]
             )
-            await self._remove([[layout_odradek.last_isr_path(p)] for p in chunk])
+            await self._remove([[layout_odradek.isr_history_path(p)] for p in chunk])
             await asyncio.sleep(0)
 
     async def _remove(self, groups: Sequence[Sequence[str]]) -> None:
@@ -597,10 +597,10 @@ class ControllerStore:
     async def _write_all(self, batches: Sequence[Sequence[Operation]]) -> None:
         """Write what can be written; what cannot has been written by somebody else."""
         for chunk in slices(batches, STEP):
-            with_token = [[self._reign.token, *operations] for operations in chunk]
+            with_token = [[self._term.token, *operations] for operations in chunk]
             for result in await self._multi_many(with_token):
                 if isinstance(result, MultiError):
-                    self._check_reign(result)
+                    self._check_term(result)
 
     async def _multi_many(
         self, batches: Sequence[Sequence[Operation]]
@@ -615,10 +615,12 @@ class ControllerStore:
             except ConnectionLostError:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _check_reign(self, error: MultiError) -> None:
-        """Raise `DeposedError` if it was the token that was refused."""
+    def _check_term(self, error: MultiError) -> None:
+        """Raise `ControllerMovedError` if it was the token that was refused."""
         if error.index == 0:
-            raise DeposedError(f"controller epoch {self._reign.controller_epoch} is over: {error}")
+            raise ControllerMovedError(
+                f"controller epoch {self._term.controller_epoch} is over: {error}"
+            )
 
 
 def _topic_nodes(topic: str) -> list[str]:

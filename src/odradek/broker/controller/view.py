@@ -56,14 +56,14 @@ def _journal(journal: DecisionJournal, broker_id: int, query: Mapping[str, str])
 
 
 def _controller(shell: ControllerShell, broker_id: int, query: Mapping[str, str]) -> Response:
-    machine, reign = shell.machine, shell.reign
+    machine, term = shell.machine, shell.term
     head: dict[str, Any] = {"broker_id": broker_id, "controller_id": shell.controller_id}
-    if machine is None or reign is None or shell.topics is None:
-        return json_response({**head, "reigns": False})
+    if machine is None or term is None or shell.topics is None:
+        return json_response({**head, "is_controller": False})
     context = machine.context
     head |= {
-        "reigns": True,
-        "controller_epoch": reign.controller_epoch,
+        "is_controller": True,
+        "controller_epoch": term.controller_epoch,
         "brokers": {
             str(id_): {"rack": broker.rack, "broker_epoch": broker.broker_epoch}
             for id_, broker in context.brokers.items()

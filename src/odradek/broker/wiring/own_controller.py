@@ -37,7 +37,7 @@ class ProducerIdBlocks:
         Raises:
             ApiError: this broker is not the controller, or the store did not answer.
         """
-        guard = self._topic_admin.check_reign().token
+        guard = self._topic_admin.check_term().token
         try:
             with store_errors_told():
                 block = await next_producer_id_block(self._store, broker_id, guard=guard)

@@ -30,7 +30,7 @@ from odradek.broker.controlled_shutdown import ControlledShutdown
 from odradek.broker.controller.channels import ControllerChannels
 from odradek.broker.controller.election import ControllerElection
 from odradek.broker.controller.journal import DecisionJournal
-from odradek.broker.controller.log_ends import LogEnds
+from odradek.broker.controller.log_end_reader import LogEndReader
 from odradek.broker.controller.shell import ControllerShell
 from odradek.broker.controller_requests import ControllerRequests
 from odradek.broker.coordinators.coordinator_counts import CoordinatorCounts
@@ -208,7 +208,7 @@ class BrokerParts:
             options=ControllerOptions(lambda: self.config),
             journal=self.journal,
             draw_id=partial(draw_topic_id, world.random),
-            log_ends=LogEnds(self._neighbours.ask_log_ends, self.tasks),
+            log_ends=LogEndReader(self._neighbours.ask_log_ends, self.tasks),
         )
         self.topic_admin = TopicAdmin(
             store=world.store,
@@ -535,7 +535,7 @@ class BrokerParts:
     def _controller_guard(self) -> Check | None:
         """What a write to the store checks, so that only the elected controller writes."""
         is_controller = self.topic_admin.is_controller
-        return self.topic_admin.check_reign().token if is_controller else None
+        return self.topic_admin.check_term().token if is_controller else None
 
     def _registered(self, broker_epoch: int) -> None:
         self.controller_requests.broker_epoch = self.logs.broker_epoch = broker_epoch

@@ -49,7 +49,7 @@ class Asked:
     def state(self) -> Mapping[str, Any] | None:
         """How the controller says that things stand; None if no controller answers."""
         views = [reports.get("controller") for reports in self.reports.values()]
-        return next((view for view in views if view is not None and view["reigns"]), None)
+        return next((view for view in views if view is not None and view["is_controller"]), None)
 
     def by_broker(self, name: str) -> dict[int, Any]:
         """One report of each broker that gave it."""

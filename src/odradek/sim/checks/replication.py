@@ -40,7 +40,7 @@ class Tally:
 
 
 class ReplicationChecker:
-    """Compares the store, all brokers' memories and all disks."""
+    """Compares the store, the state of all brokers and all disks."""
 
     def __init__(
         self, cluster: SimulatedCluster, history: History, violated: Callable[[str], None]
@@ -208,11 +208,11 @@ class ReplicationChecker:
 
     def _is_remembered(self, partition: TopicPartition, now: LeaderAndIsr) -> bool:
         """Whether it was in the last ISR that was large enough, though not in the very last."""
-        node = self._cluster.tree.find(layout_odradek.last_isr_path(partition))
+        node = self._cluster.tree.find(layout_odradek.isr_history_path(partition))
         if node is None:
             return False
-        memory = layout_odradek.decode_memory(partition, node.data)
-        return memory.partition_epoch == now.partition_epoch and now.leader not in memory.isr
+        history = layout_odradek.decode_isr_history(partition, node.data)
+        return history.partition_epoch == now.partition_epoch and now.leader not in history.isr
 
     def _topic(self, name: str) -> layout.TopicNode | None:
         node = self._cluster.tree.find(layout.topic_path(name))

@@ -684,7 +684,7 @@ async def _join_unheard(cluster: SimulatedCluster, broker: SimulatedBroker, faul
 def _controller(cluster: SimulatedCluster) -> SimulatedBroker | None:
     """Who believes that it reigns, the first of them."""
     for broker in cluster.brokers:
-        if broker.broker is not None and broker.broker.controller.reign is not None:
+        if broker.broker is not None and broker.broker.controller.term is not None:
             return broker
     return None
 

@@ -7,7 +7,7 @@ the story; Apache Kafka with ZooKeeper has no cure for it). Here
     doubtful     is a member of the ISR that was restarted since, and not after a clean stop
     remembered   is, for each partition that has one replica in sync or no leader, who left the ISR
                  before, how large it was from then on, and up to which transaction of the store
-                 each of them was known to hold everything (`Memory`)
+                 each of them was known to hold everything (`IsrHistory`)
     asked        are all replicas that are there, for the leader epoch and the end of their logs
     elected      is the one of these that reaches furthest, as soon as one was heard who has
                  everything that can have been committed, or so many of those who should have it
@@ -26,7 +26,7 @@ is the beginning of the other; or if none of those who should know has anything,
 beginning of every log. A log that is empty because all in it was deleted knows of no epoch,
 but below its end everything was committed: who ends before that has lost some of it.
 
-A memory is believed only if the state it belongs to is the one that stands: the same partition
+A history is believed only if the state it belongs to is the one that stands: the same partition
 epoch, written by the same controller. It is written in one transaction with that state: written
 before it, it would take the place of the one that is still in force. What another kind of
 controller has written since makes it void. In a cluster with brokers of another kind all this is
@@ -46,7 +46,7 @@ class Left(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class IsrHistory:
     """What is remembered of one partition, beside its state."""
 
     partition_epoch: int
@@ -66,9 +66,9 @@ class LogEnd(NamedTuple):
 NO_LOG = LogEnd(-1, 0)
 
 
-def remembered(
+def next_history(
     *,
-    before: Memory | None,
+    before: IsrHistory | None,
     isr_before: Collection[int],
     isr: Collection[int],
     transaction_id: int,
@@ -76,7 +76,7 @@ def remembered(
 ) -> tuple[dict[int, Left], dict[int, int]]:
     """Tell what to remember with the next state: who has left, who was in sync until when.
 
-    `before` is the valid memory of the present state, `transaction_id` the one that wrote it.
+    `before` is the valid history of the present state, `transaction_id` the one that wrote it.
     """
     known = dict(before.isr) if before else {}
     left = {
@@ -91,9 +91,9 @@ def remembered(
     return left, in_sync
 
 
-def holders(isr: Collection[int], memory: Memory | None) -> frozenset[int]:
+def holders(isr: Collection[int], history: IsrHistory | None) -> frozenset[int]:
     """Who has everything that two or more had to acknowledge: the ISR, and who left one alone."""
-    left = memory.left if memory else {}
+    left = history.left if history else {}
     return frozenset(isr) | {replica for replica, gone in left.items() if gone.isr_size == 1}
 
 
@@ -101,7 +101,7 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     *,
     ends: Mapping[int, LogEnd],
     isr: Collection[int],
-    memory: Memory | None,
+    history: IsrHistory | None,
     sound: Collection[int],
     isr_min: int,
     assigned: Collection[int],
@@ -113,7 +113,7 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     `emptied` those that lost their log with a directory.
     """
     # Who is no replica any more has deleted what he had: nobody need wait for him.
-    left = {r: gone for r, gone in memory.left.items() if r in assigned} if memory else {}
+    left = {r: gone for r, gone in history.left.items() if r in assigned} if history else {}
     if any(r not in emptied for r in assigned):
         ends = {replica: end for replica, end in ends.items() if replica not in emptied}
         left = {replica: gone for replica, gone in left.items() if replica not in emptied}

@@ -6,17 +6,25 @@ import pytest
 
 from odradek.controller.causes import Verdict
 from odradek.controller.controller import Controller
-from odradek.controller.effects import Announce, AskLogEnds, Record, Store
+from odradek.controller.effects import ReadLogEnds, Record, SendRequests, Store
 from odradek.controller.events import (
     BrokersChanged,
     BrokersLoaded,
     LoadingFinished,
-    LogEndsHeard,
+    LogEndsRead,
     Stored,
     TopicSeen,
     TopicsLoaded,
 )
-from odradek.controller.last_isr import NO_LOG, Left, LogEnd, Memory, choose, holders, remembered
+from odradek.controller.isr_history import (
+    NO_LOG,
+    IsrHistory,
+    Left,
+    LogEnd,
+    choose,
+    holders,
+    next_history,
+)
 from odradek.controller.proposals import Accepted, StoredState
 from odradek.controller.settling import Settling
 from odradek.model.cluster import Broker
@@ -29,11 +37,11 @@ from odradek.model.partition import (
     TopicPartition,
 )
 
-ONE_LEFT = Memory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
+ONE_LEFT = IsrHistory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
 
 
 def test_who_leaves_is_remembered_with_the_size_of_what_is_left():
-    left, isr = remembered(
+    left, isr = next_history(
         before=None, isr_before=(1, 2, 3), isr=(1,), transaction_id=50, leads=True
     )
     assert left == {2: Left(1, 50), 3: Left(1, 50)}
@@ -41,7 +49,7 @@ def test_who_leaves_is_remembered_with_the_size_of_what_is_left():
 
 
 def test_who_had_left_before_stays_remembered_while_the_isr_goes_on_without_him():
-    left, isr = remembered(
+    left, isr = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1,), transaction_id=60, leads=False
     )
     assert left == {2: Left(1, 50)}
@@ -49,24 +57,26 @@ def test_who_had_left_before_stays_remembered_while_the_isr_goes_on_without_him(
 
 
 def test_a_larger_isr_devalues_what_those_have_who_left():
-    left, _ = remembered(
+    left, _ = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1, 3), transaction_id=60, leads=False
     )
     assert left == {2: Left(2, 50)}
 
 
 def test_who_is_back_has_not_left():
-    left, _ = remembered(
+    left, _ = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1, 2), transaction_id=60, leads=False
     )
     assert left == {}
 
 
 def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again():
-    before = Memory(8, 1, isr={1: 50})
-    left, isr = remembered(before=before, isr_before=(1,), isr=(1,), transaction_id=99, leads=False)
+    before = IsrHistory(8, 1, isr={1: 50})
+    left, isr = next_history(
+        before=before, isr_before=(1,), isr=(1,), transaction_id=99, leads=False
+    )
     assert (left, isr) == ({}, {1: 50})
-    left, _ = remembered(before=before, isr_before=(1,), isr=(2,), transaction_id=99, leads=True)
+    left, _ = next_history(before=before, isr_before=(1,), isr=(2,), transaction_id=99, leads=True)
     assert left == {1: Left(1, 50)}
 
 
@@ -103,7 +113,7 @@ def test_the_choice(ends, sound, isr_min, elected):
     chosen = choose(
         ends={replica: LogEnd(*end) for replica, end in ends.items()},
         isr=(1,),
-        memory=ONE_LEFT,
+        history=ONE_LEFT,
         sound=sound,
         isr_min=isr_min,
         assigned=(3, 2, 1),
@@ -111,11 +121,11 @@ def test_the_choice(ends, sound, isr_min, elected):
     assert chosen == elected
 
 
-LAST_TWO = Memory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
+LAST_TWO = IsrHistory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
 
 
 @pytest.mark.parametrize(
-    ("isr", "memory", "ends", "emptied", "elected"),
+    ("isr", "history", "ends", "emptied", "elected"),
     [
         pytest.param((1, 2), None, {1: NO_LOG}, {1}, None, id="another in sync is waited for"),
         pytest.param((1, 2), None, {1: NO_LOG, 2: LogEnd(5, 80)}, {1}, 2, id="and leads"),
@@ -137,12 +147,12 @@ LAST_TWO = Memory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
     ],
 )
 def test_one_that_lost_its_log_does_not_lead_while_another_has_something(
-    isr, memory, ends, emptied, elected
+    isr, history, ends, emptied, elected
 ):
     chosen = choose(
         ends=ends,
         isr=isr,
-        memory=memory,
+        history=history,
         sound=(),
         isr_min=1,
         assigned=(1, 2, 3),
@@ -153,7 +163,7 @@ def test_one_that_lost_its_log_does_not_lead_while_another_has_something(
 
 def test_who_left_one_alone_has_what_that_one_has():
     left = {2: Left(isr_size=1, transaction_id=50), 3: Left(isr_size=2, transaction_id=40)}
-    assert holders((1,), Memory(7, 1, left=left)) == {1, 2}
+    assert holders((1,), IsrHistory(7, 1, left=left)) == {1, 2}
     assert holders((1,), None) == {1}
 
 
@@ -162,7 +172,7 @@ def test_nobody_waits_for_one_who_is_no_replica_any_more():
     chosen = choose(
         ends={1: LogEnd(5, 80), 3: LogEnd(5, 70)},
         isr=(1,),
-        memory=ONE_LEFT,
+        history=ONE_LEFT,
         sound=(),
         isr_min=2,
         assigned=(3, 1),
@@ -179,7 +189,7 @@ def test_of_a_cluster_that_lost_its_power_so_many_are_waited_for_as_cannot_all_h
 ):
     ends = {replica: LogEnd(5, 80 + replica) for replica in heard}
     chosen = choose(
-        ends=ends, isr=(1, 2, 3), memory=None, sound=(), isr_min=isr_min, assigned=(1, 2, 3)
+        ends=ends, isr=(1, 2, 3), history=None, sound=(), isr_min=isr_min, assigned=(1, 2, 3)
     )
     assert chosen == elected
 
@@ -210,11 +220,11 @@ class Settled:
                     self.stored += [proposal.proposed for proposal in proposals]
                     accepted = [Accepted(p, p.proposed.partition_epoch + 1) for p in proposals]
                     settling.report([Stored(tuple(accepted))])
-                case AskLogEnds():
+                case ReadLogEnds():
                     self.asked.append(effect)
                 case Record(decisions):
                     self.decisions += decisions
-                case Announce(news):
+                case SendRequests(news):
                     self.announced += news
 
 
@@ -231,8 +241,8 @@ def broker(id_, epoch, *, clean_since=None, empty_since=-1, noted_id=-1):
 
 def leaderless(*, isr, left):
     state = LeaderAndIsr(leader=NO_LEADER, leader_epoch=5, isr=isr, partition_epoch=7)
-    memory = Memory(7, 1, left=left, isr=dict.fromkeys(isr, 50))
-    return StoredState(state, 1, 60, memory)
+    history = IsrHistory(7, 1, left=left, isr=dict.fromkeys(isr, 50))
+    return StoredState(state, 1, 60, history)
 
 
 def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
@@ -244,7 +254,7 @@ def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
 
     settled.settle(BrokersChanged((*others, broker(2, 200))))
     ends = {1: LogEnd(5, 80), 2: LogEnd(5, 100), 3: LogEnd(5, 90)}
-    settled.settle(LogEndsHeard({TOPIC: ends}, {"t": 2}))
+    settled.settle(LogEndsRead({TOPIC: ends}, {"t": 2}))
     assert settled.stored[-1].leader == 3
 
 
@@ -275,12 +285,12 @@ def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_l
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
     emptied = broker(1, 100, empty_since=100)
     settled = Settled((emptied, broker(3, 42)), state, replicas=(1, 2, 3))
-    settled.settle(LogEndsHeard({TOPIC: {1: NO_LOG, 3: LogEnd(5, 70)}}, {"t": 1}))
+    settled.settle(LogEndsRead({TOPIC: {1: NO_LOG, 3: LogEnd(5, 70)}}, {"t": 1}))
     assert settled.stored == [], "broker 2 left later, and is waited for"
 
     settled.settle(BrokersChanged((emptied, broker(2, 101), broker(3, 42))))
     ends = {1: NO_LOG, 2: LogEnd(5, 80), 3: LogEnd(5, 70)}
-    settled.settle(LogEndsHeard({TOPIC: ends}, {"t": 1}))
+    settled.settle(LogEndsRead({TOPIC: ends}, {"t": 1}))
     (elected,) = settled.stored
     assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
@@ -303,7 +313,7 @@ def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_sinc
 def test_a_log_in_another_directory_than_the_one_that_was_replaced_is_as_good_as_any():
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
     settled = Settled((broker(1, 100, empty_since=100),), state, replicas=(1, 2, 3))
-    settled.settle(LogEndsHeard({TOPIC: {1: LogEnd(5, 90)}}, {"t": 1}))
+    settled.settle(LogEndsRead({TOPIC: {1: LogEnd(5, 90)}}, {"t": 1}))
     (elected,) = settled.stored
     assert (elected.leader, elected.leader_recovery_state) == (1, RECOVERED)
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.broker.serving.tasks import Tasks
-from odradek.controller.effects import AskLogEnds
-from odradek.controller.last_isr import NO_LOG, LogEnd
+from odradek.controller.effects import ReadLogEnds
+from odradek.controller.isr_history import NO_LOG, LogEnd
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.list_offsets import (
@@ -30,7 +30,7 @@ Ends = Mapping[TopicPartition, Mapping[int, LogEnd]]
 AskBroker = Callable[[int, ListOffsetsRequest], Awaitable[ListOffsetsResponse]]
 
 
-class LogEnds:
+class LogEndReader:
     """Asks brokers, in the background."""
 
     def __init__(self, ask: AskBroker, tasks: Tasks) -> None:
@@ -38,11 +38,11 @@ class LogEnds:
         self._ask = ask
         self._tasks = tasks
 
-    def find(self, wanted: AskLogEnds, found: Callable[[Ends], None]) -> None:
+    def find(self, wanted: ReadLogEnds, found: Callable[[Ends], None]) -> None:
         """Ask for all of it; `found` is told what was heard."""
         self._tasks.start(self._find(wanted, found), "log ends")
 
-    async def _find(self, wanted: AskLogEnds, found: Callable[[Ends], None]) -> None:
+    async def _find(self, wanted: ReadLogEnds, found: Callable[[Ends], None]) -> None:
         of_broker: dict[int, list[TopicPartition]] = {}
         for partition, replicas in wanted.replicas.items():
             for replica in replicas:
