@@ -49,9 +49,10 @@ class ThreadWorker:
         """See `Worker`."""
 
         def both() -> None:
-            result = work()
+            # In no variable: an error that is returned refers to this frame by its traceback, and
+            # would keep what `work` has decompressed until the garbage collector runs.
             with suppress(RuntimeError):  # the loop is closed: the broker has stopped
-                self._loop.call_soon_threadsafe(done, result)
+                self._loop.call_soon_threadsafe(done, work())
 
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="records", daemon=True)
