@@ -23,7 +23,7 @@ from kit.small_requests import ACKS_ALL, error_of, receive_frame, request
 from kit.targets import Odradek
 
 from odradek.cli.main import run as odradek
-from odradek.log.cleaner_round import Job, Outcome, SourceSegment, cleaning
+from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, SourceSegment, cleaning
 from odradek.log.disk import RealDisk
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch
@@ -56,7 +56,7 @@ def clean_alone(directory: pathlib.Path, size_bytes: int, keys: int, codec: Code
     log = directory / f"{0:020d}.log"
     data = b"".join(batches(size_bytes, keys, codec))
     log.write_bytes(data)
-    job = Job(
+    job = CleaningJob(
         directory=str(directory), segments=(SourceSegment(0, len(data)),), first_dirty_offset=0,
         end_offset=1 << 40, aborted=(), producers={}, now_ms=1, delete_retention_ms=0,
         segment_bytes=1 << 30, segment_index_bytes=10 << 20, index_interval_bytes=4096,
@@ -68,7 +68,7 @@ def clean_alone(directory: pathlib.Path, size_bytes: int, keys: int, codec: Code
         try:
             next(steps)
         except StopIteration as stop:
-            outcome: Outcome = stop.value
+            outcome: CleaningOutcome = stop.value
             break
     took_s = time.monotonic() - begun_s
     return {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from odradek.log.cleaner import cleanable, job_for, make_durable, replace, still_fits
-from odradek.log.cleaner_round import Job, Outcome, cleaning
+from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, cleaning
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig, LogHost
 from odradek.log.recovery import Checkpointed, loading
@@ -142,13 +142,13 @@ def clean(log, now_ms, map_bytes, operations=None, as_json=True):
     if not found.cleanable_bytes:
         return None
     job = job_for(found, now_ms=now_ms, map_bytes=map_bytes, read_bytes=1 << 20)
-    job = Job.from_json(copy.deepcopy(job.to_json()))
+    job = CleaningJob.from_json(copy.deepcopy(job.to_json()))
     steps = cleaning(job, log.host.disk)
     while True:
         try:
             next(steps)
         except StopIteration as stop:
-            outcome = Outcome.from_json(stop.value.to_json())
+            outcome = CleaningOutcome.from_json(stop.value.to_json())
             break
     assert still_fits(log, job, outcome)
     for cleaned in outcome.segments:

@@ -1,4 +1,4 @@
-"""A broker's files read where they lie, without a broker: rows out, nothing ever written.
+"""Reads a broker's files directly, without a broker: as rows, and without writing anything.
 
     from odradek.files.segments import batches
     from odradek.files.internal_topics import group_rows, transaction_rows
@@ -12,12 +12,12 @@
 
     segments           `.log`: batches and their records
     indexes            `.index`, `.timeindex`, `.txnindex`
-    snapshots          `.snapshot`: what a partition knew of its producers
+    snapshots          `.snapshot`: producer state of a partition
     checkpoints        offsets, leader epochs, `meta.properties`, `partition.metadata`
     internal_topics    `__consumer_offsets`, `__transaction_state`
     arrow              segments as Arrow tables (the extra `arrow`)
-    examine            torn batches, gaps, damage, transactions that hang
+    examine            torn batches, gaps, damage, hanging transactions
 
-Files are opened for reading and read piece by piece, so that they may be larger than memory, and
-may belong to a broker that runs. It works on Apache Kafka's files as on ours.
+Files are read piece by piece, so they may be larger than memory and may belong to a broker that
+runs. Apache Kafka's files are read as well.
 """

@@ -1,11 +1,11 @@
-"""Segments as Arrow tables, by the decoder that the client uses. Needs the extra `arrow`.
+"""Segments as Arrow tables, by the client's decoder. Needs the extra `arrow`.
 
     from odradek.files.arrow import read_table
 
     table = read_table("data/orders-0", columns=["key", "value", "offset"])
 
-The columns are those of `odradek.client.arrow.decode`. With `committed`, what was aborted is left
-out, by the transaction indexes that lie beside the logs; what is open is not.
+The columns are those of `odradek.client.arrow.decode`. `committed` leaves out aborted transactions,
+by the transaction indexes beside the logs; records of open transactions are included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder
 from odradek.files.indexes import aborted_transactions
-from odradek.files.segments import FileError, base_offset_of, batches
+from odradek.files.segments import FileFormatError, base_offset_of, batches
 from odradek.log.directories import parse_name
 from odradek.log.segment import LOG, TRANSACTION_INDEX
 from odradek.log.transaction_index import AbortedTransaction as IndexEntry
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.fetch import AbortedTransaction
 
-# Read and decoded at a time.
+# How much is read and decoded at a time.
 _CHUNK_BYTES: Final = 8 << 20
 
 
@@ -33,7 +33,7 @@ def read_table(
     """A partition's directory, or one of its segments, as one table.
 
     Raises:
-        FileError, ApiError: a segment is damaged, or the directory is no partition's.
+        FileFormatError, ApiError: a segment is damaged, or the directory is not a partition's.
         OSError: a file cannot be read.
     """
     layout = Layout(columns)
@@ -45,10 +45,10 @@ def read_table(
 def record_batches(
     path: str | Path, *, columns: Sequence[str] = ALL_COLUMNS, committed: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The same, piece by piece: for what is larger than memory.
+    """The table in pieces, for partitions larger than memory.
 
     Raises:
-        FileError, ApiError: a segment is damaged, or the directory is no partition's.
+        FileFormatError, ApiError: a segment is damaged, or the directory is not a partition's.
         OSError: a file cannot be read.
     """
     path = Path(path)
@@ -70,7 +70,7 @@ def record_batches(
 def _partition_of(directory: Path) -> TopicPartition:
     found = parse_name(directory.absolute().name)
     if found is None:
-        raise FileError(f"{directory} is named like no partition: TOPIC-NUMBER")
+        raise FileFormatError(f"{directory} does not have the name of a partition: TOPIC-NUMBER")
     return found.partition
 
 
@@ -84,7 +84,7 @@ def _aborted(directory: Path) -> list[IndexEntry]:
 
 
 def _chunks(log: Path) -> Iterator[tuple[int, bytes]]:
-    """Whole batches, many at a time, with the first offset of each chunk."""
+    """Many whole batches at a time, with the base offset of the first one."""
     pieces: list[bytes] = []
     size, first_offset = 0, -1
     for batch in batches(log):

@@ -1,17 +1,17 @@
-"""What is wrong with a partition's directory, without a broker.
+"""Checks a partition's directory without a broker.
 
-    torn          bytes behind the last whole batch of a segment
-    damaged       a checksum that is not that of the bytes, records that are none, what is no batch,
-                  an index, snapshot or checkpoint that cannot be read
-    order         a batch that begins before the one in front of it ends, or before its segment
-    gap           offsets that nobody has; in a compacted topic they are right, so the row says
-                  where they are and no more
-    index         an entry of an offset index at which no batch with that offset stands
-    hanging       a transaction that was begun and has no marker: below it the last stable offset
-                  stays. It may still end, if its producer lives
+    torn          bytes after the last whole batch of a segment
+    damaged       a wrong checksum, records that cannot be decoded, bytes that are not a batch, an
+                  index, snapshot or checkpoint that cannot be read
+    order         a batch that begins below the end of the one before, or below its segment
+    gap           offsets without a batch; compaction leaves such gaps, so they are reported
+                  without a verdict
+    index         an entry of an offset index that does not point to a batch with its offset
+    hanging       a transaction without a marker: the last stable offset stays below it. It may
+                  still end, if its producer runs
 
-Everything is read once, batch by batch. On a log that is being written, the last rows may be of
-what was under way.
+Everything is read once, batch by batch. If the log is being written, the last findings may come
+from an append under way.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.files import checkpoints, indexes, snapshots
-from odradek.files.segments import Batch, FileError, base_offset_of, batches
+from odradek.files.segments import FileBatch, FileFormatError, base_offset_of, batches
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
 from odradek.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX
 from odradek.model.errors import ApiError
@@ -29,12 +29,12 @@ from odradek.record.outline import outline
 from odradek.record.records import records_bytes
 
 
-class Finding(NamedTuple):
-    """One thing that is not as it should be, or may not be."""
+class FileFinding(NamedTuple):
+    """One problem, or what may be one."""
 
     kind: str
     file: str
-    offset: int  # -1: it is of no offset
+    offset: int  # -1: without an offset
     text: str
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has no marker."""
+    """A transaction without a marker."""
 
     producer_id: int
     producer_epoch: int
@@ -52,8 +52,8 @@ class OpenTransaction(NamedTuple):
     last_timestamp: int
 
 
-def examine(directory: str | Path) -> Iterator[Finding]:
-    """Everything that is found in a partition's directory, segment by segment.
+def examine(directory: str | Path) -> Iterator[FileFinding]:
+    """All findings in a partition's directory, segment by segment.
 
     Raises:
         OSError: the directory cannot be read.
@@ -67,30 +67,30 @@ def examine(directory: str | Path) -> Iterator[Finding]:
     for snapshot in sorted(path.glob(f"*{SNAPSHOT}")):
         try:
             snapshots.producers(snapshot)
-        except FileError as error:
-            yield Finding("damaged", snapshot.name, -1, str(error))
+        except FileFormatError as error:
+            yield FileFinding("damaged", snapshot.name, -1, str(error))
     epochs = path / LEADER_EPOCH_FILE
     if epochs.exists():
         try:
             checkpoints.leader_epochs(epochs)
-        except FileError as error:
-            yield Finding("damaged", epochs.name, -1, str(error))
+        except FileFormatError as error:
+            yield FileFinding("damaged", epochs.name, -1, str(error))
     for found in state.open_transactions():
-        yield Finding(
+        yield FileFinding(
             "hanging",
             path.name,
             found.first_offset,
             f"producer {found.producer_id} in epoch {found.producer_epoch} wrote last at offset "
-            f"{found.last_offset}, timestamp {found.last_timestamp}, and has neither committed "
-            "nor aborted",
+            f"{found.last_offset}, timestamp {found.last_timestamp}, and has not committed "
+            "or aborted",
         )
 
 
 def open_transactions(directory: str | Path) -> list[OpenTransaction]:
-    """The transactions of a partition that have no marker, oldest first.
+    """The transactions of a partition without a marker, oldest first.
 
     Raises:
-        FileError, ApiError: a segment is damaged.
+        FileFormatError, ApiError: a segment is damaged.
         OSError: the directory cannot be read.
     """
     state = _State()
@@ -101,14 +101,14 @@ def open_transactions(directory: str | Path) -> list[OpenTransaction]:
 
 
 class _State:
-    """What is known at the end of what was read so far."""
+    """Offsets and open transactions after the batches read so far."""
 
     def __init__(self) -> None:
-        self.next_offset = -1  # -1: nothing was read yet
+        self.next_offset = -1  # -1: no batch was read yet
         self._open: dict[int, OpenTransaction] = {}
 
-    def follow(self, batch: Batch) -> None:
-        """Another batch."""
+    def follow(self, batch: FileBatch) -> None:
+        """Take note of the next batch."""
         header = batch.header
         self.next_offset = max(self.next_offset, header.next_offset)
         producer_id = header.producer_id
@@ -128,48 +128,48 @@ class _State:
             )
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Those without a marker, oldest first."""
+        """The transactions without a marker, oldest first."""
         return sorted(self._open.values(), key=lambda found: found.first_offset)
 
 
-def _segment(log: Path, state: _State) -> Iterator[Finding]:
+def _segment(log: Path, state: _State) -> Iterator[FileFinding]:
     try:
         base_offset = base_offset_of(log)
-    except FileError as error:
-        yield Finding("damaged", log.name, -1, str(error))
+    except FileFormatError as error:
+        yield FileFinding("damaged", log.name, -1, str(error))
         return
     end = 0
     try:
         for batch in batches(log):
             end = batch.position + batch.header.size_bytes
             yield from _batch(log, batch, base_offset, state)
-    except FileError as error:
-        yield Finding("damaged", log.name, state.next_offset, str(error))
+    except FileFormatError as error:
+        yield FileFinding("damaged", log.name, state.next_offset, str(error))
         return
     size = log.stat().st_size
     if size > end:
-        yield Finding(
-            "torn", log.name, state.next_offset, f"{size - end} bytes behind position {end}"
+        yield FileFinding(
+            "torn", log.name, state.next_offset, f"{size - end} bytes after position {end}"
         )
 
 
-def _batch(log: Path, batch: Batch, base_offset: int, state: _State) -> Iterator[Finding]:
+def _batch(log: Path, batch: FileBatch, base_offset: int, state: _State) -> Iterator[FileFinding]:
     header = batch.header
     due = state.next_offset
     where = f"position {batch.position}"
     if header.base_offset < max(base_offset, due):
-        yield Finding(
+        yield FileFinding(
             "order",
             log.name,
             header.base_offset,
-            f"the batch at {where} begins below {max(base_offset, due)}, where it should",
+            f"the batch at {where} begins below {max(base_offset, due)}, its lowest offset",
         )
     elif -1 < due < header.base_offset:
-        yield Finding(
-            "gap", log.name, due, f"nothing up to {header.base_offset}, where a batch begins"
+        yield FileFinding(
+            "gap", log.name, due, f"no batch has the offsets below {header.base_offset}"
         )
     if not batch.is_valid:
-        yield Finding(
+        yield FileFinding(
             "damaged",
             log.name,
             header.base_offset,
@@ -182,44 +182,44 @@ def _batch(log: Path, batch: Batch, base_offset: int, state: _State) -> Iterator
             outline(records_bytes(batch.data, header), header.record_count)
         state.follow(batch)
     except ApiError as error:
-        yield Finding("damaged", log.name, header.base_offset, f"the batch at {where}: {error}")
+        yield FileFinding("damaged", log.name, header.base_offset, f"the batch at {where}: {error}")
 
 
-def _index(index: Path, log: Path) -> Iterator[Finding]:
+def _index(index: Path, log: Path) -> Iterator[FileFinding]:
     if not index.exists():
         return
     try:
         indexes.check_sanity(index)
         entries = indexes.offset_entries(index)
-    except FileError as error:
-        yield Finding("damaged", index.name, -1, str(error))
+    except FileFormatError as error:
+        yield FileFinding("damaged", index.name, -1, str(error))
         return
     base_offset = base_offset_of(log)
     wanted = {
         entry.position: entry.offset
         for number, entry in enumerate(entries)
-        if not number or entry.offset != base_offset  # else preallocated room
+        if not number or entry.offset != base_offset  # else a preallocated entry
     }
     try:
         for batch in batches(log):
             offset = wanted.pop(batch.position, batch.header.last_offset)
             if not batch.header.base_offset <= offset <= batch.header.last_offset:
-                yield Finding(
+                yield FileFinding(
                     "index",
                     index.name,
                     offset,
-                    f"at position {batch.position} stand offsets {batch.header.base_offset} to "
-                    f"{batch.header.last_offset}",
+                    f"the batch at position {batch.position} has offsets "
+                    f"{batch.header.base_offset} to {batch.header.last_offset}",
                 )
-    except FileError:
+    except FileFormatError:
         return  # reported with the segment
     for position, offset in sorted(wanted.items()):
-        yield Finding("index", index.name, offset, f"no batch begins at position {position}")
+        yield FileFinding("index", index.name, offset, f"no batch begins at position {position}")
 
 
-def _readable(index: Path) -> Iterator[Finding]:
+def _readable(index: Path) -> Iterator[FileFinding]:
     if index.exists():
         try:
             indexes.check_sanity(index)
-        except FileError as error:
-            yield Finding("damaged", index.name, -1, str(error))
+        except FileFormatError as error:
+            yield FileFinding("damaged", index.name, -1, str(error))

@@ -1,7 +1,7 @@
 """The three indexes of a segment: `.index`, `.timeindex`, `.txnindex`, as rows.
 
-A broker that runs (Apache Kafka's) has the indexes of the active segment preallocated and full of
-zeros behind the last entry; those entries are rows here too, for only the reader can tell.
+A running broker of Apache Kafka preallocates the indexes of the active segment, with zeros after
+the last entry; those are rows here, too, because only the reader can tell them from entries.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from odradek.files.segments import FileError, base_offset_of
+from odradek.files.segments import FileFormatError, base_offset_of
 from odradek.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
@@ -21,24 +21,24 @@ _TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 
 
 class OffsetEntry(NamedTuple):
-    """The last offset of the batch at a position. The offset is absolute."""
+    """The last offset (absolute) of the batch at a position."""
 
     offset: int
     position: int
 
 
 class TimeEntry(NamedTuple):
-    """The largest timestamp up to an offset. The offset is absolute."""
+    """The largest timestamp up to an offset (absolute)."""
 
     timestamp: int
     offset: int
 
 
 def offset_entries(path: str | Path) -> list[OffsetEntry]:
-    """The whole entries of an offset index; a part of one at the end is left out.
+    """The entries of an offset index, without an incomplete one at the end.
 
     Raises:
-        FileError: the name has no base offset.
+        FileFormatError: the name has no base offset.
         OSError: the file cannot be read.
     """
     base_offset = base_offset_of(path)
@@ -49,10 +49,10 @@ def offset_entries(path: str | Path) -> list[OffsetEntry]:
 
 
 def time_entries(path: str | Path) -> list[TimeEntry]:
-    """The whole entries of a time index; a part of one at the end is left out.
+    """The entries of a time index, without an incomplete one at the end.
 
     Raises:
-        FileError: the name has no base offset.
+        FileFormatError: the name has no base offset.
         OSError: the file cannot be read.
     """
     base_offset = base_offset_of(path)
@@ -63,7 +63,7 @@ def time_entries(path: str | Path) -> list[TimeEntry]:
 
 
 def aborted_transactions(path: str | Path) -> Iterator[tuple[int, AbortedTransaction]]:
-    """The whole entries of a transaction index, each with its version.
+    """The entries of a transaction index, each with its version.
 
     Raises:
         OSError: the file cannot be read.
@@ -73,10 +73,10 @@ def aborted_transactions(path: str | Path) -> Iterator[tuple[int, AbortedTransac
 
 
 def check_sanity(path: str | Path) -> None:
-    """What a broker looks at when it starts: whether an index has to be made anew.
+    """Check an index as a broker does at start, with Kafka's messages.
 
     Raises:
-        FileError: it has to, and why.
+        FileFormatError: the index has to be rebuilt; the message says why.
         OSError: the file cannot be read.
     """
     size = Path(path).stat().st_size
@@ -84,7 +84,7 @@ def check_sanity(path: str | Path) -> None:
     entry_bytes = TIME_ENTRY_BYTES if is_time else OFFSET_ENTRY_BYTES
     kind, absolute = "Time index" if is_time else "Index", Path(path).absolute()
     if size % entry_bytes:
-        raise FileError(
+        raise FileFormatError(
             f"{kind} file {absolute} is corrupt, found {size} bytes which is neither positive "
             f"nor a multiple of {entry_bytes}"
         )
@@ -94,7 +94,7 @@ def check_sanity(path: str | Path) -> None:
         if not times:
             return
         if len(times) > 1 and times[-1].timestamp < times[0].timestamp:
-            raise FileError(
+            raise FileFormatError(
                 f"Corrupt time index found, time index file ({absolute}) has non-zero size but "
                 f"the last timestamp is {times[-1].timestamp} which is less than the first "
                 f"timestamp {times[0].timestamp}"
@@ -106,7 +106,7 @@ def check_sanity(path: str | Path) -> None:
             return
         last_offset = entries[-1].offset
     if last_offset < base_offset:
-        raise FileError(
+        raise FileFormatError(
             f"Corrupt {kind.lower()} found, {kind.lower()} file ({absolute}) has non-zero size "
             f"but the last offset is {last_offset} which is less than the base offset "
             f"{base_offset}."

@@ -1,14 +1,14 @@
-"""What stands in `__consumer_offsets` and `__transaction_state`, as rows.
+"""The records of `__consumer_offsets` and `__transaction_state` as rows.
 
-A key's version tells its kind: 0 and 1 a committed offset, 2 a group's generation; in
-`__transaction_state` 0, a transaction. A record of a kind or version that is not known here, or
-that is damaged, is an `UnreadableRow` with the reason, and the reading goes on.
+The version of a key is its kind: 0 and 1 a committed offset, 2 the metadata of a group; in
+`__transaction_state` 0 a transaction. A record of an unknown kind or version, or a damaged one, is
+an `UnreadableRow` with the reason, and reading continues.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from odradek.files.segments import Batch
+from odradek.files.segments import FileBatch
 from odradek.model.errors import MalformedRequestError
 from odradek.record.records import Record
 from odradek.wire.codec import decoder
@@ -41,14 +41,14 @@ TRANSACTION_STATES: Final = (
 
 
 class UnreadableRow(NamedTuple):
-    """A record that says nothing here."""
+    """A record that cannot be decoded."""
 
     offset: int
     reason: str
 
 
 class OffsetRow(NamedTuple):
-    """A group's position in a partition; without a value it is forgotten."""
+    """A group's committed offset in a partition; without a value: a tombstone."""
 
     offset: int
     group: str
@@ -61,7 +61,7 @@ class OffsetRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group's generation; without a value it is forgotten."""
+    """A group's metadata; without a value: a tombstone."""
 
     offset: int
     group: str
@@ -69,7 +69,7 @@ class GroupRow(NamedTuple):
 
 
 class TransactionRow(NamedTuple):
-    """A transaction's state; without a value the transactional id is forgotten."""
+    """A transaction's state; without a value: a tombstone of the transactional id."""
 
     offset: int
     transactional_id: str
@@ -77,25 +77,25 @@ class TransactionRow(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """The state by its name."""
+        """The name of the state."""
         return None if self.value is None else state_name(self.value.transaction_status)
 
 
 class UnreadableError(Exception):
-    """Why a key or value cannot be read."""
+    """A key or value cannot be decoded; the message says why."""
 
 
 def state_name(status: int) -> str:
-    """A transaction's state, as Kafka calls it."""
+    """The name of a transaction's state in Kafka."""
     known = 0 <= status < len(TRANSACTION_STATES)
     return TRANSACTION_STATES[status] if known else f"Unknown({status})"
 
 
 def version_of(data: bytes | None) -> int:
-    """The version that a key or value begins with.
+    """The version at the beginning of a key or value.
 
     Raises:
-        UnreadableError: there is none.
+        UnreadableError: there are no two bytes.
     """
     if data is None or len(data) < VERSION_BYTES:
         raise UnreadableError("it has no version")
@@ -103,15 +103,15 @@ def version_of(data: bytes | None) -> int:
 
 
 def decoded(message_class: type[M], data: bytes) -> tuple[M, int]:
-    """A key or value with its version.
+    """Decode a key or value. Returns it and its version.
 
     Raises:
-        UnreadableError: it is damaged, or of a version that is not known here.
+        UnreadableError: damaged, or of an unknown version.
     """
     version = version_of(data)
     first, last = message_class.SCHEMA.versions
     if not first <= version <= last:
-        raise UnreadableError(f"version {version} is not known")
+        raise UnreadableError(f"version {version} is unknown")
     try:
         message, _ = decoder(message_class, version)(memoryview(data), VERSION_BYTES)
     except MalformedRequestError as error:
@@ -120,18 +120,18 @@ def decoded(message_class: type[M], data: bytes) -> tuple[M, int]:
 
 
 def transaction_value(data: bytes) -> TransactionLogValue | TaggedTransactionLogValue:
-    """The value of a transaction's record.
+    """Decode the value of a transaction's record.
 
     Raises:
-        UnreadableError: it is damaged, or of a version that is not known here.
+        UnreadableError: damaged, or of an unknown version.
     """
     if version_of(data) == _TAGGED:
         return decoded(TaggedTransactionLogValue, data)[0]
     return decoded(TransactionLogValue, data)[0]
 
 
-def group_rows(batches: Iterable[Batch]) -> Iterator[OffsetRow | GroupRow | UnreadableRow]:
-    """What the batches of `__consumer_offsets` say, markers left out."""
+def group_rows(batches: Iterable[FileBatch]) -> Iterator[OffsetRow | GroupRow | UnreadableRow]:
+    """The records of batches of `__consumer_offsets`, without markers."""
     for record in _records(batches):
         try:
             yield _group_row(record)
@@ -139,8 +139,8 @@ def group_rows(batches: Iterable[Batch]) -> Iterator[OffsetRow | GroupRow | Unre
             yield UnreadableRow(record.offset, str(error))
 
 
-def transaction_rows(batches: Iterable[Batch]) -> Iterator[TransactionRow | UnreadableRow]:
-    """What the batches of `__transaction_state` say, markers left out."""
+def transaction_rows(batches: Iterable[FileBatch]) -> Iterator[TransactionRow | UnreadableRow]:
+    """The records of batches of `__transaction_state`, without markers."""
     for record in _records(batches):
         try:
             key, _ = decoded(TransactionLogKey, record.key or b"")
@@ -151,7 +151,7 @@ def transaction_rows(batches: Iterable[Batch]) -> Iterator[TransactionRow | Unre
             yield TransactionRow(record.offset, key.transactional_id, value)
 
 
-def _records(batches: Iterable[Batch]) -> Iterator[Record]:
+def _records(batches: Iterable[FileBatch]) -> Iterator[Record]:
     for batch in batches:
         if not batch.header.is_control:
             yield from batch.records()
@@ -179,4 +179,4 @@ def _group_row(record: Record) -> OffsetRow | GroupRow:
         group, _ = decoded(GroupMetadataKey, key_bytes)
         found = None if record.value is None else decoded(GroupMetadataValue, record.value)[0]
         return GroupRow(record.offset, group.group, found)
-    raise UnreadableError(f"key version {version} is not known")
+    raise UnreadableError(f"key version {version} is unknown")

@@ -1,4 +1,4 @@
-"""A `.log` file: its batches, and the records in them."""
+"""The batches and records of a `.log` file."""
 
 import os
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from odradek.record.batch import (
 )
 from odradek.record.records import Record, iter_records
 
-# As Kafka's reader: what is shorter is no batch, not even the beginning of one.
+# As in Kafka's reader: fewer bytes are not even the beginning of a batch.
 _BEGINNING_BYTES: Final = MAGIC_AT + 1
 
 
-class FileError(OdradekError):
-    """A file is not what its name says. Names the file, the place and the rule."""
+class FileFormatError(OdradekError):
+    """A file does not have the content its name stands for. Names the file, position and rule."""
 
 
-class Batch(NamedTuple):
-    """One batch, all of it."""
+class FileBatch(NamedTuple):
+    """One whole batch of a file, with its position."""
 
     position: int
     header: BatchHeader
@@ -36,13 +36,13 @@ class Batch(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the checksum is that of the bytes."""
+        """Whether the checksum is right."""
         return self.header.size_bytes >= HEADER_BYTES and has_valid_crc(
             memoryview(self.data), 0, self.header
         )
 
     def records(self) -> Iterator[Record]:
-        """Its records.
+        """Decode its records.
 
         Raises:
             ApiError: they are damaged.
@@ -50,11 +50,13 @@ class Batch(NamedTuple):
         return iter_records(self.data)
 
 
-def batches(path: str | Path, *, start: int = 0, bytes_max: int | None = None) -> Iterator[Batch]:
-    """Every whole batch of a file from a position on, or of its first `bytes_max` bytes.
+def batches(
+    path: str | Path, *, start: int = 0, bytes_max: int | None = None
+) -> Iterator[FileBatch]:
+    """Every whole batch of a file from `start` on, or of its first `bytes_max` bytes.
 
     Raises:
-        FileError: where a batch should be is none, or one of a format before v2.
+        FileFormatError: the bytes are not a batch, or one of a format before v2.
         OSError: the file cannot be read.
     """
     with Path(path).open("rb") as file:
@@ -65,7 +67,7 @@ def batches(path: str | Path, *, start: int = 0, bytes_max: int | None = None) -
         while end - position > _BEGINNING_BYTES:
             beginning = os.pread(file.fileno(), HEADER_BYTES, position)
             if len(beginning) <= _BEGINNING_BYTES:
-                return  # it became shorter while we read
+                return  # truncated while it is read
             size = _checked_size(beginning, path)
             if position + size > end:
                 return
@@ -73,7 +75,7 @@ def batches(path: str | Path, *, start: int = 0, bytes_max: int | None = None) -
             data = os.pread(file.fileno(), size, position)
             if len(data) < size:
                 return
-            yield Batch(position, read_header(data), data)
+            yield FileBatch(position, read_header(data), data)
             position += size
 
 
@@ -81,7 +83,7 @@ def _checked_size(beginning: bytes, path: str | Path) -> int:
     size = size_at(beginning, 0)
     length = size - OVERHEAD_BYTES
     if length < LENGTH_MIN:
-        raise FileError(
+        raise FileFormatError(
             f"Found record size {length} smaller than minimum record overhead ({LENGTH_MIN}) "
             f"in file {path}."
         )
@@ -91,12 +93,12 @@ def _checked_size(beginning: bytes, path: str | Path) -> int:
 def _check_format(beginning: bytes, size: int, path: str | Path, position: int) -> None:
     magic = beginning[MAGIC_AT]
     if magic != MAGIC:
-        raise FileError(
-            f"{path}: message format v{magic} at position {position}; only v{MAGIC} is read, "
+        raise FileFormatError(
+            f"{path}: message format v{magic} at position {position}; only v{MAGIC} is supported, "
             "which Kafka has written since 0.11"
         )
     if size < HEADER_BYTES:
-        raise FileError(
+        raise FileFormatError(
             f"{path}: batch of {size} bytes at position {position}; a header has {HEADER_BYTES}"
         )
 
@@ -105,9 +107,9 @@ def base_offset_of(path: str | Path) -> int:
     """The base offset in the name of a segment's file.
 
     Raises:
-        FileError: there is none.
+        FileFormatError: the name is not an offset.
     """
     stem = Path(path).name.partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
-        raise FileError(f'For input string: "{stem}"')
+        raise FileFormatError(f'For input string: "{stem}"')
     return int(stem)

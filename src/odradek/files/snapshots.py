@@ -1,24 +1,24 @@
-"""A `.snapshot` file: what a partition knew of each producer at an offset."""
+"""A `.snapshot` file: producer state of a partition at an offset."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek.files.segments import FileError
+from odradek.files.segments import FileFormatError
 from odradek.log.producer_state import CorruptSnapshotError, snapshot_entries
 from odradek.record.batch import NO_SEQUENCE, SEQUENCE_MAX
 
 
 class ProducerRow(NamedTuple):
-    """One producer: its last batch, and its open transaction if it has one."""
+    """One producer id: its last batch, and its open transaction if there is one."""
 
     producer_id: int
     producer_epoch: int
-    last_sequence: int  # NO_SEQUENCE: it has written nothing in its epoch
+    last_sequence: int  # NO_SEQUENCE: no batch in this epoch
     last_offset: int
     offset_delta: int
     timestamp: int
     coordinator_epoch: int
-    transaction_first_offset: int  # -1: none is open
+    transaction_first_offset: int  # -1: no transaction is open
 
     @property
     def first_sequence(self) -> int:
@@ -29,13 +29,13 @@ class ProducerRow(NamedTuple):
 
 
 def producers(path: str | Path) -> list[ProducerRow]:
-    """Every producer of a snapshot.
+    """All producer ids of a snapshot.
 
     Raises:
-        FileError: it is damaged.
+        FileFormatError: the snapshot is damaged.
         OSError: the file cannot be read.
     """
     try:
         return [ProducerRow._make(entry) for entry in snapshot_entries(Path(path).read_bytes())]
     except CorruptSnapshotError as error:
-        raise FileError(f"{path}: {error}") from None
+        raise FileFormatError(f"{path}: {error}") from None

@@ -30,7 +30,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from odradek.log.cleaner_batches import LastOfProducer
-from odradek.log.cleaner_round import CLEANED, CleanedSegment, Job, Outcome, SourceSegment
+from odradek.log.cleaner_round import (
+    CLEANED,
+    CleanedSegment,
+    CleaningJob,
+    CleaningOutcome,
+    SourceSegment,
+)
 from odradek.log.deletion import remove_later
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
@@ -147,11 +153,11 @@ class Stamp(NamedTuple):
         return cls(log.cuts, log.epochs.latest_epoch, log.directory)
 
 
-def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -> Job:
+def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -> CleaningJob:
     """Everything that a round needs to know of the log."""
     log, config = found.log, found.log.config
     segments = [s for s in log.segments if s.base_offset < found.end_offset]
-    return Job(
+    return CleaningJob(
         directory=log.directory,
         segments=tuple(SourceSegment(s.base_offset, s.size) for s in segments),
         first_dirty_offset=found.first_dirty_offset,
@@ -172,7 +178,7 @@ def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -
     )
 
 
-def still_fits(log: Log, job: Job, outcome: Outcome) -> bool:
+def still_fits(log: Log, job: CleaningJob, outcome: CleaningOutcome) -> bool:
     """Whether the log still has the segments that were read, and the new ones were written."""
     standing = {segment.base_offset: segment.size for segment in log.segments}
     if any(standing.get(source.base_offset) != source.size for source in job.segments):
@@ -225,7 +231,9 @@ def replace(log: Log, cleaned: CleanedSegment) -> bool:
     return True
 
 
-def make_durable(log: Log, outcome: Outcome, done: Callable[[StorageError | None], None]) -> None:
+def make_durable(
+    log: Log, outcome: CleaningOutcome, done: Callable[[StorageError | None], None]
+) -> None:
     """Flush the new names; then the log is clean up to the end of the round."""
     cuts = log.cuts
 

@@ -5,7 +5,7 @@
     2  neighbouring segments that fit into one are grouped
     3  what stays of each group is written to `<base>.log.cleaned`, with its indexes, and flushed
 
-The log itself is neither changed nor asked: a `Job` has everything that is needed, an `Outcome`
+The log itself is neither changed nor asked: a `CleaningJob` has everything that is needed, an `CleaningOutcome`
 says what was written. Both are sent as JSON, because the round runs in a process of its own
 (`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaner` decides whether the outcome still
 fits the log.
@@ -52,7 +52,7 @@ from odradek.record.batch import (
 CLEANED: Final = ".cleaned"
 READ_BYTES: Final = 1 << 20
 
-Steps = Generator[int, None, "Outcome"]
+Steps = Generator[int, None, "CleaningOutcome"]
 
 
 class SourceSegment(NamedTuple):
@@ -63,7 +63,7 @@ class SourceSegment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class CleaningJob:
     """Everything that a round needs to know of its log."""
 
     directory: str
@@ -108,7 +108,7 @@ class CleanedSegment(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class CleaningOutcome:
     """What a round has written, and up to which offset the log is then clean."""
 
     end_offset: int  # the next first dirty offset, once the segments are replaced
@@ -130,7 +130,7 @@ class Outcome:
         )
 
 
-def cleaning(job: Job, disk: Disk) -> Steps:
+def cleaning(job: CleaningJob, disk: Disk) -> Steps:
     """Run one round; one step for each batch.
 
     Raises:
@@ -138,7 +138,7 @@ def cleaning(job: Job, disk: Disk) -> Steps:
         StorageError: an I/O error, or a segment was deleted meanwhile.
     """
     offset_map = OffsetMap(bytes_max=job.map_bytes, start_offset=job.first_dirty_offset)
-    outcome = Outcome(end_offset=job.first_dirty_offset)
+    outcome = CleaningOutcome(end_offset=job.first_dirty_offset)
     yield from _fill(offset_map, job, disk, outcome.counts)
     outcome.end_offset = offset_map.end_offset
     outcome.map_utilization = offset_map.utilization
@@ -173,7 +173,7 @@ def cleaning(job: Job, disk: Disk) -> Steps:
     return outcome
 
 
-def remove_cleaned(job: Job, disk: Disk) -> None:
+def remove_cleaned(job: CleaningJob, disk: Disk) -> None:
     """Remove the files that a round has written, if the directory still exists."""
     for source in job.segments:
         for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX):
@@ -181,7 +181,7 @@ def remove_cleaned(job: Job, disk: Disk) -> None:
 
 
 def grouped(
-    segments: Sequence[SourceSegment], job: Job, disk: Disk
+    segments: Sequence[SourceSegment], job: CleaningJob, disk: Disk
 ) -> Iterator[list[SourceSegment]]:
     """Neighbouring segments that fit into one, however few of their records are removed.
 
@@ -219,7 +219,7 @@ def _size(disk: Disk, path: str) -> int:
 # --------------------------------------------------------------------------------- the map of keys
 
 
-def _fill(offset_map: OffsetMap, job: Job, disk: Disk, counts: Counts) -> Iterator[int]:
+def _fill(offset_map: OffsetMap, job: CleaningJob, disk: Disk, counts: Counts) -> Iterator[int]:
     first, end = job.first_dirty_offset, job.end_offset
     transactions = CleanedTransactions(t for t in job.aborted if t.last_offset >= first)
     for index, source in enumerate(job.segments):
@@ -247,7 +247,7 @@ def _fill(offset_map: OffsetMap, job: Job, disk: Disk, counts: Counts) -> Iterat
 
 
 def _batches(
-    job: Job, disk: Disk, source: SourceSegment, from_offset: int
+    job: CleaningJob, disk: Disk, source: SourceSegment, from_offset: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches of a segment that end after `from_offset`, with verified checksums.
 
@@ -288,7 +288,7 @@ def _batches(
 class _CleanedWriter:
     """Writes one `.cleaned` segment and its indexes."""
 
-    def __init__(self, job: Job, disk: Disk, base_offset: int) -> None:
+    def __init__(self, job: CleaningJob, disk: Disk, base_offset: int) -> None:
         self._job = job
         self._disk = disk
         self._base_offset = base_offset

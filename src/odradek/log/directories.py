@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from odradek.config.properties import parse, render
 from odradek.log.checkpoints import CheckpointError, decode_offsets, encode_offsets
-from odradek.log.disk import Disk, Done, Entry, Lock, StorageError
+from odradek.log.disk import DirectoryEntry, Disk, Done, Lock, StorageError
 from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
 
@@ -51,7 +51,7 @@ class PartitionDirectory(NamedTuple):
     mark: Mark
 
 
-class Identity(NamedTuple):
+class MetaProperties(NamedTuple):
     """The owner of a log directory."""
 
     broker_id: int
@@ -121,7 +121,7 @@ class LogDirectory:
         self._disk.mkdir(self.path)
         self._disk.flush_now(parents)
 
-    def open(self) -> list[Entry]:
+    def open(self) -> list[DirectoryEntry]:
         """Find out whether the last shutdown was clean. Returns the entries of the directory."""
         entries = self._disk.list(self.path)
         self.is_new = all(entry.name != META_FILE for entry in entries)
@@ -144,7 +144,7 @@ class LogDirectory:
             self._lock.release()
             self._lock = None
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> MetaProperties | None:
         """The owner in meta.properties; None if the file does not exist.
 
         Raises:
@@ -162,7 +162,9 @@ class LogDirectory:
             )
         try:
             if properties["version"] == "0":
-                return Identity(int(properties["broker.id"]), properties.get("cluster.id", ""))
+                return MetaProperties(
+                    int(properties["broker.id"]), properties.get("cluster.id", "")
+                )
         except (KeyError, ValueError):
             pass
         raise StartupError(
@@ -174,7 +176,7 @@ class LogDirectory:
         """Whether its meta.properties exists: the directory may be removed, or unmounted."""
         return self._disk.exists(self._file(META_FILE))
 
-    def check(self, identity: Identity) -> None:
+    def check(self, identity: MetaProperties) -> None:
         """Check that this broker owns it, or that it has no owner.
 
         Raises:
@@ -196,7 +198,7 @@ class LogDirectory:
                 f"records are not needed, empty the directory"
             )
 
-    def claim(self, identity: Identity) -> None:
+    def claim(self, identity: MetaProperties) -> None:
         """Make this broker the owner, if it has none."""
         found = self.identity()
         if found is not None and found.cluster_id:
@@ -253,7 +255,9 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
 
-def partition_directories(entries: list[Entry]) -> Iterator[tuple[str, PartitionDirectory]]:
+def partition_directories(
+    entries: list[DirectoryEntry],
+) -> Iterator[tuple[str, PartitionDirectory]]:
     """The partition directories among the entries, with their names."""
     for entry in entries:
         found = parse_name(entry.name) if entry.is_dir else None

@@ -60,7 +60,7 @@ Done: TypeAlias = Callable[[StorageError | None], None]
 ReadDone: TypeAlias = Callable[[Data | StorageError], None]
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """An entry of a directory."""
 
     name: str
@@ -136,7 +136,7 @@ class Disk(Protocol):
         Replacements of one path take effect in the order of the calls.
         """
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """The entries of a directory, sorted by name."""
 
     def exists(self, path: str) -> bool:
@@ -439,7 +439,7 @@ class RealDisk:
 
     # ---- directories
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         try:
             with os.scandir(path) as entries:
                 return sorted(filter(None, map(_entry, entries)))
@@ -593,12 +593,12 @@ def _storage_error(path: str, error: OSError) -> StorageError:
     return StorageError(path, error.errno or errno.EIO)
 
 
-def _entry(found: "os.DirEntry[str]") -> Entry | None:
+def _entry(found: "os.DirEntry[str]") -> DirectoryEntry | None:
     try:
         stat = found.stat()
     except FileNotFoundError:  # a thread has removed it meanwhile
         return None
-    return Entry(found.name, found.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+    return DirectoryEntry(found.name, found.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
 
 def _descriptors_allowed() -> int:

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Sequence
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE
-from odradek.log.disk import Entry, File, StorageError
+from odradek.log.disk import DirectoryEntry, File, StorageError
 from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
 from odradek.log.segment import SNAPSHOT
@@ -78,7 +78,7 @@ class Flusher:
         saved = self._epochs_saved == self._epochs_version
         return saved and not (self._running or self.directory_changed or self.paths)
 
-    def doubt(self, entries: Sequence[Entry]) -> None:
+    def doubt(self, entries: Sequence[DirectoryEntry]) -> None:
         """Flush these files later: an earlier process may have ended before it did."""
         directory = self._log.directory
         self._epochs_version += 1

@@ -27,9 +27,9 @@ from odradek.log.checkpoints import (
 from odradek.log.deletion import remove_later
 from odradek.log.directories import (
     NO_EPOCH,
-    Identity,
     LogDirectory,
     Mark,
+    MetaProperties,
     marked_name,
     partition_directories,
 )
@@ -53,7 +53,7 @@ ConfigOf = Callable[[str], LogConfig]
 Lost = Callable[[str, list[TopicPartition], StorageError], None]
 
 
-class Held(NamedTuple):
+class LogDescription(NamedTuple):
     """A log in a log directory, for DescribeLogDirs."""
 
     partition: TopicPartition
@@ -139,16 +139,18 @@ class Logs:
         """The log directory of a log."""
         return log.directory.rpartition("/")[0]
 
-    def held_in(self, path: str) -> list[Held]:
+    def held_in(self, path: str) -> list[LogDescription]:
         """The logs in a log directory, copies included."""
         found = [
-            Held(name, log.size_bytes, max(0, log.high_watermark - log.leo), is_future=False)
+            LogDescription(
+                name, log.size_bytes, max(0, log.high_watermark - log.leo), is_future=False
+            )
             for name, log in self._held[path].items()
         ]
         for name, future in self._futures.items():
             if self.directory_of(future) == path:
                 lag = self._logs[name].leo - future.leo if name in self._logs else 0
-                found.append(Held(name, future.size_bytes, max(0, lag), is_future=True))
+                found.append(LogDescription(name, future.size_bytes, max(0, lag), is_future=True))
         return found
 
     def space(self, path: str) -> tuple[int, int]:
@@ -165,7 +167,7 @@ class Logs:
             StartupError: a directory has another owner or an unsupported file, or all are
                 offline. The mark of a clean shutdown is then restored.
         """
-        identity = Identity(broker_id, cluster_id)
+        identity = MetaProperties(broker_id, cluster_id)
         try:
             self._take_directories(identity)
             for directory in self.directories.values():
@@ -181,7 +183,7 @@ class Logs:
             self._leave_directories()
             raise
 
-    def _take_directories(self, identity: Identity) -> None:
+    def _take_directories(self, identity: MetaProperties) -> None:
         for directory in self.directories.values():
             try:
                 directory.lock()
@@ -200,14 +202,14 @@ class Logs:
                 directory.mark_clean(directory.clean_epoch)
             directory.release()
 
-    def _load_directory(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
+    def _load_directory(self, directory: LogDirectory, identity: MetaProperties) -> Iterator[None]:
         try:
             yield from self._load_partitions(directory, identity)
             directory.is_loaded = True
         except StorageError as error:
             self._take_offline(error)
 
-    def _load_partitions(self, directory: LogDirectory, identity: Identity) -> Iterator[None]:
+    def _load_partitions(self, directory: LogDirectory, identity: MetaProperties) -> Iterator[None]:
         entries = directory.open()
         directory.claim(identity)
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_FILE)
@@ -385,7 +387,9 @@ class Logs:
         self._soon(path)
         return log.directory if log.leo else None
 
-    def forget_former(self, partitions: Sequence[TopicPartition], done: Callable[[], None]) -> None:
+    def remove_from_checkpoints(
+        self, partitions: Sequence[TopicPartition], done: Callable[[], None]
+    ) -> None:
         """Remove partitions without a log from all checkpoints, then call `done`.
 
         Otherwise, after a crash, a new log of that name would start with the recovery point, high

@@ -33,7 +33,7 @@ from zlib import crc32
 
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
 from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
-from odradek.log.disk import Data, Disk, Entry
+from odradek.log.disk import Data, DirectoryEntry, Disk
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER, LogConfig, LogHost
@@ -145,7 +145,9 @@ def loading(
 # ---------------------------------------------------------------------- files and their names
 
 
-def _settle_transit(disk: Disk, directory: str, entries: list[Entry]) -> list[Entry]:
+def _settle_transit(
+    disk: Disk, directory: str, entries: list[DirectoryEntry]
+) -> list[DirectoryEntry]:
     """Finish or undo unfinished renames. Returns the entries after that."""
     transit = [entry for entry in entries if entry.name.endswith((DELETED, CLEANED, SWAP))]
     if not transit:
@@ -162,7 +164,9 @@ def _settle_transit(disk: Disk, directory: str, entries: list[Entry]) -> list[En
     return disk.list(directory)
 
 
-def _swap_in(disk: Disk, directory: str, swaps: Sequence[Entry], names: Sequence[str]) -> None:
+def _swap_in(
+    disk: Disk, directory: str, swaps: Sequence[DirectoryEntry], names: Sequence[str]
+) -> None:
     begin = end = -1
     for name, _, size, mtime_ms in swaps:
         base_offset = _offset(name, LOG + SWAP)
@@ -191,7 +195,7 @@ def _offset(name: str, *suffixes: str) -> int | None:
     return int(stem) if not suffixes or dot + suffix in suffixes else None
 
 
-def _topic_id(disk: Disk, directory: str, files: dict[str, Entry]) -> bytes | None:
+def _topic_id(disk: Disk, directory: str, files: dict[str, DirectoryEntry]) -> bytes | None:
     # Empty after a power failure: the next LeaderAndIsr request has the id again.
     if PARTITION_METADATA not in files or not files[PARTITION_METADATA].size:
         return None
@@ -199,7 +203,7 @@ def _topic_id(disk: Disk, directory: str, files: dict[str, Entry]) -> bytes | No
     return decode_metadata(disk.read_file(path) or b"", path)
 
 
-def _find_segments(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+def _find_segments(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[None]:
     disk, directory = log.host.disk, log.directory
     for name, entry in files.items():
         base_offset = _offset(name, *SEGMENT_SUFFIXES)
@@ -217,7 +221,7 @@ def _find_segments(log: Log, files: dict[str, Entry]) -> Iterator[None]:
 
 
 def _check_indexes(
-    log: Log, segments: Sequence[Segment], files: dict[str, Entry]
+    log: Log, segments: Sequence[Segment], files: dict[str, DirectoryEntry]
 ) -> Iterator[None]:
     """Rebuild indexes that are missing or have an implausible size."""
     for segment in segments:
@@ -234,7 +238,7 @@ def _check_indexes(
 
 
 def _first_damaged(
-    log: Log, segments: Sequence[Segment], files: dict[str, Entry], *, ends_here: bool
+    log: Log, segments: Sequence[Segment], files: dict[str, DirectoryEntry], *, ends_here: bool
 ) -> int | None:
     """The first segment with more than a damaged index, as far as this can be seen cheaply."""
     for segment in segments:
@@ -375,7 +379,7 @@ def _drop(log: Log, segments: Sequence[Segment]) -> None:
 # ---------------------------------------------------------------- leader epochs and producers
 
 
-def _read_epochs(log: Log, files: dict[str, Entry]) -> bool:
+def _read_epochs(log: Log, files: dict[str, DirectoryEntry]) -> bool:
     """Read the leader epochs. False if there is no such file, or it is damaged."""
     entry = files.get(LEADER_EPOCH_FILE)
     if entry is None or not entry.size:
@@ -397,7 +401,7 @@ def _reread_epochs(log: Log) -> Iterator[None]:
             yield
 
 
-def _clean_producers(log: Log, files: dict[str, Entry]) -> Iterator[None]:
+def _clean_producers(log: Log, files: dict[str, DirectoryEntry]) -> Iterator[None]:
     snapshots = {
         offset: entry.size
         for name, entry in files.items()

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from odradek.log.log_config import LogConfig
 
 
-class Candidate(Protocol):
+class RetentionCandidate(Protocol):
     """What the rule needs to know of a segment."""
 
     base_offset: int
@@ -44,7 +44,7 @@ class Expired(NamedTuple):
 
 
 def expired_segments(
-    segments: Sequence[Candidate],
+    segments: Sequence[RetentionCandidate],
     config: LogConfig,
     *,
     leo: int,

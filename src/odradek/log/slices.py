@@ -74,7 +74,7 @@ class TruncatedError(OdradekError):
     """A file is shorter than when a slice of it was put into a response."""
 
 
-class LateRecords:
+class DeferredRecords:
     """A slice that is read from its file while it is sent (a `DeferredPart` of a response).
 
     The file stays open, so its bytes can be read even if the segment is deleted. Has to be closed.

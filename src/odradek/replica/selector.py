@@ -12,7 +12,7 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
 
-class Candidate(NamedTuple):
+class ReplicaView(NamedTuple):
     """An in-sync follower that has the fetch offset."""
 
     broker: int
@@ -22,7 +22,7 @@ class Candidate(NamedTuple):
 
 
 def nearest(
-    candidates: Iterable[Candidate], *, leader_rack: str | None, client_rack: str
+    candidates: Iterable[ReplicaView], *, leader_rack: str | None, client_rack: str
 ) -> int | None:
     """The follower to read from; None means the leader."""
     if not client_rack or leader_rack == client_rack:

@@ -10,7 +10,7 @@ from odradek.broker.storage.cleaner_process import CleanerDiedError
 from odradek.broker.storage.cleaner_shell import InlineCleaner
 from odradek.broker.storage.cleaner_worker import paced, serve
 from odradek.log.cleaner import cleanable, job_for
-from odradek.log.cleaner_round import Outcome
+from odradek.log.cleaner_round import CleaningOutcome
 from odradek.log.disk import RealDisk
 from odradek.record.batch import read_header
 from odradek.record.records import Record, build_batch, iter_records
@@ -218,7 +218,7 @@ def test_the_worker_does_a_job_and_reports_damage_and_missing_files(tmp_path):
     request = _request(disk, str(directory))
 
     answer = json.loads(json.dumps(serve(request, disk)))
-    outcome = Outcome.from_json(answer["outcome"])
+    outcome = CleaningOutcome.from_json(answer["outcome"])
     assert (outcome.end_offset, outcome.counts.records_kept) == (3, 2)
     assert (directory / f"{0:020d}.log.cleaned").stat().st_size == outcome.segments[0].size
 
@@ -257,7 +257,7 @@ def test_a_round_takes_no_more_than_it_may_read_and_write():
     def steps():
         for _ in range(100):
             yield 1000
-        return Outcome(end_offset=7)
+        return CleaningOutcome(end_offset=7)
 
     assert paced(steps(), 10_000, lambda: now_s, wait).end_offset == 7
     assert round(sum(waits), 6) == 10.0

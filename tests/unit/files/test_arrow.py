@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.files.segments import FileError, batches
+from odradek.files.segments import FileFormatError, batches
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
@@ -73,5 +73,5 @@ def test_what_was_aborted_is_left_out(tmp_path):
 
 
 def test_what_is_no_partition_is_refused(tmp_path):
-    with pytest.raises(FileError, match="named like no partition"):
+    with pytest.raises(FileFormatError, match="does not have the name of a partition"):
         list(arrow.record_batches(tmp_path / "something"))

@@ -10,7 +10,7 @@ from odradek.files.internal_topics import (
     group_rows,
     transaction_rows,
 )
-from odradek.files.segments import FileError, batches
+from odradek.files.segments import FileFormatError, batches
 from odradek.log.producer_state import ProducerState
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import read_header
@@ -122,7 +122,7 @@ def test_a_snapshot(tmp_path):
     assert (row.producer_id, row.first_sequence, row.last_sequence) == (7, 4, 5)
     assert (row.last_offset, row.transaction_first_offset) == (11, 10)
     path.write_bytes(b"nonsense and more")
-    with pytest.raises(FileError, match=r"12\.snapshot"):
+    with pytest.raises(FileFormatError, match=r"12\.snapshot"):
         snapshots.producers(path)
 
 
@@ -132,14 +132,14 @@ def test_checkpoints(tmp_path):
     assert checkpoints.offsets(path) == {TopicPartition("t", 0): 5, TopicPartition("u", 1): 7}
     path.write_text("0\n3\n0 0\n4 9\n7 12\n")
     assert checkpoints.leader_epochs(path) == [(0, 0), (4, 9), (7, 12)]
-    with pytest.raises(FileError, match="replication-offset-checkpoint"):
+    with pytest.raises(FileFormatError, match="replication-offset-checkpoint"):
         checkpoints.offsets(path)
     path.write_text("version=0\nbroker.id=3\ncluster.id=abc\n")
     assert checkpoints.meta_properties(path)["broker.id"] == "3"
     path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     assert checkpoints.topic_id(path) == bytes(15) + b"\1"
     path.write_text("nothing")
-    with pytest.raises(FileError):
+    with pytest.raises(FileFormatError):
         checkpoints.topic_id(path)
 
 

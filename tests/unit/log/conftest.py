@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000
 
 
 class World:
-    """Everything around one log."""
+    """One log with its disk, clock and timers."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -49,7 +49,7 @@ class World:
         heapq.heappush(self._calls, (self.now_ms + delay_s * 1000, self._count, callback))
 
     def pass_time(self, ms=1000):
-        """Let time pass, and happen what was to happen."""
+        """Advance the clocks, and run the timers that are due."""
         until = self.now_ms + ms
         while self._calls and self._calls[0][0] <= until:
             at, _, callback = heapq.heappop(self._calls)
@@ -63,7 +63,7 @@ class World:
         return self.log
 
     def load(self, *, clean=True, **checkpointed):
-        """Start anew on what the disk has."""
+        """Load the log again from the disk."""
         self.host = self.new_host()
         steps = loading(
             T0,

@@ -1,4 +1,4 @@
-"""Checkpoint files: what is malformed is refused with the line and the rule."""
+"""Checkpoint files: a malformed one is refused, with the line and the rule."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from odradek.log.checkpoints import (
 from odradek.model.partition import TopicPartition
 
 
-def test_offsets_come_back():
+def test_encoded_offsets_are_decoded():
     offsets = {TopicPartition("a", 0): 5, TopicPartition("b-c.d", 11): 2**63 - 1}
 
     assert decode_offsets(encode_offsets(offsets)) == offsets

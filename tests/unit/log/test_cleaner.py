@@ -1,4 +1,4 @@
-"""Which log is cleaned, how far, what stays, and what becomes of it when the log has changed."""
+"""Which log is cleaned, how far, what stays, and what happens if the log has changed."""
 
 import json
 
@@ -13,7 +13,13 @@ from odradek.log.cleaner import (
     replace,
     still_fits,
 )
-from odradek.log.cleaner_round import Job, Outcome, cleaning, grouped, remove_cleaned
+from odradek.log.cleaner_round import (
+    CleaningJob,
+    CleaningOutcome,
+    cleaning,
+    grouped,
+    remove_cleaned,
+)
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import CorruptBatchError, iter_batches, read_header
 from odradek.record.compression import Codec
@@ -48,16 +54,16 @@ def job_of(world, map_bytes=MANY):
 
 
 def run(job, disk):
-    steps = cleaning(Job.from_json(job.to_json()), disk)
+    steps = cleaning(CleaningJob.from_json(job.to_json()), disk)
     while True:
         try:
             next(steps)
         except StopIteration as stop:
-            return Outcome.from_json(stop.value.to_json())
+            return CleaningOutcome.from_json(stop.value.to_json())
 
 
 def clean(world, map_bytes=MANY):
-    """Roll and do a round, from its choice to its end."""
+    """Roll, and run one whole round of cleaning."""
     world.log.roll()
     job = job_of(world, map_bytes)
     outcome = run(job, world.disk)
@@ -89,7 +95,7 @@ def records(world):
 # --------------------------------------------------------------------------------- what stays
 
 
-def test_of_each_key_the_last_record_stays_at_its_offset(world):
+def test_the_last_record_of_each_key_stays_at_its_offset(world):
     create(world)
     keyed(world, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     keyed(world, (b"c", b"1"), (b"b", b"2"))
@@ -101,7 +107,7 @@ def test_of_each_key_the_last_record_stays_at_its_offset(world):
     assert world.log.first_dirty_offset == 5
 
 
-def test_a_batch_of_which_all_stays_keeps_its_bytes(world):
+def test_a_batch_without_removed_records_keeps_its_bytes(world):
     create(world)
     keyed(world, (b"a", b"1"), (b"b", b"1"), codec=Codec.GZIP)
     before = batches(world)
@@ -111,7 +117,7 @@ def test_a_batch_of_which_all_stays_keeps_its_bytes(world):
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_of_which_some_stays_keeps_its_codec_and_timestamps(world, codec):
+def test_a_batch_with_removed_records_keeps_its_codec_and_timestamps(world, codec):
     create(world)
     keyed(world, (b"a", b"1" * 50), (b"b", b"2" * 50), (b"a", b"3" * 50), codec=codec)
     clean(world)
@@ -124,7 +130,7 @@ def test_a_batch_of_which_some_stays_keeps_its_codec_and_timestamps(world, codec
     ]
 
 
-def test_the_largest_timestamp_is_that_of_what_stays(world):
+def test_the_max_timestamp_is_that_of_the_remaining_records(world):
     create(world)
     built = [Record(b"a", b"x", 900), Record(b"b", b"y", 500), Record(b"a", b"z", 100)]
     world.append_batch(bytes(build_batch(built)))
@@ -137,7 +143,7 @@ def test_the_largest_timestamp_is_that_of_what_stays(world):
     assert world.log.segments[0].max_timestamp == 500
 
 
-def test_what_lies_below_the_dirty_part_goes_when_a_later_record_has_its_key(world):
+def test_a_record_in_the_clean_part_is_removed_for_a_later_one_with_its_key(world):
     create(world)
     keyed(world, (b"a", b"1"), (b"b", b"1"))
     clean(world)
@@ -147,7 +153,7 @@ def test_what_lies_below_the_dirty_part_goes_when_a_later_record_has_its_key(wor
     assert records(world) == [(1, b"b", b"1"), (2, b"a", b"2")]
 
 
-def test_a_tombstone_stays_for_the_delete_retention_and_then_goes(world):
+def test_a_tombstone_is_removed_after_delete_retention_ms(world):
     create(world, delete_retention_ms=5000)
     keyed(world, (b"a", b"1"), (b"b", b"1"))
     keyed(world, (b"a", None))
@@ -196,7 +202,7 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence(world):
     assert (known.last_sequence, known.last_offset) == (2, 2)
 
 
-def test_aborted_records_go_and_their_marker_stays_until_nothing_needs_it(world):
+def test_aborted_records_are_removed_and_their_marker_after_them(world):
     create(world, delete_retention_ms=1000)
     fields = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     keyed(world, (b"a", b"aborted"), base_sequence=0, **fields)
@@ -208,7 +214,7 @@ def test_aborted_records_go_and_their_marker_stays_until_nothing_needs_it(world)
 
     assert records(world) == [(2, b"a", b"committed"), (4, b"b", b"1")]
     kinds = [(h.base_offset, h.is_control, h.delete_horizon_ms) for h, _ in batches(world)]
-    assert kinds[0] == (1, True, None)  # data of its transaction was met
+    assert kinds[0] == (1, True, None)  # there is data of its transaction
     assert world.log.aborted_transactions(0, 5)
     keyed(world, (b"c", b"1"))
     clean(world)
@@ -235,7 +241,7 @@ def test_a_commit_marker_stays_while_records_of_its_transaction_do(world):
     ]
 
 
-def test_records_without_a_key_go_and_are_counted(world):
+def test_records_without_a_key_are_removed_and_counted(world):
     create(world)
     keyed(world, (None, b"x"), (b"a", b"1"))
     outcome = clean(world)
@@ -247,7 +253,7 @@ def test_records_without_a_key_go_and_are_counted(world):
 # ------------------------------------------------------------------------------ how far, and when
 
 
-def test_what_is_above_the_last_stable_offset_is_left(world):
+def test_records_above_the_last_stable_offset_are_not_cleaned(world):
     create(world)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -262,7 +268,7 @@ def test_what_is_above_the_last_stable_offset_is_left(world):
     assert cleanable(world.log, now_ms=world.now_ms).end_offset == 2
 
 
-def test_what_is_above_the_high_watermark_is_left(world):
+def test_records_above_the_high_watermark_are_not_cleaned(world):
     create(world)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -272,7 +278,7 @@ def test_what_is_above_the_high_watermark_is_left(world):
     assert cleanable(world.log, now_ms=world.now_ms).end_offset == 1
 
 
-def test_what_is_younger_than_the_compaction_lag_is_left(world):
+def test_records_younger_than_the_compaction_lag_are_not_cleaned(world):
     create(world, min_compaction_lag_ms=10_000)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -310,7 +316,7 @@ def test_a_log_is_due_when_its_oldest_dirty_record_is_too_old(world):
     assert found.overdue_ms == 1
 
 
-def test_the_active_segment_is_rolled_when_it_is_open_for_the_compaction_lag(world):
+def test_the_active_segment_is_rolled_after_the_max_compaction_lag(world):
     create(world, max_compaction_lag_ms=5000)
     keyed(world, (b"a", b"1"))
     world.pass_time(5001)
@@ -319,7 +325,7 @@ def test_the_active_segment_is_rolled_when_it_is_open_for_the_compaction_lag(wor
     assert [segment.base_offset for segment in world.log.segments] == [0, 1]
 
 
-def test_several_rounds_do_what_does_not_fit_into_memory_at_once(world):
+def test_several_rounds_clean_what_does_not_fit_into_the_offset_map(world):
     create(world)
     for n in range(6):
         keyed(world, (b"key%d" % (n % 3), b"%d" % n))
@@ -335,7 +341,7 @@ def test_several_rounds_do_what_does_not_fit_into_memory_at_once(world):
 # --------------------------------------------------------------------------------- its segments
 
 
-def test_small_segments_are_put_together(world):
+def test_small_segments_are_merged(world):
     create(world, segment_bytes=500)
     for n in range(12):
         keyed(world, (b"k%d" % (n % 2), b"x" * 80))
@@ -349,7 +355,7 @@ def test_small_segments_are_put_together(world):
     assert world.names(".snapshot")[0] > "00000000000000000000.snapshot"
 
 
-def test_segments_whose_offsets_are_too_far_apart_stay_apart(world):
+def test_segments_with_distant_offsets_are_not_merged(world):
     create(world)
     log = world.log
     keyed(world, (b"a", b"1"))
@@ -364,7 +370,7 @@ def test_segments_whose_offsets_are_too_far_apart_stay_apart(world):
     ]
 
 
-def test_the_cleaned_segments_indexes_lead_to_its_batches(world):
+def test_the_indexes_of_the_cleaned_segment_point_to_its_batches(world):
     create(world)
     for n in range(60):
         keyed(world, (b"key%d" % (n % 50), b"x" * 30))
@@ -379,7 +385,7 @@ def test_the_cleaned_segments_indexes_lead_to_its_batches(world):
         assert read_header(found.data) == header
 
 
-# ------------------------------------------------------------- what has changed in the meantime
+# ------------------------------------------------------------- what has changed meanwhile
 
 
 def prepared(world):
@@ -393,36 +399,36 @@ def prepared(world):
     return stamp, job, run(job, world.disk)
 
 
-def test_nothing_has_changed(world):
+def test_an_unchanged_log_has_the_same_stamp(world):
     stamp, job, outcome = prepared(world)
-    keyed(world, (b"c", b"1"))  # appending is no change
+    keyed(world, (b"c", b"1"))  # an append does not matter
 
     assert Stamp.of(world.log) == stamp
     assert still_fits(world.log, job, outcome)
 
 
-def test_a_log_that_was_cut_is_another(world):
+def test_a_truncated_log_has_another_stamp(world):
     stamp, *_ = prepared(world)
     world.log.truncate_to(2)
 
     assert Stamp.of(world.log) != stamp
 
 
-def test_a_log_with_another_leader_is_another(world):
+def test_a_log_with_another_leader_epoch_has_another_stamp(world):
     stamp, *_ = prepared(world)
     world.log.assign_epoch(4, world.log.leo)
 
     assert Stamp.of(world.log) != stamp
 
 
-def test_a_log_that_is_gone_has_no_stamp(world):
+def test_a_deleted_log_has_no_stamp(world):
     prepared(world)
     world.log.gone = True
 
     assert Stamp.of(world.log) is None
 
 
-def test_a_log_whose_segments_were_deleted_is_another(world):
+def test_a_log_with_deleted_segments_does_not_fit(world):
     _, job, outcome = prepared(world)
     world.log.advance_log_start(1)
     world.log.delete_old_segments(world.now_ms)
@@ -431,7 +437,7 @@ def test_a_log_whose_segments_were_deleted_is_another(world):
     assert not replace(world.log, outcome.segments[0])
 
 
-def test_what_was_written_has_to_be_there(world):
+def test_the_cleaned_files_have_to_exist(world):
     _, job, outcome = prepared(world)
     remove_cleaned(job, world.disk)
 
@@ -439,7 +445,7 @@ def test_what_was_written_has_to_be_there(world):
     assert world.names(".cleaned") == []
 
 
-def test_cutting_what_was_clean_makes_it_dirty(world):
+def test_a_truncation_in_the_clean_part_lowers_the_first_dirty_offset(world):
     create(world)
     for n in range(4):
         keyed(world, (b"a", b"%d" % n))
@@ -447,12 +453,12 @@ def test_cutting_what_was_clean_makes_it_dirty(world):
     assert world.log.first_dirty_offset == 4
     world.log.truncate_to(3)
 
-    assert world.log.first_dirty_offset == world.log.leo == 0  # nothing else is left
+    assert world.log.first_dirty_offset == world.log.leo == 0  # the log is empty
     world.log.truncate_fully_and_start_at(9)
     assert world.log.first_dirty_offset == 9
 
 
-def test_a_first_dirty_offset_beyond_the_log_is_not_believed(world):
+def test_a_first_dirty_offset_beyond_the_log_is_ignored(world):
     create(world)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -464,7 +470,7 @@ def test_a_first_dirty_offset_beyond_the_log_is_not_believed(world):
 # ------------------------------------------------------------------------------------- damage
 
 
-def test_a_flipped_bit_is_reported_and_nothing_is_left_behind(world):
+def test_a_flipped_bit_is_reported_and_all_files_are_removed(world):
     create(world)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -475,7 +481,7 @@ def test_a_flipped_bit_is_reported_and_nothing_is_left_behind(world):
     assert world.names(".cleaned") == []
 
 
-def test_a_batch_that_is_not_all_there_is_reported(world):
+def test_an_incomplete_batch_is_reported(world):
     create(world)
     keyed(world, (b"a", b"1"))
     world.log.roll()
@@ -486,7 +492,7 @@ def test_a_batch_that_is_not_all_there_is_reported(world):
         run(job, world.disk)
 
 
-def test_records_that_are_none_are_reported(world):
+def test_corrupt_records_are_reported(world):
     create(world)
     batch = bytearray(build_batch([Record(b"a", b"1", 5)]))
     header = read_header(batch)
@@ -498,7 +504,7 @@ def test_records_that_are_none_are_reported(world):
         run(job_of(world), world.disk)
 
 
-def test_a_job_is_the_same_after_its_way_to_another_process(world):
+def test_a_job_survives_json(world):
     create(world)
     keyed(world, (b"a", b"x"), producer_id=7, producer_epoch=0, base_sequence=0,
           transactional=True)  # fmt: skip
@@ -508,7 +514,7 @@ def test_a_job_is_the_same_after_its_way_to_another_process(world):
     job = job_of(world)
     assert job.aborted
     assert job.producers
-    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert CleaningJob.from_json(json.loads(json.dumps(job.to_json()))) == job
     outcome = run(job, world.disk)
-    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
+    assert CleaningOutcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
     assert world.log.partition == TopicPartition("t", 0)

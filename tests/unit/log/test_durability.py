@@ -1,4 +1,4 @@
-"""Ways in which records were once lost, or came back, when the power failed."""
+"""Power failures after which records were once lost, or removed records were back."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ COMPACTED = frozenset({"compact"})
 
 
 def every_power_loss(world, scenario, check, *, clean, seeds=30, **checkpointed):
-    """Play a scenario, let the power fail in many ways, start, and check what is left.
+    """Run a scenario, let the power fail in many ways, load the log, and check what is left.
 
     What the checkpoints say then is told with the call, or by the scenario.
     """
@@ -47,7 +47,7 @@ def fill(world, count=10):
 
 
 def offsets(log, start=0):
-    """The base offsets of batches that are found, from the start on."""
+    """The base offsets of all batches that can be read."""
     found = (log.read(offset, 1, end_offset=log.leo) for offset in range(start, log.leo))
     return [read_header(each.data).base_offset for each in found]
 
@@ -62,7 +62,7 @@ def there_is_no_hole(_, log):
     assert offsets(log, start) == list(range(start, log.leo))
 
 
-def test_segments_that_were_cut_off_do_not_come_back_behind_a_hole(world):
+def test_removed_segments_are_not_back_after_a_hole(world):
     def scenario(stage):
         create(stage, cleanup_policy=COMPACTED)
         fill(stage)
@@ -76,7 +76,7 @@ def test_segments_that_were_cut_off_do_not_come_back_behind_a_hole(world):
     every_power_loss(world, scenario, check, clean=False)
 
 
-def test_neither_if_the_process_dies_while_they_are_cut_off(world):
+def test_removed_segments_are_not_back_after_a_crash_during_the_truncation(world):
     for operations in itertools.count():
         stage = type(world)()
         create(stage, cleanup_policy=COMPACTED)
@@ -93,7 +93,7 @@ def test_neither_if_the_process_dies_while_they_are_cut_off(world):
     assert operations > 10
 
 
-def test_what_retention_took_unflushed_does_not_come_back_with_a_hole_behind_it(world):
+def test_segments_deleted_by_retention_before_their_flush_are_not_back_before_a_hole(world):
     def scenario(stage):
         create(stage)
         fill(stage)
@@ -105,7 +105,7 @@ def test_what_retention_took_unflushed_does_not_come_back_with_a_hole_behind_it(
     every_power_loss(world, scenario, there_is_no_hole, clean=False)
 
 
-def test_a_log_that_begins_anew_further_on_is_the_old_one_or_the_new_one_and_not_both(world):
+def test_after_a_full_truncation_the_log_is_the_old_one_or_the_new_one(world):
     def scenario(stage):
         create(stage)
         fill(stage)
@@ -116,7 +116,7 @@ def test_a_log_that_begins_anew_further_on_is_the_old_one_or_the_new_one_and_not
     every_power_loss(world, scenario, there_is_no_hole, clean=False)
 
 
-def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world):
+def test_batches_truncated_before_a_roll_are_not_back_after_a_clean_shutdown(world):
     def scenario(stage):
         create(stage)
         stage.append(BATCH)
@@ -130,7 +130,7 @@ def test_what_was_cut_before_a_roll_does_not_come_back_after_a_clean_stop(world)
     every_power_loss(world, scenario, only_the_first_batch_is_there, clean=True)
 
 
-def test_nor_what_a_process_cut_that_did_not_live_to_flush_it(world):
+def test_batches_truncated_by_a_process_that_crashed_before_the_flush_are_not_back(world):
     def scenario(stage):
         create(stage)
         stage.append(BATCH)
@@ -162,7 +162,7 @@ def test_the_indexes_of_a_segment_that_was_flushed_before_it_was_rolled_are_dura
     every_power_loss(world, scenario, check, clean=True)
 
 
-def test_a_transaction_index_that_is_new_is_durable_after_a_clean_stop(world):
+def test_a_new_transaction_index_is_durable_after_a_clean_shutdown(world):
     def scenario(stage):
         create(stage)
         stage.append(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
@@ -177,7 +177,7 @@ def test_a_transaction_index_that_is_new_is_durable_after_a_clean_stop(world):
     every_power_loss(world, scenario, check, clean=True)
 
 
-def test_what_a_process_that_died_had_not_flushed_is_flushed_by_the_next(world):
+def test_what_a_crashed_process_had_not_flushed_is_flushed_by_the_next(world):
     def scenario(stage):
         create(stage, segment_bytes=200)
         stage.append(BATCH, timestamp=5000)
@@ -201,7 +201,7 @@ def test_what_a_process_that_died_had_not_flushed_is_flushed_by_the_next(world):
     every_power_loss(world, scenario, check, clean=False, recovery_point=6)
 
 
-def test_leader_epochs_are_durable_before_the_recovery_point_passes_them(world):
+def test_leader_epochs_are_durable_before_the_recovery_point_is_above_them(world):
     def scenario(stage):
         create(stage)
         for epoch in range(6):
@@ -225,7 +225,7 @@ def last_sequences(log):
     return [producer.last_sequence for producer in log.active_producers()]
 
 
-def test_a_snapshot_of_what_was_lost_is_not_believed(world):
+def test_a_snapshot_above_the_recovered_end_is_not_used(world):
     create(world)
     write(world, 0, 1)
     close(world)
@@ -240,7 +240,7 @@ def test_a_snapshot_of_what_was_lost_is_not_believed(world):
     assert last_sequences(world.log) == [0]
 
 
-def test_a_snapshot_of_what_was_cut_is_not_believed(world):
+def test_a_snapshot_above_a_truncation_is_not_used(world):
     create(world)
     write(world, 0, 1, 2, 3)
     close(world)

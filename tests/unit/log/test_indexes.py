@@ -28,7 +28,7 @@ def test_the_offset_index_finds_the_last_entry_not_above():
     assert OffsetIndex().lookup(5) == 0
 
 
-def test_the_offset_index_bounds_what_lies_before_a_position():
+def test_the_offset_index_gives_an_offset_at_or_above_a_position():
     index = offsets((10, 100), (20, 200))
 
     assert index.offset_at_or_behind(50) == 10
@@ -37,14 +37,14 @@ def test_the_offset_index_bounds_what_lies_before_a_position():
     assert index.offset_at_or_behind(201) is None
 
 
-def test_the_time_index_begins_where_nothing_before_reaches_the_time():
+def test_the_time_index_starts_after_all_batches_with_smaller_timestamps():
     index = times((1000, 10), (2000, 20))
 
     found = [index.lookup(timestamp) for timestamp in (0, 1000, 1001, 2000, 2001)]
     assert found == [0, 0, 10, 10, 20]
 
 
-def test_the_time_index_takes_only_news():
+def test_the_time_index_takes_only_new_maxima():
     index = times((1000, 10), (1000, 20), (900, 30), (-1, 40))
 
     assert len(index) == 1
@@ -52,7 +52,7 @@ def test_the_time_index_takes_only_news():
     assert times((-1, 3)).last() is None
 
 
-def test_truncation_forgets_an_offset_and_those_above():
+def test_truncation_removes_an_offset_and_those_above():
     for entries, offset, left in (
         ([(10, 1), (20, 2)], 20, 1),
         ([(10, 1), (20, 2)], 21, 2),
@@ -74,7 +74,7 @@ def test_the_bytes_are_kafkas(world):
     assert world.disk.read_file(PATH) == bytes.fromhex("0000010000000000 0000000a")
 
 
-def test_saving_writes_what_is_new_and_takes_back_what_was_cut(world):
+def test_saving_writes_new_entries_and_truncates_removed_ones(world):
     index = offsets((10, 100), (20, 200))
     assert index.save(world.disk, PATH)
     assert not index.save(world.disk, PATH)
@@ -87,13 +87,13 @@ def test_saving_writes_what_is_new_and_takes_back_what_was_cut(world):
     assert world.disk.read_file(PATH) == b""
 
 
-def test_an_empty_index_gets_its_file(world):
+def test_an_empty_index_has_a_file(world):
     OffsetIndex().save(world.disk, PATH)
 
     assert world.disk.read_file(PATH) == b""
 
 
-def test_an_index_that_was_not_read_is_written_anew(world):
+def test_an_index_that_was_not_read_is_written_from_the_start(world):
     offsets((10, 100), (20, 200)).save(world.disk, PATH)
     index = OffsetIndex.unread(16)
     index.append(1, 10)
@@ -102,13 +102,13 @@ def test_an_index_that_was_not_read_is_written_anew(world):
     assert world.disk.read_file(PATH) == bytes.fromhex("00000001 0000000a")
 
 
-def test_what_cannot_be_an_index_is_seen():
+def test_an_implausible_index_is_recognised():
     good = bytes.fromhex("0000000a 00000064")
     zeros = bytes(8)
     assert OffsetIndex(good).is_sane(1000)
     assert OffsetIndex(b"").is_sane(0)
-    assert not OffsetIndex(good).is_sane(99), "behind the end of the log"
-    assert not OffsetIndex(good[:-1]).is_sane(1000), "a part of an entry"
+    assert not OffsetIndex(good).is_sane(99), "after the end of the log"
+    assert not OffsetIndex(good[:-1]).is_sane(1000), "an incomplete entry"
     assert not OffsetIndex(good + zeros).is_sane(1000), "preallocated"
     entry = bytes.fromhex("0000010000000000 0000000a")
     assert TimeIndex(entry).is_sane()

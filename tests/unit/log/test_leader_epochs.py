@@ -10,19 +10,19 @@ STARTS = [(2, 10), (4, 30), (5, 50)]
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        pytest.param(5, (5, 60), id="the latest ends at the log end"),
-        pytest.param(4, (4, 50), id="an earlier one where the next begins"),
+        pytest.param(5, (5, 60), id="the latest one ends at the LEO"),
+        pytest.param(4, (4, 50), id="an earlier one ends where the next begins"),
         pytest.param(3, (2, 30), id="an unknown one: the largest below it"),
-        pytest.param(1, (1, 10), id="older than all: where the oldest begins"),
-        pytest.param(6, UNKNOWN, id="newer than all"),
-        pytest.param(-1, UNKNOWN, id="none asked for"),
+        pytest.param(1, (1, 10), id="below all: where the oldest begins"),
+        pytest.param(6, UNKNOWN, id="above all"),
+        pytest.param(-1, UNKNOWN, id="no epoch requested"),
     ],
 )
-def test_where_an_epoch_ended(asked, answer):
+def test_the_end_offset_of_an_epoch(asked, answer):
     assert LeaderEpochs(STARTS).end_offset_for(asked, leo=60) == answer
 
 
-def test_nothing_is_known_without_epochs():
+def test_without_epochs_the_answer_is_unknown():
     epochs = LeaderEpochs()
 
     assert epochs.end_offset_for(0, leo=60) == UNKNOWN
@@ -40,15 +40,17 @@ def test_the_epochs_at_offsets():
     ("assigned", "starts"),
     [
         pytest.param((7, 60), [*STARTS, (7, 60)], id="a new one"),
-        pytest.param((5, 60), STARTS, id="the latest goes on"),
-        pytest.param((5, 50), STARTS, id="the latest, said again"),
+        pytest.param((5, 60), STARTS, id="the latest one again, later"),
+        pytest.param((5, 50), STARTS, id="the latest one again"),
         pytest.param((5, 40), [(2, 10), (4, 30), (5, 40)], id="the latest began earlier"),
-        pytest.param((6, 30), [(2, 10), (6, 30)], id="what began there later goes"),
-        pytest.param((3, 60), [(2, 10), (3, 60)], id="what is of a later epoch goes"),
-        pytest.param((9, 0), [(9, 0)], id="all begin later"),
+        pytest.param(
+            (6, 30), [(2, 10), (6, 30)], id="epochs that start there or later are removed"
+        ),
+        pytest.param((3, 60), [(2, 10), (3, 60)], id="later epochs are removed"),
+        pytest.param((9, 0), [(9, 0)], id="all start later"),
     ],
 )
-def test_an_epoch_begins(assigned, starts):
+def test_assigning_an_epoch(assigned, starts):
     epochs = LeaderEpochs(STARTS)
 
     changed = epochs.assign(*assigned)
@@ -58,7 +60,7 @@ def test_an_epoch_begins(assigned, starts):
 
 
 @pytest.mark.parametrize(("leo", "kept"), [(51, 3), (50, 2), (31, 2), (30, 1), (10, 0), (0, 0)])
-def test_a_shorter_log_forgets_epochs_that_have_no_batch(leo, kept):
+def test_truncation_removes_epochs_without_a_batch(leo, kept):
     epochs = LeaderEpochs(STARTS)
 
     assert epochs.truncate_from_end(leo) == (kept < 3)
@@ -75,14 +77,14 @@ def test_a_shorter_log_forgets_epochs_that_have_no_batch(leo, kept):
         (99, [(5, 99)]),
     ],
 )
-def test_a_log_that_starts_later_keeps_the_epoch_it_starts_in(start, starts):
+def test_a_higher_log_start_keeps_the_epoch_at_the_start(start, starts):
     epochs = LeaderEpochs(STARTS)
 
     assert epochs.truncate_from_start(start) == (starts != STARTS)
     assert epochs.starts() == starts
 
 
-def test_what_is_encoded_comes_back():
+def test_encoded_epochs_are_decoded():
     epochs = LeaderEpochs(STARTS)
 
     assert LeaderEpochs.decode(epochs.encode()).starts() == STARTS

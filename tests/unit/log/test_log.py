@@ -19,7 +19,7 @@ from odradek.sim.world.disk import Fault, SimulatedCrash
 
 
 def read_all(world, offset=0, **options):
-    """The offsets and values that a reader gets, read by read."""
+    """The offsets and values that a consumer reads."""
     log = world.log
     end = options.pop("end_offset", log.leo)
     found = []
@@ -31,7 +31,7 @@ def read_all(world, offset=0, **options):
     return found
 
 
-def test_a_leader_gives_offsets_and_its_epoch(world):
+def test_a_leader_sets_offsets_and_its_epoch(world):
     world.create()
 
     assert world.append(b"a", b"b", epoch=7)[:2] == (0, 1)
@@ -43,7 +43,7 @@ def test_a_leader_gives_offsets_and_its_epoch(world):
     assert read_all(world) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_a_read_begins_with_the_batch_that_holds_the_offset(world):
+def test_a_read_begins_with_the_batch_that_has_the_offset(world):
     world.create()
     world.append(b"a", b"b", b"c")
 
@@ -69,7 +69,7 @@ def test_a_read_outside_the_log_is_refused(world):
             world.log.read(offset, 100, end_offset=1)
 
 
-def test_the_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(world):
+def test_the_first_batch_is_read_whole_even_above_max_bytes(world):
     world.create()
     world.append(b"x" * 1000)
     world.append(b"y")
@@ -81,7 +81,7 @@ def test_the_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(world):
     assert world.log.read(0, 1, end_offset=2, minimum_one_message=False, load=False) is None
 
 
-def test_a_read_that_is_not_loaded_says_where_the_bytes_are(world):
+def test_a_read_without_data_gives_the_position_in_the_file(world):
     world.create()
     world.append(b"a")
     world.append(b"b")
@@ -103,7 +103,7 @@ def test_every_offset_of_every_segment_is_found(world):
         assert header.base_offset == offset
 
 
-def test_what_is_not_in_memory_is_loaded_and_asked_for_again(world):
+def test_data_outside_the_page_cache_is_loaded_and_read_again(world):
     world.create(segment_bytes=2000)
     for _ in range(50):
         world.append(b"x" * 50)
@@ -118,7 +118,7 @@ def test_what_is_not_in_memory_is_loaded_and_asked_for_again(world):
     assert read_header(world.log.read(0, 1000, end_offset=50, wait=True).data).base_offset == 0
 
 
-def test_a_gap_at_the_end_of_a_segment_is_passed_over_but_not_the_end_of_the_read(world):
+def test_a_gap_at_the_end_of_a_segment_is_skipped_but_not_the_end_offset(world):
     world.create(segment_bytes=400, cleanup_policy=frozenset({"compact"}))
     for _ in range(6):
         world.append(b"x" * 100)
@@ -129,7 +129,7 @@ def test_a_gap_at_the_end_of_a_segment_is_passed_over_but_not_the_end_of_the_rea
     assert log.read(3, 1000, end_offset=4) is None
 
 
-def test_only_the_last_batches_are_remembered(world):
+def test_only_the_positions_of_the_last_batches_are_kept(world):
     world.create()
     for _ in range(1000):
         world.append(b"x")
@@ -140,7 +140,7 @@ def test_only_the_last_batches_are_remembered(world):
     assert [read_header(found.data).base_offset for found in bound] == list(range(0, 1000, 7))
 
 
-def test_an_index_gets_an_entry_when_more_bytes_than_said_have_come(world):
+def test_an_index_gets_an_entry_after_index_interval_bytes(world):
     world.create(index_interval_bytes=170)
     lengths = []
     for _ in range(5):
@@ -165,7 +165,7 @@ def test_a_follower_keeps_offsets_and_epochs(world):
     assert read_all(world) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_a_follower_leaves_a_batch_that_is_not_all_there(world):
+def test_a_follower_ignores_an_incomplete_batch(world):
     leader = world.create()
     world.append(b"a")
     world.append(b"b")
@@ -178,7 +178,7 @@ def test_a_follower_leaves_a_batch_that_is_not_all_there(world):
     assert leader.leo == 1
 
 
-def test_a_follower_refuses_damage_and_what_it_has(world):
+def test_a_follower_refuses_damaged_batches_and_offsets_that_it_has(world):
     leader = world.create()
     world.append(b"a")
     data = bytearray(leader.read(0, 1 << 20, end_offset=1).data)
@@ -192,7 +192,7 @@ def test_a_follower_refuses_damage_and_what_it_has(world):
     assert leader.leo == 0
 
 
-def test_a_follower_rolls_between_the_batches_that_came_at_once(world):
+def test_a_follower_rolls_between_the_batches_of_one_fetch(world):
     leader = world.create()
     for _ in range(30):
         world.append(b"x" * 100)
@@ -208,7 +208,7 @@ def test_a_follower_rolls_between_the_batches_that_came_at_once(world):
     assert [offset for offset, _ in read_all(world)] == list(range(30))
 
 
-def test_a_follower_takes_gaps_that_compaction_has_left(world):
+def test_a_follower_accepts_gaps_of_compaction(world):
     leader = world.create()
     for _ in range(3):
         world.append(b"x")
@@ -225,7 +225,7 @@ def test_a_follower_takes_gaps_that_compaction_has_left(world):
 # --------------------------------------------------------------------------------- rolling
 
 
-def test_a_segment_is_never_larger_than_it_may_be(world):
+def test_a_segment_is_never_larger_than_segment_bytes(world):
     world.create(segment_bytes=500)
     for _ in range(20):
         world.append(b"x" * 100)
@@ -242,7 +242,7 @@ def test_a_batch_larger_than_a_segment_is_refused(world):
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_segment_is_rolled_by_the_clock_of_its_records(world):
+def test_a_segment_is_rolled_by_the_timestamps_of_its_records(world):
     world.create(segment_ms=1000)
     world.append(b"a", timestamp=5000)
     world.append(b"b", timestamp=6000)
@@ -254,7 +254,7 @@ def test_a_segment_is_rolled_by_the_clock_of_its_records(world):
     assert len(world.log.segments) == 2
 
 
-def test_a_segment_without_timestamps_is_rolled_by_ours(world):
+def test_a_segment_without_timestamps_is_rolled_by_the_brokers_clock(world):
     world.create(segment_ms=1000)
     world.append(b"a", timestamp=-1)
     world.now_ms += 1000
@@ -265,7 +265,7 @@ def test_a_segment_without_timestamps_is_rolled_by_ours(world):
     assert len(world.log.segments) == 2
 
 
-def test_jitter_rolls_earlier_and_always_at_the_same_time(world):
+def test_jitter_rolls_earlier_and_is_not_random(world):
     world.create(segment_ms=1000, segment_jitter_ms=900)
     first = world.batch(timestamp=5000)
     rolled = []
@@ -288,7 +288,7 @@ def test_a_segment_is_rolled_when_its_index_is_full(world):
     assert all(len(segment.indexes()[0]) <= 4 for segment in world.log.segments)
 
 
-def test_a_segment_is_rolled_when_offsets_leave_the_range_of_its_index(world):
+def test_a_segment_is_rolled_when_offsets_exceed_the_range_of_its_index(world):
     world.create()
     batch = bytearray(world.batch(b"a", base_offset=0))
     far = bytearray(world.batch(b"b", base_offset=1 << 32))
@@ -298,7 +298,7 @@ def test_a_segment_is_rolled_when_offsets_leave_the_range_of_its_index(world):
     assert [segment.base_offset for segment in world.log.segments] == [0, 1 << 32]
 
 
-def test_rolling_leaves_indexes_and_a_snapshot_and_moves_the_recovery_point(world):
+def test_a_roll_writes_indexes_and_a_snapshot_and_moves_the_recovery_point(world):
     world.create()
     for _ in range(10):
         world.append(b"x" * 100)
@@ -318,10 +318,10 @@ def test_rolling_an_empty_segment_changes_nothing(world):
     assert [segment.base_offset for segment in world.log.segments] == [0]
 
 
-# ---------------------------------------------------------------------------- who wrote it
+# ---------------------------------------------------------------------------- producers
 
 
-def test_a_batch_sent_again_is_answered_as_it_was_then(world):
+def test_a_duplicate_is_answered_with_its_first_offset(world):
     world.create()
     batch = world.batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)
     first = world.append_batch(batch)
@@ -332,7 +332,7 @@ def test_a_batch_sent_again_is_answered_as_it_was_then(world):
     assert world.log.leo == 2
 
 
-def test_a_sequence_that_is_not_due_is_refused(world):
+def test_a_sequence_out_of_order_is_refused(world):
     world.create()
     world.append(producer_id=9, producer_epoch=0, base_sequence=0)
     with pytest.raises(ApiError) as refused:
@@ -348,7 +348,7 @@ def write_transaction(world, producer_id, sequence=0):
     ).first_offset
 
 
-def test_an_open_transaction_holds_the_last_stable_offset(world):
+def test_an_open_transaction_holds_back_the_last_stable_offset(world):
     world.create()
     world.append()
     write_transaction(world, 9)
@@ -362,8 +362,8 @@ def test_an_open_transaction_holds_the_last_stable_offset(world):
     assert world.log.last_stable_offset == 4
 
 
-def test_the_last_stable_offset_does_not_fall_below_the_log_start(world):
-    """DeleteRecords across the beginning of an open transaction."""
+def test_the_last_stable_offset_is_at_least_the_log_start_offset(world):
+    """DeleteRecords above the first offset of an open transaction."""
     world.create()
     write_transaction(world, 9)
     for _ in range(4):
@@ -376,7 +376,7 @@ def test_the_last_stable_offset_does_not_fall_below_the_log_start(world):
     assert world.log.last_stable_offset == 6
 
 
-def test_aborted_transactions_are_told_to_who_reads_them(world):
+def test_aborted_transactions_of_a_read_range(world):
     world.create(segment_bytes=300)
     write_transaction(world, 9)
     world.append()
@@ -409,7 +409,7 @@ def test_a_marker_of_a_fenced_coordinator_is_refused(world):
 # ---------------------------------------------------------------------------- truncation
 
 
-def test_truncation_cuts_batches_whole(world):
+def test_truncation_removes_whole_batches(world):
     world.create()
     world.append(b"a")
     world.append(b"b", b"c")
@@ -420,8 +420,8 @@ def test_truncation_cuts_batches_whole(world):
     assert read_all(world) == [(0, b"a")]
 
 
-def test_what_is_cut_with_its_batch_is_durable_no_longer(world):
-    """Else what comes to stand there would be, before it was flushed."""
+def test_a_truncation_within_a_batch_lowers_the_recovery_point(world):
+    """Otherwise what is appended there next would be below it before its flush."""
     world.create()
     world.append(b"a")
     world.append(b"b", b"c")
@@ -435,7 +435,7 @@ def test_what_is_cut_with_its_batch_is_durable_no_longer(world):
     assert (world.log.leo, world.log.high_watermark, world.log.recovery_point) == (1, 1, 1)
 
 
-def test_where_a_cut_will_end_is_known_before(world):
+def test_the_end_after_a_truncation_can_be_computed_before(world):
     world.create(index_interval_bytes=100)
     for number in range(30):
         world.append(*[b"x" * 50] * (1 + number % 3))
@@ -454,7 +454,7 @@ def test_truncation_to_the_end_or_beyond_does_nothing(world):
     assert world.log.leo == 1
 
 
-def test_truncation_drops_later_segments_their_snapshots_and_epochs(world):
+def test_truncation_removes_later_segments_their_snapshots_and_epochs(world):
     world.create(segment_bytes=400)
     for number in range(10):
         world.append(b"x" * 100, epoch=number)
@@ -472,7 +472,7 @@ def test_truncation_drops_later_segments_their_snapshots_and_epochs(world):
     assert read_all(world)[-1] == (3, b"y")
 
 
-def test_truncation_below_the_first_segment_begins_anew_there(world):
+def test_truncation_below_the_first_segment_empties_the_log(world):
     world.create()
     world.log.truncate_fully_and_start_at(100)
     world.append(b"a")
@@ -482,7 +482,7 @@ def test_truncation_below_the_first_segment_begins_anew_there(world):
     assert [segment.base_offset for segment in world.log.segments] == [50]
 
 
-def test_of_a_log_that_begins_anew_nothing_is_durable_nor_believed_before_it_is_there(world):
+def test_a_full_truncation_lowers_recovery_point_and_high_watermark_first(world):
     world.create()
     for _ in range(4):
         world.append(b"a")
@@ -495,7 +495,7 @@ def test_of_a_log_that_begins_anew_nothing_is_durable_nor_believed_before_it_is_
     assert (world.log.high_watermark, world.log.recovery_point) == (0, 0)
 
 
-def test_truncation_takes_back_the_times_it_cut(world):
+def test_truncation_removes_timestamps(world):
     world.create()
     for number in range(20):
         world.append(b"x" * 100, timestamp=1000 * number)
@@ -508,7 +508,7 @@ def test_truncation_takes_back_the_times_it_cut(world):
     assert world.log.offset_for_timestamp(9001) is None
 
 
-def test_truncation_takes_back_what_producers_did(world):
+def test_truncation_restores_the_producer_state(world):
     world.create()
     write_transaction(world, 9)
     world.mark(ControlType.ABORT, 9)
@@ -536,7 +536,7 @@ def test_a_flush_that_began_before_a_truncation_does_not_count(world):
 # ------------------------------------------------------------------------------ deletion
 
 
-def test_deleted_records_cannot_be_read_and_their_segments_go(world):
+def test_deleted_records_cannot_be_read_and_their_segments_are_removed(world):
     world.create(segment_bytes=400)
     for _ in range(10):
         world.append(b"x" * 100)
@@ -551,14 +551,14 @@ def test_deleted_records_cannot_be_read_and_their_segments_go(world):
 
     assert expired.by_log_start == 2
     assert world.log.log_start_offset == 5
-    assert world.log.recovery_point == 0  # of what is gone nothing was flushed
+    assert world.log.recovery_point == 0  # the deleted segments were not flushed
     assert world.names(".deleted") != []
     world.pass_time(61_000)
     assert world.names(".deleted") == []
     assert world.names(".log")[0] == "00000000000000000004.log"
 
 
-def test_a_log_of_which_all_is_due_goes_on_empty(world):
+def test_a_log_whose_segments_are_all_deleted_continues_empty(world):
     world.create(retention_ms=1000)
     world.append(b"x")
     world.log.set_high_watermark(1)
@@ -574,7 +574,7 @@ def test_a_log_of_which_all_is_due_goes_on_empty(world):
 # ------------------------------------------------------------------------------ the flush
 
 
-def test_flush_messages_flushes_by_itself(world):
+def test_flush_messages_starts_a_flush(world):
     world.create(flush_messages=3)
     world.append(b"a")
     world.append(b"b")
@@ -585,7 +585,7 @@ def test_flush_messages_flushes_by_itself(world):
     assert world.log.recovery_point == 3
 
 
-def test_flush_messages_holds_for_followers_too(world):
+def test_flush_messages_applies_to_followers(world):
     leader = world.create(flush_messages=3)
     for _ in range(3):
         world.append(b"a")
@@ -598,7 +598,7 @@ def test_flush_messages_holds_for_followers_too(world):
     assert leader.recovery_point == 3
 
 
-def test_who_asks_for_a_flush_is_told(world):
+def test_the_end_of_a_flush_is_reported_to_its_caller(world):
     world.create()
     world.append(b"a")
     heard = []
@@ -611,7 +611,7 @@ def test_who_asks_for_a_flush_is_told(world):
     assert world.log.recovery_point == 2
 
 
-def test_a_flush_that_fails_is_told_to_the_host_and_moves_nothing(world):
+def test_a_failed_flush_is_reported_and_moves_no_recovery_point(world):
     world.create()
     world.append(b"a")
     world.pass_time()
@@ -627,7 +627,7 @@ def test_a_flush_that_fails_is_told_to_the_host_and_moves_nothing(world):
 
 
 def rename_while_flushing(world, error):
-    """The flush meets this error, and the directory gets another name before anybody hears of it.
+    """The flush fails with this error, and the directory is renamed before it is reported.
 
     Returns what the flush was answered.
     """
@@ -643,13 +643,13 @@ def rename_while_flushing(world, error):
     return heard
 
 
-def test_a_name_that_is_not_found_because_of_a_rename_is_flushed_again(world):
+def test_a_file_that_is_not_found_because_of_a_rename_is_flushed_again(world):
     assert rename_while_flushing(world, errno.ENOENT) == [None]
     assert world.failures == []
     assert world.log.recovery_point == 1
 
 
-def test_an_io_error_counts_though_the_directory_was_renamed_meanwhile(world):
+def test_an_io_error_is_reported_although_the_directory_was_renamed(world):
     """The kernel reports it once: the next fdatasync would succeed without the lost pages."""
     heard = rename_while_flushing(world, errno.EIO)
     assert [error.errno for error in heard] == [errno.EIO]
@@ -662,7 +662,7 @@ def test_a_small_file_is_written_again_only_if_its_name_was_not_found(world, err
     world.create()
     world.pass_time()
     world.disk.faults.append(Fault("flush", "leader-epoch-checkpoint", error))
-    world.append(epoch=7)  # which the file has to say
+    world.append(epoch=7)  # which the file has to have
     world.disk.rename(world.log.directory, "/data/elsewhere")
     world.log.moved("/data/elsewhere")
     world.pass_time()

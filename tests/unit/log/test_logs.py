@@ -23,7 +23,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Broker:
-    """As much of a broker as has logs."""
+    """The logs of a broker, without the rest of it."""
 
     def __init__(self, world, *directories, config=None):
         self.world = world
@@ -68,7 +68,7 @@ def broker(world):
     return Broker(world).start()
 
 
-def test_what_is_written_anew_after_a_cut_is_called_durable_by_no_checkpoint(world, broker):
+def test_no_recovery_point_is_above_a_truncation_that_is_written_again(world, broker):
     log = broker.create(directory="/a")
     broker.append()
     broker.append()
@@ -85,7 +85,7 @@ def test_what_is_written_anew_after_a_cut_is_called_durable_by_no_checkpoint(wor
     assert decode_offsets(world.disk.read_file(file)) == {T0: 1}
 
 
-def test_logs_that_are_closed_in_one_moment_end_the_stop_once(world, broker, monkeypatch):
+def test_logs_closed_at_the_same_time_end_the_shutdown_once(world, broker, monkeypatch):
     for partition in (T0, T1):
         broker.create(partition)
         broker.append(partition)
@@ -100,7 +100,7 @@ def test_logs_that_are_closed_in_one_moment_end_the_stop_once(world, broker, mon
     assert ended == [True]
 
 
-def test_a_clean_stop_leaves_all_that_a_clean_start_needs(world, broker):
+def test_a_clean_shutdown_writes_all_that_a_clean_start_needs(world, broker):
     log = broker.create()
     for _ in range(20):
         broker.append()
@@ -118,7 +118,7 @@ def test_a_clean_stop_leaves_all_that_a_clean_start_needs(world, broker):
     assert world.disk.read_file("/a/t-0/partition.metadata").startswith(b"version: 0\ntopic_id: ")
 
 
-def test_what_a_clean_stop_left_survives_a_power_loss(world, broker):
+def test_the_files_of_a_clean_shutdown_survive_a_power_failure(world, broker):
     broker.create()
     for _ in range(20):
         broker.append()
@@ -129,7 +129,7 @@ def test_what_a_clean_stop_left_survives_a_power_loss(world, broker):
     assert loaded.leo == 20
 
 
-def test_the_clean_mark_does_not_come_back(world, broker):
+def test_a_removed_clean_shutdown_file_is_not_back_after_a_power_failure(world, broker):
     for _ in range(20):
         broker.stop()
         Broker(world).start()
@@ -138,7 +138,7 @@ def test_the_clean_mark_does_not_come_back(world, broker):
         assert not broker.logs.directories["/a"].was_clean
 
 
-def test_an_idle_log_is_not_written_at_stop(world, broker):
+def test_an_idle_log_is_not_written_at_shutdown(world, broker):
     broker.create()
     broker.append()
     broker.stop()
@@ -151,7 +151,7 @@ def test_an_idle_log_is_not_written_at_stop(world, broker):
     assert written <= 2 * 4 * 6, "four small files in each of two directories"
 
 
-def test_a_broker_stopped_while_starting_spoils_nothing(world, broker):
+def test_a_broker_stopped_during_its_start_changes_nothing(world, broker):
     log = broker.create()
     broker.create(T1)
     broker.append()
@@ -167,7 +167,7 @@ def test_a_broker_stopped_while_starting_spoils_nothing(world, broker):
     assert loaded.get(T0).high_watermark == 1
 
 
-def test_a_new_log_goes_where_there_are_fewest(broker):
+def test_a_new_log_is_created_in_the_directory_with_the_fewest(broker):
     for number in range(6):
         broker.create(TopicPartition("t", number))
 
@@ -199,7 +199,7 @@ def test_a_kraft_directory_is_refused(world):
         Broker(world).start()
 
 
-def test_a_name_that_two_topics_have_is_refused(world):
+def test_two_directories_of_one_partition_are_refused(world):
     for path, topic_id in (("/a", TOPIC_ID), ("/b", TOPIC_ID[::-1])):
         broker = Broker(world, path).start()
         broker.logs.create(T0, topic_id, broker.config)
@@ -221,7 +221,7 @@ def leave_two_logs(world, *, longer, shorter):
         broker.stop()
 
 
-def test_a_directory_that_fails_while_its_log_is_put_aside_takes_no_other_with_it(world):
+def test_a_directory_that_fails_while_its_log_is_set_aside_takes_no_other_offline(world):
     broker = Broker(world, "/b").start()
     broker.create(T1)
     broker.stop()
@@ -235,9 +235,7 @@ def test_a_directory_that_fails_while_its_log_is_put_aside_takes_no_other_with_i
 
 
 @pytest.mark.parametrize("longer", ["/a", "/b"])
-def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_aside(
-    world, longer
-):
+def test_the_longer_one_of_two_logs_after_an_interrupted_move_stays(world, longer):
     (shorter,) = {"/a", "/b"} - {longer}
     leave_two_logs(world, longer=longer, shorter=shorter)
     again = Broker(world).start()
@@ -250,7 +248,7 @@ def test_of_two_logs_that_a_move_has_left_the_longer_stays_and_the_other_is_put_
 
 
 @pytest.mark.parametrize("former", ["/a", "/b"])
-def test_a_former_log_of_a_directory_that_was_away_gives_way_to_an_empty_one_that_begins_later(
+def test_an_older_log_of_a_directory_that_was_offline_is_set_aside_for_an_empty_newer_one(
     world, former
 ):
     (present,) = {"/a", "/b"} - {former}
@@ -269,7 +267,7 @@ def test_a_former_log_of_a_directory_that_was_away_gives_way_to_an_empty_one_tha
 
 
 @pytest.mark.parametrize("half_made", ["/a", "/b"])
-def test_a_log_whose_directory_failed_at_its_making_gives_way_to_the_one_made_elsewhere(
+def test_a_log_whose_directory_failed_at_its_creation_is_replaced_by_the_one_created_elsewhere(
     world, half_made
 ):
     (made,) = {"/a", "/b"} - {half_made}
@@ -285,7 +283,7 @@ def test_a_log_whose_directory_failed_at_its_making_gives_way_to_the_one_made_el
     assert not world.disk.exists(f"{half_made}/t-0")
 
 
-def test_a_log_whose_directory_failed_at_its_making_is_gone_when_the_directory_is_back(world):
+def test_a_log_whose_directory_failed_at_its_creation_is_removed_at_the_next_start(world):
     broker = Broker(world).start()
     world.disk.faults.append(Fault("create", "/a/t-0/"))
     broker.create()
@@ -301,7 +299,7 @@ def test_a_log_whose_directory_failed_at_its_making_is_gone_when_the_directory_i
     assert [e for path in ("/a", "/b") for e in world.disk.list(path) if e.is_dir] == []
 
 
-def test_what_is_no_partition_is_left_alone(world, broker):
+def test_other_directories_are_ignored(world, broker):
     for name in ("lost+found", "t-0.00000000000000000000000000000001-stray", "t-007"):
         world.disk.mkdir(f"/a/{name}")
     broker.stop()
@@ -326,7 +324,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(world, broker):
     assert broker.lost == []
 
 
-def test_a_deletion_goes_on_after_a_restart(world, broker):
+def test_a_deletion_continues_after_a_restart(world, broker):
     broker.create(directory="/a")
     broker.logs.delete(T0)
     broker.stop()
@@ -337,7 +335,7 @@ def test_a_deletion_goes_on_after_a_restart(world, broker):
     assert [e for e in world.disk.list("/a") if e.is_dir] == []
 
 
-def test_a_deletion_while_files_are_being_written_fails_nothing(world, broker):
+def test_a_deletion_while_files_are_being_written_is_no_error(world, broker):
     log = broker.create()
     broker.append()
     log.flush()
@@ -371,7 +369,7 @@ def names_in(world, path, ending=""):
 
 
 def with_history(world, directory="/a"):
-    """A broker whose one log has been written, cut from the front, stopped and started."""
+    """A broker with one log, after appends, a DeleteRecords, a shutdown and a start."""
     config = LogConfig(index_interval_bytes=200, segment_bytes=400)
     broker = Broker(world, directory, config=config).start()
     log = broker.create()
@@ -383,7 +381,7 @@ def with_history(world, directory="/a"):
     return Broker(world, directory, config=config).start()
 
 
-def test_a_log_that_is_set_aside_keeps_its_records_and_is_nobodys_any_more(world, broker):
+def test_a_log_that_is_set_aside_keeps_its_records_and_is_not_loaded_any_more(world, broker):
     broker.create(directory="/a")
     broker.append()
     path = broker.logs.set_aside(T0)
@@ -403,7 +401,7 @@ def test_a_log_that_is_set_aside_keeps_its_records_and_is_nobodys_any_more(world
     assert world.disk.exists(path)
 
 
-def test_of_a_log_that_never_held_anything_nothing_is_kept(world, broker):
+def test_an_empty_log_is_deleted_and_not_set_aside(world, broker):
     broker.create(directory="/a")
     assert broker.logs.set_aside(T0) is None
     world.pass_time(61_000)
@@ -420,7 +418,7 @@ def test_one_name_may_be_set_aside_many_times(world, broker):
     assert len(names_in(world, "/a", "-stray")) == 3
 
 
-def test_a_copy_on_its_way_goes_when_its_log_is_set_aside(world, broker):
+def test_a_copy_is_removed_when_its_log_is_set_aside(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b")
@@ -450,7 +448,7 @@ def test_a_copy_of_another_topic_is_set_aside_at_start(world, broker):
 
 
 @pytest.mark.parametrize("how", Crash, ids=lambda how: how.name)
-def test_the_next_log_takes_nothing_over_from_the_former_whenever_the_broker_dies(how):
+def test_a_new_log_has_no_checkpoint_of_the_former_one_whenever_the_broker_crashes(how):
     died = new = 0
     for after in range(500):
         world = World()
@@ -461,10 +459,10 @@ def test_the_next_log_takes_nothing_over_from_the_former_whenever_the_broker_die
         has_died = True
         try:
             broker.logs.set_aside(T0)
-            forgotten = []
-            broker.logs.forget_former([T0], partial(forgotten.append, True))
+            dropped = []
+            broker.logs.remove_from_checkpoints([T0], partial(dropped.append, True))
             world.pass_time(30)
-            assert forgotten == [True]
+            assert dropped == [True]
             broker.logs.create(T0, OTHER_ID, broker.config)
             broker.append()
             world.pass_time()
@@ -489,22 +487,22 @@ def test_the_next_log_takes_nothing_over_from_the_former_whenever_the_broker_die
     assert new > 2
 
 
-def test_the_next_log_of_a_name_waits_until_no_checkpoint_speaks_of_the_one_deleted(world):
+def test_a_new_log_waits_until_no_checkpoint_has_the_deleted_one(world):
     broker = with_history(world)
     broker.logs.delete(T0)
-    forgotten = []
-    broker.logs.forget_former([T0], lambda: forgotten.append(True))
-    assert not forgotten
+    dropped = []
+    broker.logs.remove_from_checkpoints([T0], lambda: dropped.append(True))
+    assert not dropped
     world.pass_time(30)
-    assert forgotten
-    broker.logs.forget_former([T0], lambda: forgotten.append(True))
-    assert len(forgotten) == 2  # at once
+    assert dropped
+    broker.logs.remove_from_checkpoints([T0], lambda: dropped.append(True))
+    assert len(dropped) == 2  # at once
 
     for name in ("recovery-point-offset", "replication-offset", "log-start-offset"):
         assert decode_offsets(world.disk.read_file(f"/a/{name}-checkpoint")) == {}
 
 
-def test_checkpoints_say_what_is_flushed_and_committed(world, broker):
+def test_checkpoints_have_recovery_points_and_high_watermarks(world, broker):
     log = broker.create(directory="/a")
     for _ in range(5):
         broker.append()
@@ -534,7 +532,7 @@ def test_a_truncation_below_the_recovery_point_reaches_its_checkpoint(world, bro
     assert world.disk.read_file("/a/recovery-point-offset-checkpoint") == b"0\n1\nt 0 2\n"
 
 
-def test_a_checkpoint_that_says_nothing_new_is_not_written(world, broker):
+def test_an_unchanged_checkpoint_is_not_written(world, broker):
     broker.create()
     world.pass_time()
     broker.logs.checkpoint_high_watermarks()
@@ -546,7 +544,7 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written(world, broker):
     assert world.disk.operations == operations
 
 
-def test_damaged_checkpoints_say_nothing(world, broker):
+def test_damaged_checkpoints_are_ignored(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.stop()
@@ -578,7 +576,7 @@ def test_a_directory_that_fails_goes_offline_with_all_its_logs(world, broker):
     broker.stop()
 
 
-def test_a_directory_stays_online_where_the_process_has_no_file_left(broker, caplog):
+def test_a_directory_stays_online_when_file_descriptors_run_out(broker, caplog):
     path = "/a"
     broker.logs.failed(StorageError(f"{path}/t-0/0.log", errno.EMFILE))
 
@@ -586,8 +584,8 @@ def test_a_directory_stays_online_where_the_process_has_no_file_left(broker, cap
     assert "out of file descriptors; the log directory stays online" in caplog.text
 
 
-def test_a_directory_that_cannot_be_loaded_for_want_of_files_is_offline(world, broker):
-    """Else its logs would be made anew, empty, and one of them might lead."""
+def test_a_directory_that_cannot_be_loaded_for_lack_of_descriptors_is_offline(world, broker):
+    """Otherwise its logs would be created again, empty, and one of them might become leader."""
     broker.create(T0, directory="/a")
     broker.append(T0)
     broker.stop()
@@ -598,7 +596,7 @@ def test_a_directory_that_cannot_be_loaded_for_want_of_files_is_offline(world, b
     assert broker.logs.has_offline_dir
 
 
-def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broker):
+def test_a_directory_that_fails_in_the_background_goes_offline(world, broker):
     log = broker.create(directory="/a")
     broker.append()
     world.pass_time()
@@ -609,7 +607,7 @@ def test_a_directory_that_fails_while_nobody_waits_goes_offline_too(world, broke
     assert broker.lost == [("/a", [T0])]
 
 
-def test_a_directory_that_is_taken_away_goes_offline_though_nothing_is_written(world, broker):
+def test_a_removed_directory_goes_offline_even_if_nothing_is_written(world, broker):
     broker.create(T0, directory="/a")
     world.pass_time()
     broker.logs.checkpoint_high_watermarks()
@@ -622,14 +620,14 @@ def test_a_directory_that_is_taken_away_goes_offline_though_nothing_is_written(w
     assert broker.logs.online_directories == ["/b"]
 
 
-def test_of_directories_in_each_other_only_the_inner_one_goes_offline(world):
+def test_only_the_inner_one_of_nested_directories_goes_offline(world):
     broker = Broker(world, "/a", "/a/b").start()
     broker.logs.failed(StorageError("/a/b/t-0/x.log", 5))
 
     assert broker.logs.online_directories == ["/a"]
 
 
-def test_a_log_is_made_elsewhere_when_the_first_choice_fails(world, broker):
+def test_a_log_is_created_in_another_directory_if_the_first_fails(world, broker):
     world.disk.lose("/a/")
     log = broker.create()
 
@@ -637,7 +635,7 @@ def test_a_log_is_made_elsewhere_when_the_first_choice_fails(world, broker):
     assert broker.lost == [("/a", [])]
 
 
-def test_a_directory_that_fails_at_start_leaves_the_others(world, broker):
+def test_a_directory_that_fails_at_start_does_not_affect_the_others(world, broker):
     broker.create(T0, directory="/a")
     broker.create(T1, directory="/b")
     broker.stop()
@@ -648,7 +646,7 @@ def test_a_directory_that_fails_at_start_leaves_the_others(world, broker):
     assert again.logs.get(T1) is not None
 
 
-def test_without_any_directory_there_is_no_start(world):
+def test_without_an_online_directory_the_broker_does_not_start(world):
     world.disk.lose("/a")
     world.disk.lose("/b")
     with pytest.raises(StartupError, match=r"none of log.dirs can be used: /a, /b"):
@@ -676,7 +674,7 @@ def test_a_full_disk_takes_its_directory_offline_and_loses_nothing_acknowledged(
 # ------------------------------------------------------------------------------- retention
 
 
-def test_retention_goes_over_all_logs(world):
+def test_retention_applies_to_all_logs(world):
     broker = Broker(world, config=LogConfig(segment_bytes=400, retention_bytes=800)).start()
     for partition in (T0, T1):
         log = broker.create(partition)
@@ -689,7 +687,7 @@ def test_retention_goes_over_all_logs(world):
     assert [log.size_bytes for log in broker.logs] == [1020, 1020]
 
 
-def test_flush_ms_is_kept(world):
+def test_flush_ms_is_applied(world):
     broker = Broker(world, config=LogConfig(flush_ms=5000)).start()
     log = broker.create()
     broker.append()
@@ -702,7 +700,7 @@ def test_flush_ms_is_kept(world):
     assert log.recovery_point == 1
 
 
-# ----------------------------------------------------------------------- moving to elsewhere
+# ----------------------------------------------------------------------- moves between directories
 
 
 def move(world, broker, target="/b", between=lambda: None):
@@ -748,7 +746,7 @@ def test_a_log_moves_to_another_directory_while_it_is_written(world, broker):
     assert [e for e in world.disk.list("/a") if e.is_dir] == []
 
 
-def test_a_log_that_is_cut_while_it_moves_is_copied_anew(world, broker):
+def test_a_log_that_is_truncated_while_it_moves_is_copied_again(world, broker):
     log = broker.create(directory="/a")
     for _ in range(20):
         broker.append()
@@ -784,7 +782,7 @@ def test_a_cold_log_moves_too(world, broker):
     assert len(move(world, broker)) == 1
 
 
-def test_moving_to_where_it_lies_gives_up_a_move(world, broker):
+def test_a_move_to_the_present_directory_cancels_a_move(world, broker):
     broker.create(directory="/a")
     broker.append()
     moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
@@ -795,7 +793,7 @@ def test_moving_to_where_it_lies_gives_up_a_move(world, broker):
     assert broker.logs.held_in("/b") == []
 
 
-def test_a_directory_nobody_knows_cannot_be_moved_to(broker):
+def test_a_move_to_an_unknown_directory_is_refused(broker):
     broker.create(directory="/a")
     with pytest.raises(ApiError) as refused:
         broker.logs.create_future(T0, "/c")
@@ -803,7 +801,7 @@ def test_a_directory_nobody_knows_cannot_be_moved_to(broker):
     assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
 
 
-def test_a_copy_whose_directory_was_away_while_its_log_was_cut_is_made_anew(world, broker):
+def test_a_copy_whose_directory_was_offline_during_a_truncation_is_made_again(world, broker):
     log = broker.create(directory="/a")
     for _ in range(5):
         broker.append()
@@ -828,7 +826,7 @@ def test_a_copy_whose_directory_was_away_while_its_log_was_cut_is_made_anew(worl
     assert now.leo == 6
 
 
-def test_a_copy_under_way_goes_on_after_a_crash(world, broker):
+def test_a_copy_under_way_continues_after_a_crash(world, broker):
     broker.create(directory="/a")
     for _ in range(20):
         broker.append()
@@ -844,7 +842,7 @@ def test_a_copy_under_way_goes_on_after_a_crash(world, broker):
     assert move(world, again)[0][1].leo == 20
 
 
-def test_a_copy_that_has_lost_its_topic_id_has_it_when_it_takes_the_logs_place(world, broker):
+def test_a_copy_without_its_topic_id_has_it_when_it_replaces_the_log(world, broker):
     broker.create(directory="/a")
     broker.append()
     future = broker.logs.create_future(T0, "/b")
@@ -861,7 +859,7 @@ def test_a_copy_that_has_lost_its_topic_id_has_it_when_it_takes_the_logs_place(w
 
 @pytest.fixture
 def copied(world, broker):
-    """A log of ten records in /a, all of them in its copy in /b; and then the broker dies."""
+    """A log of ten records in /a with a complete copy in /b; then the broker crashes."""
     log = broker.create(directory="/a")
     for _ in range(10):
         broker.append()
@@ -872,7 +870,7 @@ def copied(world, broker):
     return Broker(world)
 
 
-def test_a_copy_that_holds_more_than_the_power_has_left_of_its_log_takes_its_place(world, copied):
+def test_a_copy_with_more_records_than_its_log_after_a_power_failure_replaces_it(world, copied):
     world.disk.file("/a/t-0/00000000000000000000.log").truncate(0)
     copied.start()
 
@@ -882,7 +880,7 @@ def test_a_copy_that_holds_more_than_the_power_has_left_of_its_log_takes_its_pla
     assert not world.disk.exists("/a/t-0")
 
 
-def test_a_copy_that_is_alone_takes_the_logs_place(world, copied):
+def test_a_copy_without_its_log_replaces_it(world, copied):
     world.disk.rename("/a/t-0", "/a/elsewhere")
     copied.start()
 
@@ -898,7 +896,7 @@ def test_a_copy_whose_log_may_be_in_a_failed_directory_stays_a_copy(world, copie
     assert copied.logs.futures == [T0]
 
 
-def test_a_moved_log_leaves_its_old_name_when_the_new_one_is_durable(world, broker):
+def test_a_moved_log_is_deleted_when_the_new_name_is_durable(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b").append_as_follower(
@@ -913,7 +911,7 @@ def test_a_moved_log_leaves_its_old_name_when_the_new_one_is_durable(world, brok
 
 
 @pytest.mark.parametrize("next_step", ["delete", "stop", "move back"])
-def test_a_moved_log_is_gone_before_anybody_else_needs_its_name(world, broker, next_step):
+def test_a_moved_log_is_deleted_before_its_name_is_used_again(world, broker, next_step):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b").append_as_follower(
@@ -937,13 +935,13 @@ def test_a_moved_log_is_gone_before_anybody_else_needs_its_name(world, broker, n
         assert broker.logs.get(T0).leo == 1
 
 
-def test_space_is_told(world, broker):
+def test_total_and_free_space_are_reported(world, broker):
     total, usable = broker.logs.space("/a")
 
     assert 0 < usable <= total
 
 
-def test_a_move_that_was_given_up_while_its_copy_was_flushed_takes_nothing_offline(world, broker):
+def test_a_move_cancelled_during_the_flush_of_its_copy_takes_nothing_offline(world, broker):
     broker.create(directory="/a")
     broker.append()
     moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
@@ -955,7 +953,7 @@ def test_a_move_that_was_given_up_while_its_copy_was_flushed_takes_nothing_offli
     moving.start(T0, "/b")
     world.pass_time()
     assert broker.lost == []
-    # What was flushed was another copy: this one is flushed before it takes the log's place.
+    # Another copy was flushed: this one is flushed before it replaces the log.
     assert moving.step() > 0
     assert broker.logs.futures == [T0]
     assert moving.step() == 0

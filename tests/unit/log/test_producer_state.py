@@ -36,7 +36,7 @@ def header(producer_id=1, *, epoch=0, sequence=0, count=1, transactional=False, 
 
 
 def wrote(state, *batches, base_offset=0):
-    """Append what a producer sent, one after the other; returns the log end offset."""
+    """Append the batches of a producer; returns the log end offset."""
     for batch in batches:
         assert state.check(batch) is None
         state.appended(batch, base_offset)
@@ -59,7 +59,7 @@ def code_of(state, batch):
 # ------------------------------------------------------------------------------ idempotence
 
 
-def test_the_last_five_batches_are_known_again_and_the_sixth_is_not():
+def test_the_last_five_batches_are_duplicates_and_the_sixth_is_not():
     state = ProducerState()
     batches = [header(sequence=sequence, count=2) for sequence in range(0, 12, 2)]
     wrote(state, *batches)
@@ -71,7 +71,7 @@ def test_the_last_five_batches_are_known_again_and_the_sixth_is_not():
     assert code_of(state, batches[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_part_of_a_known_batch_is_no_duplicate():
+def test_a_part_of_a_batch_is_not_a_duplicate():
     state = ProducerState()
     wrote(state, header(sequence=0, count=4))
 
@@ -88,14 +88,14 @@ def test_a_gap_is_refused():
     assert state.check(header(sequence=4)) is None
 
 
-def test_sequences_begin_again_after_the_largest():
+def test_sequences_wrap_after_the_largest():
     state = ProducerState()
     wrote(state, header(sequence=SEQUENCE_MAX - 1, count=2), header(sequence=0))
 
     assert state.check(header(sequence=SEQUENCE_MAX - 1, count=2)).base_offset == 0
 
 
-def test_a_batch_across_the_largest_sequence_is_known_again():
+def test_a_batch_across_the_largest_sequence_is_a_duplicate():
     state = ProducerState()
     wrote(state, header(sequence=SEQUENCE_MAX, count=3))
 
@@ -103,11 +103,11 @@ def test_a_batch_across_the_largest_sequence_is_known_again():
     assert state.check(header(sequence=SEQUENCE_MAX, count=3)) == StoredBatch(1, 2, 2, NOW)
 
 
-def test_a_producer_of_which_nothing_is_known_may_begin_anywhere():
+def test_a_producer_id_without_state_may_begin_with_any_sequence():
     assert ProducerState().check(header(sequence=77)) is None
 
 
-def test_a_new_epoch_begins_at_0_and_forgets_the_batches_of_the_old():
+def test_a_new_epoch_begins_at_0_and_drops_the_batches_of_the_former():
     state = ProducerState()
     wrote(state, header(sequence=0, count=4))
 
@@ -127,7 +127,7 @@ def test_after_a_marker_of_a_new_epoch_sequences_begin_at_0():
     assert state.check(header(epoch=1, sequence=0, transactional=True)) is None
 
 
-def test_a_coordinator_writes_without_sequences_but_not_in_an_old_epoch():
+def test_a_coordinator_writes_without_sequences_but_not_in_a_former_epoch():
     state = ProducerState()
     wrote(state, *[header(epoch=2, sequence=-1, transactional=True)] * 3)
 
@@ -135,7 +135,7 @@ def test_a_coordinator_writes_without_sequences_but_not_in_an_old_epoch():
     assert code_of(state, stale) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_follower_takes_whatever_its_leader_took():
+def test_a_follower_does_not_check_what_its_leader_accepted():
     state = ProducerState()
     for batch in (header(epoch=2, sequence=9), header(epoch=2, sequence=50), header(epoch=1)):
         state.appended(batch, 0)
@@ -160,7 +160,7 @@ def test_the_last_stable_offset_waits_for_the_oldest_open_transaction():
     assert state.last_stable_offset(high_watermark=14) == 11
 
 
-def test_a_marker_that_is_not_replicated_holds_the_last_stable_offset():
+def test_a_marker_that_is_not_replicated_holds_back_the_last_stable_offset():
     state = ProducerState()
     wrote(state, header(transactional=True), base_offset=10)
     ends(state, 11)
@@ -203,7 +203,7 @@ def test_a_marker_without_a_transaction_ends_nothing():
     assert state.last_stable_offset(11) == 11
 
 
-def test_markers_of_an_old_producer_or_coordinator_are_refused():
+def test_markers_of_a_former_producer_or_coordinator_epoch_are_refused():
     state = ProducerState()
     ends(state, 10, epoch=3, coordinator_epoch=5)
 
@@ -218,7 +218,7 @@ def test_markers_of_an_old_producer_or_coordinator_are_refused():
     assert stale_coordinator.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_while_a_transaction_is_open_its_producer_writes_nothing_else():
+def test_a_batch_outside_the_open_transaction_is_refused():
     state = ProducerState()
     wrote(state, header(transactional=True))
 
@@ -229,7 +229,7 @@ def test_while_a_transaction_is_open_its_producer_writes_nothing_else():
     assert state.check(header(sequence=1)) is None
 
 
-def test_how_long_the_oldest_transaction_has_been_silent_can_be_asked():
+def test_the_last_write_of_the_oldest_open_transaction():
     state = ProducerState()
     assert state.oldest_transaction_timestamp() == -1
 
@@ -243,7 +243,7 @@ def test_how_long_the_oldest_transaction_has_been_silent_can_be_asked():
 # ----------------------------------------------------------------------------- housekeeping
 
 
-def test_silent_producers_are_forgotten_unless_their_transaction_is_open():
+def test_idle_producer_ids_expire_unless_their_transaction_is_open():
     state = ProducerState()
     wrote(state, header(1, timestamp=NOW))
     wrote(state, header(2, timestamp=NOW, transactional=True), base_offset=1)
@@ -256,7 +256,7 @@ def test_silent_producers_are_forgotten_unless_their_transaction_is_open():
     assert len(state) == 2
 
 
-def test_a_partition_without_idempotent_producers_costs_next_to_nothing():
+def test_a_partition_without_idempotent_producers_has_almost_no_state():
     state = ProducerState()
     state.high_watermark_advanced(10)
 
@@ -283,7 +283,7 @@ def loaded(data, now_ms=NOW):
     return state
 
 
-def test_a_snapshot_remembers_producers_their_last_batch_and_open_transactions():
+def test_a_snapshot_has_producer_ids_their_last_batch_and_open_transactions():
     state = loaded(a_state().encode_snapshot())
 
     assert list(state.active_producers()) == list(a_state().active_producers())
@@ -293,7 +293,7 @@ def test_a_snapshot_remembers_producers_their_last_batch_and_open_transactions()
     assert ends(state, 7, 2, commit=False) == (2, 5, 7, 8, True)
 
 
-def test_loading_a_snapshot_forgets_what_was_known_and_who_has_expired():
+def test_loading_a_snapshot_replaces_the_state_without_expired_producer_ids():
     state = a_state()
     state.load_snapshot(ProducerState().encode_snapshot(), now_ms=NOW, expiration_ms=DAY_MS)
     assert (len(state), state.last_stable_offset(7)) == (0, 7)
@@ -328,7 +328,7 @@ def test_open_transactions_are_in_order_after_loading():
         lambda data: b"",
     ],
 )
-def test_a_damaged_snapshot_is_refused_and_nothing_is_remembered(damage):
+def test_a_damaged_snapshot_is_refused_and_the_state_is_empty(damage):
     state = a_state()
 
     with pytest.raises(CorruptSnapshotError):

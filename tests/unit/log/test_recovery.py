@@ -1,4 +1,4 @@
-"""A log at start: what stands in its directory, what of it to trust, what to cut."""
+"""Loading a log: which files are trusted, rebuilt, or truncated."""
 
 import zlib
 from struct import pack
@@ -16,7 +16,7 @@ BATCH = b"x" * 100  # a batch of 170 bytes
 
 
 def fill(world, count=10, **options):
-    """A log of so many batches, two in each segment."""
+    """A log of some batches, two in each segment."""
     world.create(**{"segment_bytes": 400, **options})
     for _ in range(count):
         world.append(BATCH)
@@ -36,7 +36,7 @@ def last_log(world):
 # ------------------------------------------------------------------------- the torn tail
 
 
-def test_after_the_process_died_everything_is_there(world):
+def test_after_a_crash_of_the_process_all_records_are_recovered(world):
     fill(world, 9)
     world.disk.crash(Crash.PROCESS)
     log = world.load(clean=False)
@@ -48,7 +48,7 @@ def test_after_the_process_died_everything_is_there(world):
 
 
 @pytest.mark.parametrize("cut", [1, 61, 100, 169])
-def test_a_torn_batch_at_the_end_is_cut(world, cut):
+def test_a_torn_batch_at_the_end_is_truncated(world, cut):
     fill(world)
     name = last_log(world)
     world.disk.file(world.path(name)).truncate(340 - cut)
@@ -61,7 +61,7 @@ def test_a_torn_batch_at_the_end_is_cut(world, cut):
 @pytest.mark.parametrize(
     "tail", [bytes(100), b"\xff" * 200, bytes(7), b"\0\0\0\0\0\0\0\x0a\0\0\0\x31" + bytes(49)]
 )
-def test_garbage_at_the_end_is_cut(world, tail):
+def test_garbage_at_the_end_is_truncated(world, tail):
     fill(world)
     world.damage(last_log(world), 340, tail)
     log = world.load(clean=False)
@@ -70,7 +70,7 @@ def test_garbage_at_the_end_is_cut(world, tail):
     assert log.active_segment.size == 340
 
 
-def test_a_flipped_bit_ends_the_log_there_and_later_segments_go(world):
+def test_the_log_is_truncated_at_a_flipped_bit(world):
     fill(world)
     world.damage("00000000000000000004.log", 300, b"\xff")
     log = world.load(clean=False)
@@ -83,7 +83,7 @@ def test_a_flipped_bit_ends_the_log_there_and_later_segments_go(world):
     assert world.load(clean=False).leo == 6
 
 
-def test_what_lies_below_the_recovery_point_is_not_read_again(world):
+def test_batches_below_the_recovery_point_are_not_read(world):
     fill(world)
     world.damage("00000000000000000000.log", 300, b"\xff")
 
@@ -91,7 +91,7 @@ def test_what_lies_below_the_recovery_point_is_not_read_again(world):
     assert world.load(clean=False, recovery_point=1).leo == 1
 
 
-def test_a_segment_that_lost_its_tail_at_the_end_of_a_batch_leaves_no_hole(world):
+def test_a_segment_that_lost_its_tail_at_a_batch_boundary_leaves_no_hole(world):
     fill(world)
     world.disk.file(world.path("00000000000000000004.log")).truncate(170)
 
@@ -106,7 +106,7 @@ def test_a_compacted_log_may_have_gaps_between_segments(world):
     assert world.log.read(5, 1000, end_offset=10).segment.base_offset == 6
 
 
-def test_a_log_that_was_compacted_once_may_have_gaps_up_to_where_it_was_cleaned(world):
+def test_a_log_that_was_compacted_before_may_have_gaps_below_the_first_dirty_offset(world):
     fill(world)
     world.disk.file(world.path("00000000000000000004.log")).truncate(170)
 
@@ -115,8 +115,8 @@ def test_a_log_that_was_compacted_once_may_have_gaps_up_to_where_it_was_cleaned(
     assert world.load(clean=False, first_dirty_offset=6).leo == 7
 
 
-def test_a_follower_of_a_log_that_was_compacted_once_loses_nothing_at_its_gaps(world):
-    """The topic is not compacted any more, and of what the cleaner did only the leader knows."""
+def test_a_follower_of_a_log_that_was_compacted_before_loses_nothing_at_gaps(world):
+    """The topic is not compacted any more, and only the leader's log was cleaned."""
     world.create(segment_bytes=400)
     for offset in range(0, 20, 2):
         batch = world.batch(BATCH, base_offset=offset)
@@ -128,7 +128,7 @@ def test_a_follower_of_a_log_that_was_compacted_once_loses_nothing_at_its_gaps(w
             for offset in range(1, 18, 2)] == list(range(2, 20, 2))  # fmt: skip
 
 
-def test_a_segment_that_begins_before_the_one_in_front_ends_goes(world):
+def test_a_segment_that_overlaps_the_one_before_is_removed(world):
     fill(world)
     data = world.disk.read_file(world.path("00000000000000000006.log"))
     world.disk.create(world.path("00000000000000000005.log")).write(0, (data,))
@@ -136,14 +136,14 @@ def test_a_segment_that_begins_before_the_one_in_front_ends_goes(world):
     assert world.load(clean=False).leo == 6
 
 
-def test_recovery_does_not_take_the_recovery_point_beyond_what_was_flushed(world):
+def test_recovery_does_not_raise_the_recovery_point(world):
     fill(world)
 
     assert world.load(clean=False, recovery_point=4).recovery_point == 4
     assert world.load(clean=False, recovery_point=99).recovery_point == 10
 
 
-def test_damage_after_a_clean_stop_is_cut_as_well(world):
+def test_damage_after_a_clean_shutdown_is_truncated(world):
     fill(world)
     close(world)
     world.damage(last_log(world), 180, bytes(100))
@@ -159,8 +159,8 @@ def test_damage_after_a_clean_stop_is_cut_as_well(world):
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "torn", "preallocated"])
-def test_indexes_are_made_anew_from_the_log(world, clean, suffix, damage):
-    # The default interval: an index found damaged when it is looked into gets that.
+def test_indexes_are_rebuilt_from_the_log(world, clean, suffix, damage):
+    # The default interval is used for an index found damaged when it is read.
     fill(world, 500, segment_bytes=20_000, index_interval_bytes=4096)
     close(world)
     good = {name: world.disk.read_file(world.path(name)) for name in world.names(suffix)}
@@ -185,7 +185,7 @@ def test_indexes_are_made_anew_from_the_log(world, clean, suffix, damage):
         assert found[name] == good[name]
 
 
-def test_indexes_without_a_log_go(world):
+def test_indexes_without_a_log_are_removed(world):
     fill(world)
     for suffix in (".index", ".timeindex", ".txnindex"):
         world.disk.create(world.path("00000000000000000099" + suffix))
@@ -194,10 +194,10 @@ def test_indexes_without_a_log_go(world):
     assert not any(name.startswith("00000000000000000099") for name in world.names())
 
 
-# ------------------------------------------------------------------------- what was in transit
+# ------------------------------------------------------------------------- unfinished renames
 
 
-def test_what_was_being_deleted_or_cleaned_goes(world):
+def test_deleted_and_cleaned_files_are_removed(world):
     fill(world)
     world.disk.create(world.path("00000000000000000000.log.deleted"))
     world.disk.create(world.path("00000000000000000002.log.cleaned"))
@@ -209,14 +209,14 @@ def test_what_was_being_deleted_or_cleaned_goes(world):
 
 
 def compact_into(world, base, *sources, suffix):
-    """What compaction makes of some segments: here, all their batches in one."""
+    """The result of compacting some segments: here, all their batches in one."""
     data = b"".join(world.disk.read_file(world.path(f"{n:020d}.log")) for n in sources)
     world.disk.create(world.path(f"{base:020d}.log{suffix}")).write(0, (data,))
     world.disk.create(world.path(f"{base:020d}.index{suffix}"))
     world.disk.create(world.path(f"{base:020d}.timeindex{suffix}"))
 
 
-def test_a_swap_that_was_agreed_is_finished(world):
+def test_a_swap_of_a_finished_compaction_is_completed(world):
     fill(world)
     close(world)
     compact_into(world, 2, 2, 4, suffix=".swap")
@@ -242,7 +242,7 @@ def test_a_swap_whose_compaction_had_not_ended_is_undone(world):
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"0\n5\n1 0\n", b"\xff\xfe"])
-def test_leader_epochs_are_read_from_the_batches_if_their_file_is_no_good(world, damage):
+def test_leader_epochs_are_rebuilt_from_the_batches_if_their_file_is_damaged(world, damage):
     world.create(segment_bytes=400)
     for epoch in (0, 0, 1, 4, 4, 4):
         world.append(BATCH, epoch=epoch)
@@ -256,7 +256,7 @@ def test_leader_epochs_are_read_from_the_batches_if_their_file_is_no_good(world,
     assert world.load().epochs.starts() == [(0, 0), (1, 2), (4, 3)]
 
 
-def test_epochs_beyond_the_log_are_forgotten(world):
+def test_epochs_beyond_the_log_are_removed(world):
     fill(world)
     world.log.assign_epoch(7, 10)
     close(world)
@@ -264,14 +264,14 @@ def test_epochs_beyond_the_log_are_forgotten(world):
     assert world.load().epochs.starts() == [(0, 0)]
 
 
-def test_epochs_that_the_log_contradicts_are_forgotten(world):
+def test_epochs_that_differ_from_the_batches_are_removed(world):
     fill(world, 3)
     world.disk.replace_now(world.path("leader-epoch-checkpoint"), b"0\n2\n0 0\n9 1\n")
 
     assert world.load(clean=False).epochs.starts() == [(0, 0)]
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there(world):
+def test_a_log_that_ends_below_its_log_start_offset_is_emptied(world):
     fill(world)
     log = world.load(clean=False, log_start_offset=50)
 
@@ -308,7 +308,7 @@ def producers(log):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_producers_are_remembered(world, clean):
+def test_producer_state_is_recovered(world, clean):
     world.create(segment_bytes=500)
     for sequence in range(12):
         write(world, 9, sequence)
@@ -329,7 +329,7 @@ def test_producers_are_remembered(world, clean):
 
 
 @pytest.mark.parametrize("damage", [b"\0\7", b"x"])
-def test_a_damaged_transaction_index_is_made_anew(world, damage):
+def test_a_damaged_transaction_index_is_rebuilt(world, damage):
     world.create(segment_bytes=500)
     for sequence in range(12):
         write(world, 8, sequence, transactional=True)
@@ -344,7 +344,7 @@ def test_a_damaged_transaction_index_is_made_anew(world, damage):
     assert len(aborted) == 12
 
 
-def test_a_damaged_snapshot_is_not_believed(world):
+def test_a_damaged_snapshot_is_not_used(world):
     world.create(segment_bytes=500)
     for sequence in range(12):
         write(world, 9, sequence)
@@ -357,7 +357,7 @@ def test_a_damaged_snapshot_is_not_believed(world):
     assert producers(world.load(clean=False)) == before
 
 
-def test_a_transaction_that_was_torn_off_is_forgotten(world):
+def test_a_truncated_transaction_is_not_open(world):
     world.create()
     write(world, 9, 0)
     write(world, 9, 1, transactional=True)
@@ -368,7 +368,7 @@ def test_a_transaction_that_was_torn_off_is_forgotten(world):
     assert not write(world, 9, 1).duplicate
 
 
-def test_snapshots_that_nothing_belongs_to_go_but_for_the_newest(world):
+def test_snapshots_without_a_segment_are_removed_except_the_newest(world):
     fill(world)
     close(world)
     data = world.disk.read_file(world.path("00000000000000000010.snapshot"))
@@ -379,7 +379,7 @@ def test_snapshots_that_nothing_belongs_to_go_but_for_the_newest(world):
     assert [int(name[:20]) for name in world.names(".snapshot")] == [2, 4, 6, 8, 10]
 
 
-# ------------------------------------------------------------------------- what is not served
+# ------------------------------------------------------------------------- unsupported formats
 
 
 def old_message(magic, value=b"v" * 50):
@@ -401,7 +401,7 @@ def test_old_message_formats_are_refused_and_left_untouched(world, magic, clean)
     assert world.disk.read_file(world.path(FIRST + ".log")) == message
 
 
-def test_what_only_looks_like_an_old_message_is_damage(world):
+def test_bytes_that_resemble_an_old_message_are_damage(world):
     world.create()
     message = bytearray(old_message(1))
     message[-1] ^= 1
@@ -418,7 +418,7 @@ def test_a_malformed_topic_id_is_refused(world):
         world.load()
 
 
-def test_an_empty_partition_metadata_says_nothing(world):
+def test_an_empty_partition_metadata_is_ignored(world):
     world.create()
     world.pass_time()
     world.disk.replace_now(world.path("partition.metadata"), b"")
@@ -426,10 +426,10 @@ def test_an_empty_partition_metadata_says_nothing(world):
     assert world.load().topic_id is None
 
 
-# --------------------------------------------------------------------------------- the price
+# --------------------------------------------------------------------------------- costs
 
 
-def test_a_clean_start_opens_only_what_has_something_to_say(world):
+def test_a_clean_start_opens_only_files_with_needed_content(world):
     fill(world, 2)
     close(world)
     reads = []

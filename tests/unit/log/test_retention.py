@@ -1,4 +1,4 @@
-"""The rule by which segments go."""
+"""Which segments retention deletes."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Segment:
 
 
 def segments(*ages, size=100):
-    """Ten offsets each, stamped that long ago."""
+    """Segments of ten offsets, with timestamps of these ages."""
     return [Segment(10 * n, size, NOW - age) for n, age in enumerate(ages)]
 
 
@@ -37,11 +37,11 @@ def expired(found, *, high_watermark=None, log_start_offset=0, leo=None, **optio
 @pytest.mark.parametrize(
     ("ages", "retention_ms", "gone"),
     [
-        pytest.param((50, 30, 10), 40, 1, id="what is older than that"),
+        pytest.param((50, 30, 10), 40, 1, id="older ones are deleted"),
         pytest.param((50, 30, 10), 30, 1, id="exactly as old is not older"),
-        pytest.param((50, 10, 50), 40, 1, id="the first that stays keeps all behind it"),
-        pytest.param((50, 50, 50), 40, 3, id="all, the active one too"),
-        pytest.param((-50, 50, 50), 40, 0, id="a timestamp in the future keeps"),
+        pytest.param((50, 10, 50), 40, 1, id="the first that stays keeps all later ones"),
+        pytest.param((50, 50, 50), 40, 3, id="all, the active one included"),
+        pytest.param((-50, 50, 50), 40, 0, id="a timestamp in the future stays"),
         pytest.param((50, 30, 10), -1, 0, id="no limit"),
         pytest.param((50, 30, 10), 0, 3, id="nothing is kept"),
     ],
@@ -67,31 +67,31 @@ def test_by_size(retention_bytes, gone):
 
 
 @pytest.mark.parametrize(("log_start_offset", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 2)])
-def test_by_log_start_offset_but_never_the_active_one(log_start_offset, gone):
+def test_by_log_start_offset_except_the_active_one(log_start_offset, gone):
     assert expired(segments(1, 1, 1), log_start_offset=log_start_offset) == Expired(gone)
 
 
 @pytest.mark.parametrize(("high_watermark", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
-def test_nothing_that_reaches_the_high_watermark_goes(high_watermark, gone):
+def test_no_segment_above_the_high_watermark_is_deleted(high_watermark, gone):
     found = expired(segments(9, 9, 9), retention_ms=1, high_watermark=high_watermark)
 
     assert found.segments == gone
 
 
-def test_an_empty_active_segment_is_left():
+def test_an_empty_active_segment_stays():
     found = segments(9, 9)
     found[1].size = 0
 
     assert expired(found, retention_ms=1, leo=10).segments == 1
 
 
-def test_size_counts_what_age_would_take_next():
+def test_size_is_checked_before_age():
     assert expired(segments(9, 9, 1), retention_ms=5, retention_bytes=200) == Expired(
         by_size=1, by_age=1
     )
 
 
-def test_a_compacted_topic_loses_only_what_is_below_its_start():
+def test_a_compacted_topic_loses_only_segments_below_its_log_start_offset():
     found = expired(
         segments(9, 9, 9),
         retention_ms=1,
@@ -103,7 +103,7 @@ def test_a_compacted_topic_loses_only_what_is_below_its_start():
     assert found == Expired(by_log_start=1)
 
 
-def test_a_topic_compacted_and_deleted_loses_by_age_as_well():
+def test_a_topic_with_both_policies_loses_segments_by_age():
     both = frozenset({"compact", "delete"})
 
     assert expired(segments(9, 1), retention_ms=5, cleanup_policy=both) == Expired(by_age=1)

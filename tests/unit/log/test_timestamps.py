@@ -1,11 +1,11 @@
-"""Where a log reaches a time."""
+"""Offsets by timestamp."""
 
 from odradek.log.slices import ColdRead
 from odradek.record.batch import TimestampType
 from odradek.record.records import Record, build_batch
 
 
-def test_the_first_record_at_or_after_a_time_is_found(world):
+def test_the_first_record_with_a_timestamp_or_a_later_one_is_found(world):
     world.create(segment_bytes=500)
     for number in range(30):
         world.append(b"a", b"b", timestamp=1000 + 10 * number)
@@ -23,7 +23,7 @@ def test_the_first_record_at_or_after_a_time_is_found(world):
     assert world.log.offset_for_timestamp(1292) is None
 
 
-def test_times_that_go_back_are_found_all_the_same(world):
+def test_timestamps_that_decrease_are_found(world):
     world.create(segment_bytes=400)
     for timestamp in (5000, 1000, 9000, 2000, 8000, 3000, 100, 200, 9500):
         world.append(b"x" * 50, timestamp=timestamp)
@@ -33,7 +33,7 @@ def test_times_that_go_back_are_found_all_the_same(world):
     assert world.log.max_timestamp_offset() == (9500, 8)
 
 
-def test_of_the_largest_timestamp_the_first_record_is_told(world):
+def test_the_first_record_with_the_largest_timestamp_is_found(world):
     world.create()
     batch = build_batch(
         [Record(None, b"a", 5), Record(None, b"b", 70), Record(None, b"c", 70), Record(None, b"")]
@@ -44,7 +44,7 @@ def test_of_the_largest_timestamp_the_first_record_is_told(world):
     assert world.log.max_timestamp_offset() == (70, 1)
 
 
-def test_an_empty_log_and_one_without_timestamps_reach_no_time(world):
+def test_an_empty_log_and_one_without_timestamps_have_no_result(world):
     world.create()
     assert world.log.max_timestamp_offset() is None
     assert world.log.offset_for_timestamp(0) is None
@@ -53,7 +53,7 @@ def test_an_empty_log_and_one_without_timestamps_reach_no_time(world):
     assert world.log.offset_for_timestamp(0) is None
 
 
-def test_what_was_deleted_is_not_found(world):
+def test_deleted_records_are_not_found(world):
     world.create()
     world.append(b"a", b"b", b"c", timestamp=1000)
     world.append(timestamp=2000)
@@ -71,7 +71,7 @@ def test_the_log_append_time_is_that_of_the_batch(world):
     assert world.log.offset_for_timestamp(1002) == (5000, 0)
 
 
-def test_a_search_need_not_wait_for_the_disk(world):
+def test_a_search_without_waiting_returns_a_cold_read(world):
     world.create()
     world.append(timestamp=1000)
     world.disk.cold_share = 1.0

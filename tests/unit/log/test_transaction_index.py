@@ -1,4 +1,4 @@
-"""Which aborted transactions a read_committed fetch is told."""
+"""Which aborted transactions a read_committed fetch gets."""
 
 import pytest
 
@@ -19,17 +19,17 @@ ENTRIES = [
 @pytest.mark.parametrize(
     ("fetch_offset", "end_offset", "producers", "complete"),
     [
-        pytest.param(0, 10, [], True, id="before all"),
-        pytest.param(0, 11, [1], True, id="the first just begins"),
+        pytest.param(0, 10, [], True, id="below all"),
+        pytest.param(0, 11, [1], True, id="the first one begins"),
         pytest.param(0, 13, [1, 2], True, id="two of them overlap"),
-        pytest.param(20, 21, [1, 2], True, id="the marker itself counts"),
+        pytest.param(20, 21, [1, 2], True, id="the offset of the marker counts"),
         pytest.param(21, 35, [2], True, id="one ended before"),
         pytest.param(31, 40, [], True, id="between"),
-        pytest.param(45, 51, [3], True, id="all was decided up to the end"),
-        pytest.param(45, 52, [3], False, id="the next segment may know more"),
+        pytest.param(45, 51, [3], True, id="all had ended up to the end"),
+        pytest.param(45, 52, [3], False, id="the next segment may have more"),
     ],
 )
-def test_what_reaches_into_a_range(fetch_offset, end_offset, producers, complete):
+def test_the_transactions_that_overlap_a_range(fetch_offset, end_offset, producers, complete):
     found = []
 
     answer = collect(ENTRIES, fetch_offset=fetch_offset, end_offset=end_offset, into=found)
@@ -38,7 +38,7 @@ def test_what_reaches_into_a_range(fetch_offset, end_offset, producers, complete
     assert answer == complete
 
 
-def test_entries_come_back():
+def test_encoded_entries_are_decoded():
     data = b"".join(entry.encode() for entry in ENTRIES)
 
     assert len(data) == 3 * 34

@@ -1,4 +1,4 @@
-"""The guard between what a coordinator says and the first batch of a transaction (KIP-890)."""
+"""Verification of the first batch of a transaction by its coordinator (KIP-890)."""
 
 import pytest
 from tests.unit.log.test_producer_state import NOW, ends, header, wrote
@@ -22,12 +22,12 @@ def verdict(state, verification, *, begins_at_0=False, **fields):
     return ErrorCode.NONE
 
 
-def test_what_was_verified_may_be_appended():
+def test_a_verified_batch_may_be_appended():
     state = ProducerState()
     assert verdict(state, begin(state)) is ErrorCode.NONE
 
 
-def test_a_marker_in_between_takes_it_back():
+def test_a_marker_in_between_invalidates_the_verification():
     state = ProducerState()
     verification = begin(state)
     ends(state, 0)
@@ -35,7 +35,7 @@ def test_a_marker_in_between_takes_it_back():
     assert verdict(state, begin(state)) is ErrorCode.NONE
 
 
-def test_who_was_verified_together_is_appended_one_after_the_other():
+def test_batches_verified_together_are_appended_in_order():
     state = ProducerState()
     first = begin(state)
     second = begin(state, sequence=1)
@@ -45,8 +45,8 @@ def test_who_was_verified_together_is_appended_one_after_the_other():
     assert verdict(state, second, sequence=1) is ErrorCode.NONE
 
 
-def test_a_refused_batch_is_waited_for_by_the_one_behind_it():
-    """Its verification failed for a moment, and it comes again."""
+def test_the_next_batch_is_refused_until_a_refused_one_is_retried():
+    """Its verification failed, and the producer retries it."""
     state = ProducerState()
     begin(state)
     later = begin(state, sequence=1)
@@ -54,7 +54,7 @@ def test_a_refused_batch_is_waited_for_by_the_one_behind_it():
     assert verdict(state, begin(state), sequence=0) is ErrorCode.NONE
 
 
-def test_a_new_epoch_is_verified_anew():
+def test_a_new_epoch_is_verified_again():
     state = ProducerState()
     begin(state, sequence=5)
     verification = begin(state, epoch=1)
@@ -63,7 +63,7 @@ def test_a_new_epoch_is_verified_anew():
     assert verdict(state, verification, epoch=1) is ErrorCode.NONE
 
 
-def test_a_producer_of_which_nothing_is_known_begins_at_0_in_version_2():
+def test_a_producer_id_without_state_begins_at_0_in_transaction_version_2():
     state = ProducerState()
     verification = begin(state, sequence=7)
     assert verdict(state, verification, sequence=7) is ErrorCode.NONE
@@ -71,7 +71,7 @@ def test_a_producer_of_which_nothing_is_known_begins_at_0_in_version_2():
     assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_that_stands_there_already_is_no_matter():
+def test_a_duplicate_needs_no_verification():
     state = ProducerState()
     wrote(state, header(transactional=True))
     verification = begin(state)
@@ -80,7 +80,7 @@ def test_a_batch_that_stands_there_already_is_no_matter():
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_an_open_transaction_is_one_of_its_epoch(epoch):
+def test_an_open_transaction_belongs_to_its_producer_epoch(epoch):
     state = ProducerState()
     wrote(state, header(transactional=True, epoch=1))
     assert state.has_open_transaction(1, 1)
@@ -88,7 +88,7 @@ def test_an_open_transaction_is_one_of_its_epoch(epoch):
     assert not state.has_open_transaction(2, 1)
 
 
-def test_what_is_never_appended_is_forgotten():
+def test_a_verification_without_an_append_expires():
     state = ProducerState()
     verification = begin(state)
     state.expire(now_ms=NOW + HOUR_MS - 1, expiration_ms=HOUR_MS)

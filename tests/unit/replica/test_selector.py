@@ -2,9 +2,9 @@
 
 import pytest
 
-from odradek.replica.selector import Candidate, nearest
+from odradek.replica.selector import ReplicaView, nearest
 
-FOLLOWERS = (Candidate(2, "b", 90, 5), Candidate(3, "c", 100, 5), Candidate(4, "c", 100, 9))
+FOLLOWERS = (ReplicaView(2, "b", 90, 5), ReplicaView(3, "c", 100, 5), ReplicaView(4, "c", 100, 9))
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def test_the_nearest_replica(rack, chosen):
 
 
 def test_the_follower_with_the_highest_log_end_offset_is_chosen():
-    followers = (Candidate(2, "b", 90, 9), Candidate(3, "b", 91, 1), Candidate(4, "b", 91, 1))
+    followers = (ReplicaView(2, "b", 90, 9), ReplicaView(3, "b", 91, 1), ReplicaView(4, "b", 91, 1))
     assert nearest(followers, leader_rack="a", client_rack="b") == 3
 
 
 def test_an_empty_rack_matches_no_rack():
-    followers = (Candidate(2, None, 90, 9),)
+    followers = (ReplicaView(2, None, 90, 9),)
     assert nearest(followers, leader_rack=None, client_rack="a") is None

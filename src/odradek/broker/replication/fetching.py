@@ -21,7 +21,7 @@ from odradek.broker.serving.purgatory import Purgatory, Waiting
 from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.segment import ColdError
-from odradek.log.slices import ColdRead, LateRecords, LogSlice, OffsetOutOfRangeError
+from odradek.log.slices import ColdRead, DeferredRecords, LogSlice, OffsetOutOfRangeError
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
 from odradek.replica.leader import LeaderReplica
@@ -195,7 +195,7 @@ class Reading:
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
         self.bytes = 0
         self._loaded_bytes = 0
-        self.late: list[LateRecords] = []
+        self.late: list[DeferredRecords] = []
         self.urgent = False
         self.news = False  # a follower is owed a high watermark
         self.cold: ColdRead | None = None  # data that has to be brought into memory first
@@ -352,7 +352,7 @@ class Reading:
     def _take_late(self, found: LogSlice, log: Log, answer: PartitionData) -> bool:
         """Leave the records in their file until they are sent, if they are many."""
         if found.size > LOAD_BYTES or self._loaded_bytes >= LATE_BYTES:
-            late = LateRecords(
+            late = DeferredRecords(
                 found, lambda error: None if log.gone else self._storage_failed(error)
             )
             answer.records = cast("Buffer", late)  # a response asks for its length, no more

@@ -309,7 +309,7 @@ class ReplicaManager:
             for order in orders:
                 self._make_room(order)
                 await pause.if_due()
-            await self._forget_former(orders)
+            await self._remove_from_checkpoints(orders)
             for order in orders:
                 outcome[order.topic_partition] = self._take_role(order)
                 await pause.if_due()
@@ -356,12 +356,12 @@ class ReplicaManager:
             order.topic_partition.topic, topic_id
         )
 
-    async def _forget_former(self, orders: Sequence[RoleOrder]) -> None:
+    async def _remove_from_checkpoints(self, orders: Sequence[RoleOrder]) -> None:
         """Nothing that checkpoints say of former logs may be taken for what the new ones hold."""
         made = [o.topic_partition for o in orders if self._logs.get(o.topic_partition) is None]
         if made:
             forgotten: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._logs.forget_former(made, partial(_settle, forgotten, True))
+            self._logs.remove_from_checkpoints(made, partial(_settle, forgotten, True))
             await forgotten
 
     async def stop(self, orders: Sequence[StopOrder]) -> Mapping[TopicPartition, ErrorCode]:

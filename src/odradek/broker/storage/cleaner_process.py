@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any, Final
 
-from odradek.log.cleaner_round import Job, Outcome
+from odradek.log.cleaner_round import CleaningJob, CleaningOutcome
 from odradek.log.disk import StorageError
 from odradek.model.errors import OdradekError
 
@@ -32,7 +32,7 @@ class CleanerProcess:
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self, job: Job, *, bytes_per_second: float) -> Outcome:
+    async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
         """Have a round done.
 
         Raises:
@@ -80,9 +80,9 @@ class CleanerProcess:
             await process.wait()
 
 
-def _outcome(answer: dict[str, Any]) -> Outcome:
+def _outcome(answer: dict[str, Any]) -> CleaningOutcome:
     if "outcome" in answer:
-        return Outcome.from_json(answer["outcome"])
+        return CleaningOutcome.from_json(answer["outcome"])
     if "storage" in answer:
         path, error_number = answer["storage"]
         raise StorageError(path, error_number)

@@ -31,7 +31,7 @@ from odradek.log.cleaner import (
     replace,
     still_fits,
 )
-from odradek.log.cleaner_round import Job, Outcome, cleaning, remove_cleaned
+from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, cleaning, remove_cleaned
 from odradek.log.disk import Disk, StorageError
 from odradek.log.log import Log
 from odradek.log.logs import SLICE_MS, Logs
@@ -49,7 +49,7 @@ _DEATHS_MAX: Final = 3
 class Cleaner(Protocol):
     """Who does the heavy part of a round."""
 
-    async def run(self, job: Job, *, bytes_per_second: float) -> Outcome:
+    async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
         """Do a round.
 
         Raises:
@@ -68,7 +68,7 @@ class InlineCleaner:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    async def run(self, job: Job, *, bytes_per_second: float) -> Outcome:
+    async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
         """See `Cleaner`."""
         steps = cleaning(job, self._disk)
         due_s = 0.0
@@ -79,7 +79,7 @@ class InlineCleaner:
                 await asyncio.sleep(due_s)
                 due_s = 0.0
         except StopIteration as stop:
-            outcome: Outcome = stop.value
+            outcome: CleaningOutcome = stop.value
             return outcome
         except ApiError as error:
             raise CleaningError(str(error)) from error
@@ -234,7 +234,7 @@ class LogCleaner:
             and Stamp.of(held) == stamp
         )
 
-    async def _replace(self, held: Log, stamp: Stamp | None, outcome: Outcome) -> bool:
+    async def _replace(self, held: Log, stamp: Stamp | None, outcome: CleaningOutcome) -> bool:
         """Replace segment after segment. False: the log changed in between; what is done is right.
 
         Raises:
@@ -278,7 +278,7 @@ class LogCleaner:
             "%s cannot be cleaned, and grows until the broker starts again: %s", held.partition, why
         )
 
-    def _note(self, outcome: Outcome, took_ms: int) -> None:
+    def _note(self, outcome: CleaningOutcome, took_ms: int) -> None:
         counts = outcome.counts
         self.rounds += 1
         self.map_percent = 100 * outcome.map_utilization

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any, Final
 
-from odradek.log.cleaner_round import Job, Outcome, Steps, cleaning
+from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, Steps, cleaning
 from odradek.log.disk import Disk, RealDisk, StorageError
 from odradek.model.errors import ApiError
 
@@ -47,7 +47,7 @@ def _read_jobs(jobs: "SimpleQueue[str]") -> None:
 
 def serve(request: Mapping[str, Any], disk: Disk) -> dict[str, Any]:
     """Do one job. What became of it: an outcome, damage, or a disk that refused."""
-    steps = cleaning(Job.from_json(request["job"]), disk)
+    steps = cleaning(CleaningJob.from_json(request["job"]), disk)
     try:
         outcome = paced(steps, request["bytes_per_second"], time.monotonic, time.sleep)
     except StorageError as error:
@@ -62,14 +62,14 @@ def paced(
     bytes_per_second: float,
     now_s: Callable[[], float],
     wait: Callable[[float], None],
-) -> Outcome:
+) -> CleaningOutcome:
     """Run a round, waiting whenever it is ahead of what it may read and write."""
     due_s = now_s()
     while True:
         try:
             due_s += next(steps) / bytes_per_second
         except StopIteration as stop:
-            outcome: Outcome = stop.value
+            outcome: CleaningOutcome = stop.value
             return outcome
         ahead_s = due_s - now_s()
         if ahead_s > _WAIT_MIN_S:

@@ -77,7 +77,7 @@ from odradek.net.server import Server
 from odradek.net.turns import Turns
 from odradek.obs.metrics import BrokerMetrics
 from odradek.record.compression import Codec
-from odradek.replica.selector import RACK_AWARE, Candidate, nearest
+from odradek.replica.selector import RACK_AWARE, ReplicaView, nearest
 from odradek.replica.throttle import ReplicationQuota
 from odradek.txn.machine import TransactionMachine
 from odradek.wire.api_keys import APIS
@@ -559,7 +559,7 @@ class BrokerParts:
         leader, brokers = partition.leader, self.metadata.brokers
         assert leader is not None
         candidates = (
-            Candidate(follower, brokers[follower].rack, progress.leo, progress.caught_up_ms)
+            ReplicaView(follower, brokers[follower].rack, progress.leo, progress.caught_up_ms)
             for follower, progress in leader.followers.items()
             if follower in leader.isr.committed
             and follower in brokers

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from odradek.cli.kafka.support.dump_log_decoders import Decoder, decoder_of
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.files import indexes, snapshots
-from odradek.files.segments import Batch, FileError, base_offset_of, batches
+from odradek.files.segments import FileBatch, FileFormatError, base_offset_of, batches
 from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from odradek.record.batch import NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX, BatchHeader
 from odradek.record.compression import Codec
@@ -166,7 +166,7 @@ def _dump(name: str, options: Options, complaints: Complaints) -> None:
                 ". A broker keeps the indexes of its active segment in memory, and writes them "
                 f"when the segment is rolled or the broker stops; {log} can be dumped now"
             )
-        raise FileError(f"{error.filename}: there is no such file{why}") from None
+        raise FileFormatError(f"{error.filename}: there is no such file{why}") from None
 
 
 # -------------------------------------------------------------------------------------- the log
@@ -194,7 +194,7 @@ def _dump_log(name: str, options: Options, complaints: Complaints) -> None:
         complaints.gaps[str(Path(name).absolute())] = gaps
 
 
-def _batch_line(batch: Batch) -> str:
+def _batch_line(batch: FileBatch) -> str:
     header = batch.header
     horizon = header.delete_horizon_ms
     return (
@@ -214,7 +214,7 @@ def _codec(header: BatchHeader) -> str:
     return Codec(header.codec).name.lower() if header.codec in list(Codec) else str(header.codec)
 
 
-def _print_record(batch: Batch, record: Record, options: Options) -> None:
+def _print_record(batch: FileBatch, record: Record, options: Options) -> None:
     header = batch.header
     write = sys.stdout.write
     prefix = "| "
@@ -329,7 +329,7 @@ def _dump_snapshot(name: str, options: Options, complaints: Complaints) -> None:
     del options, complaints
     try:
         rows = snapshots.producers(name)
-    except FileError as error:
+    except FileFormatError as error:
         print(error, file=sys.stderr)
         return
     for row in rows:
@@ -352,18 +352,20 @@ def _dump_snapshot(name: str, options: Options, complaints: Complaints) -> None:
 def _log_beside(name: str) -> Path:
     log = Path(name).absolute().with_suffix(".log")
     if not log.exists():
-        raise FileError(f"{log}: there is no such file, and {name} leads into it")
+        raise FileFormatError(f"{log}: there is no such file, and {name} leads into it")
     return log
 
 
-def _batch_at(log: Path, position: int, bytes_max: int) -> Batch:
+def _batch_at(log: Path, position: int, bytes_max: int) -> FileBatch:
     batch = next(batches(log, start=position), None)
     if batch is None or batch.header.size_bytes > bytes_max:
-        raise FileError(f"{log}: no batch of at most {bytes_max} bytes at position {position}")
+        raise FileFormatError(
+            f"{log}: no batch of at most {bytes_max} bytes at position {position}"
+        )
     return batch
 
 
-def _first_reaching(log: Path, offset: int) -> Batch | None:
+def _first_reaching(log: Path, offset: int) -> FileBatch | None:
     """The first batch that reaches an offset, found by way of the offset index."""
     index = log.with_suffix(".index")
     start = 0

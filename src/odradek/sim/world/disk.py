@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
-from odradek.log.disk import Data, Done, Entry, File, ReadDone, StorageError
+from odradek.log.disk import Data, DirectoryEntry, Done, File, ReadDone, StorageError
 
 SECTOR_BYTES: Final = 512
 UNLIMITED: Final = 1 << 40
@@ -374,13 +374,13 @@ class SimulatedDisk:
 
     # ---- directories
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[DirectoryEntry]:
         """See `Disk`."""
         self.strike("list", path)
         return [
-            Entry(name, is_dir=False, size=len(node.data), mtime_ms=node.mtime_ms)
+            DirectoryEntry(name, is_dir=False, size=len(node.data), mtime_ms=node.mtime_ms)
             if isinstance(node, Content)
-            else Entry(name, is_dir=True, size=4096, mtime_ms=0)
+            else DirectoryEntry(name, is_dir=True, size=4096, mtime_ms=0)
             for name, node in sorted(self._directory(path).entries.items())
         ]
 

@@ -21,7 +21,7 @@ from odradek.files.internal_topics import (
     transaction_value,
     version_of,
 )
-from odradek.files.segments import FileError
+from odradek.files.segments import FileFormatError
 from odradek.model.errors import MalformedRequestError
 from odradek.record.records import Record
 from odradek.wire.codec import decoder
@@ -48,7 +48,7 @@ def decoder_of(chosen: str | None, key_class: str | None, value_class: str | Non
     """The decoder that the command line asks for.
 
     Raises:
-        FileError: there is none of that name.
+        FileFormatError: there is none of that name.
     """
     match chosen:
         case "offsets-decoder":
@@ -58,7 +58,9 @@ def decoder_of(chosen: str | None, key_class: str | None, value_class: str | Non
         case None:
             return _by_class(key_class, value_class)
         case _:
-            raise FileError(f"--{chosen}: this is of KRaft or of tiered storage, and not read here")
+            raise FileFormatError(
+                f"--{chosen}: this is of KRaft or of tiered storage, and not read here"
+            )
 
 
 # ------------------------------------------------------------------------- text and numbers
@@ -71,7 +73,7 @@ def _text(data: bytes) -> str:
 def _number(layout: Struct) -> Callable[[bytes], str]:
     def show(data: bytes) -> str:
         if len(data) < layout.size:
-            raise FileError(f"{len(data)} bytes are no number of {layout.size}")
+            raise FileFormatError(f"{len(data)} bytes are no number of {layout.size}")
         return str(layout.unpack_from(data)[0])
 
     return show
@@ -93,7 +95,7 @@ def _class(name: str | None) -> Callable[[bytes], str]:
     package, _, short = name.rpartition(".")
     if package not in (_PACKAGE, _OLD_PACKAGE) or short not in _CLASSES:
         known = ", ".join(f"{_PACKAGE}.{each}" for each in _CLASSES)
-        raise FileError(f"{name}: no decoder of this name; there are {known}")
+        raise FileFormatError(f"{name}: no decoder of this name; there are {known}")
     if package == _OLD_PACKAGE:
         print(f"{name} is deprecated. Please use {_PACKAGE}.{short} instead")
     return _CLASSES[short]
@@ -125,7 +127,7 @@ def _transaction_record(record: Record) -> tuple[str | None, str | None]:
             return shown, _DELETE
         value = transaction_value(record.value)
     except UnreadableError as error:
-        raise FileError(
+        raise FileFormatError(
             f"the record at offset {record.offset} is no transaction's: {error}"
         ) from None
     partitions = hash_order(
@@ -150,7 +152,7 @@ def _transaction_record(record: Record) -> tuple[str | None, str | None]:
 
 def _group_record(record: Record) -> tuple[str | None, str | None]:
     if record.key is None:
-        raise FileError(
+        raise FileFormatError(
             f"Failed to decode message at offset {record.offset} using offset topic decoder "
             "(message had a missing key)"
         )
