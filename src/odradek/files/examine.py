@@ -166,7 +166,7 @@ def _batch(log: Path, batch: FileBatch, base_offset: int, state: _State) -> Iter
         )
     elif -1 < due < header.base_offset:
         yield FileFinding(
-            "gap", log.name, due, f"no batch has the offsets below {header.base_offset}"
+            "gap", log.name, due, f"no batch has the offsets up to {header.base_offset}"
         )
     if not batch.is_valid:
         yield FileFinding(

@@ -5,10 +5,10 @@
     2  neighbouring segments that fit into one are grouped
     3  what stays of each group is written to `<base>.log.cleaned`, with its indexes, and flushed
 
-The log itself is neither changed nor asked: a `CleaningJob` has everything that is needed, an `CleaningOutcome`
-says what was written. Both are sent as JSON, because the round runs in a process of its own
-(`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaner` decides whether the outcome still
-fits the log.
+The log itself is neither changed nor asked: a `CleaningJob` has everything that is needed, a
+`CleaningOutcome` says what was written. Both are sent as JSON, because the round runs in a process
+of its own (`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaner` decides whether the
+outcome still fits the log.
 
 `cleaning` is a generator: after each batch it yields how many bytes it has read and written, and
 it returns the outcome.
