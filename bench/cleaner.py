@@ -1,10 +1,10 @@
-"""How fast logs are cleaned, and what the broker's clients notice of it.
+"""How fast logs are cleaned, and the effect on the latency of the broker's clients.
 
     ./run bench cleaner [--megabytes 50] [--keys 100000] [--seconds 10]
 
-First a round over a log of records of 100 bytes, alone, for each codec: megabytes of log and
-records a second. Then a broker with a dirty log: the latency of requests of one record, one after
-the other, on another topic; with the cleaner at rest, and while it works.
+First one round over a log of records of 100 bytes, without a broker, for each codec: megabytes of
+log and records a second. Then a broker with a dirty log: the latency of sequential requests of one
+record on another topic; with the cleaner idle, and while it cleans.
 
 One JSON line is appended to bench/results/cleaner.jsonl.
 """
@@ -37,7 +37,7 @@ CODECS = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
 
 
 def batches(size_bytes: int, keys: int, codec: Codec) -> Any:
-    """Batches with keys drawn evenly, until there are so many bytes."""
+    """Batches with uniformly random keys, up to this size."""
     rng, offset, written = random.Random(1), 0, 0
     while written < size_bytes:
         records = [
@@ -51,7 +51,7 @@ def batches(size_bytes: int, keys: int, codec: Codec) -> Any:
 
 
 def clean_alone(directory: pathlib.Path, size_bytes: int, keys: int, codec: Codec) -> Any:
-    """One round: megabytes and records a second, and what stayed."""
+    """One round: megabytes and records a second, and the share that was kept."""
     disk = RealDisk(call_soon=lambda callback, *arguments: callback(*arguments))
     log = directory / f"{0:020d}.log"
     data = b"".join(batches(size_bytes, keys, codec))
@@ -79,7 +79,7 @@ def clean_alone(directory: pathlib.Path, size_bytes: int, keys: int, codec: Code
 
 
 def latencies_ms(address: str, until: Any) -> list[float]:
-    """Requests of one record, one after the other, until told to stop."""
+    """The latencies of sequential requests of one record, until `until` is set."""
     frame = request("small", 0, ACKS_ALL)
     found = []
     with raw.connect(address) as connection:
@@ -93,7 +93,7 @@ def latencies_ms(address: str, until: Any) -> list[float]:
 
 
 def broker_meanwhile(size_bytes: int, keys: int, seconds: float) -> dict[str, float]:
-    """The latencies with the cleaner at rest, and at work."""
+    """The latencies with the cleaner idle, and while it cleans."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         home = pathlib.Path(folder) / "odradek"
         target = Odradek(home, properties={"log.cleaner.backoff.ms": "100"})
@@ -126,7 +126,7 @@ def broker_meanwhile(size_bytes: int, keys: int, seconds: float) -> dict[str, fl
 
 
 def fill(address: str, size_bytes: int, keys: int) -> None:
-    """Write the dirty log."""
+    """Write a log that has to be cleaned."""
     encode = encoder(ProduceRequest, 8)
     with raw.connect(address) as connection:
         for batch in batches(size_bytes, keys, Codec.NONE):
@@ -141,7 +141,7 @@ def fill(address: str, size_bytes: int, keys: int) -> None:
 
 
 def is_clean(home: pathlib.Path) -> bool:
-    """Whether the checkpoint says that the log was cleaned."""
+    """Whether the cleaner's checkpoint covers the log."""
     found = list(home.rglob("cleaner-offset-checkpoint"))
     return any("dirty 0 " in path.read_text() for path in found)
 

@@ -1,4 +1,4 @@
-"""A broker dies or leaves: for how long producers with acks=all get no acknowledgement.
+"""A broker is killed or stopped: how long producers with acks=all get no acknowledgement.
 
     ./run bench failover [--partitions 1000] [--runs 3] [--case WORD] [--only odradek|kafka]
                          [--store zookeeper]
@@ -6,14 +6,14 @@
 Three brokers, replication factor 3, min.insync.replicas 2; each case on a cluster of its own:
 
     leader killed        kill -9 of a broker that leads one partition and is not the controller
-    leader stopped       SIGTERM of such a one (controlled shutdown)
+    leader stopped       SIGTERM of such a broker (controlled shutdown)
     controller killed    kill -9 of the controller, which leads a third of 1,000 partitions
-    controller stopped   SIGTERM of it
+    controller stopped   SIGTERM of the controller
 
 The figure is the longest time between two acknowledgements, of the partition or of sixteen of
-those that the broker led, by producers that send one record after the other and keep trying. For a
-kill this has the time in which the death is noticed: with ZooKeeper the session's time-out,
-6 s here; on our store of one machine the end of a socket. `--store` says which of them ours has.
+those that the broker led, by producers that send one record after the other and retry. For a kill
+it includes the time until the failure is detected: with ZooKeeper the session's time-out, 6 s here;
+with our embedded store the end of a socket. `--store` selects Odradek's store.
 One JSON line for each run is appended to
 bench/results/failover.jsonl.
 """
@@ -36,13 +36,13 @@ from kit.targets import STORES, TARGETS, Target, target_of
 RESULTS = ROOT / "bench" / "results" / "failover.jsonl"
 BROKERS = 3
 PROBED = 16
-SETTLE_S = 12.0  # until the end of the outage is surely over, and producers write again
+SETTLE_S = 12.0  # long enough for the outage to end and for producers to write again
 PROPERTIES = {"min.insync.replicas": "2", "zookeeper.session.timeout.ms": "6000"}
 _TIMEOUT_S = 300.0
 
 
 class Case(NamedTuple):
-    """Who goes, and how."""
+    """Which broker is ended, and how."""
 
     name: str
     controller: bool
@@ -110,7 +110,7 @@ def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
 
 
 def _until_gone(pid: int) -> float:
-    """Seconds until a process has ended, whether or not somebody collects it."""
+    """Seconds until a process has ended, even if it is not waited for (a zombie process)."""
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < _TIMEOUT_S:
         try:
@@ -143,7 +143,7 @@ def main(*, partitions: int, runs: int, word: str, only: str | None, store: str)
             fetch.jars(apache.LINE)
         except fetch.UnavailableError as error:
             raise click.ClickException(str(error)) from None
-    # Deleted in the end: see many_partitions.
+    # Deleted at the end: see many_partitions.
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         for number, case in enumerate(CASES):
             if word in case.name:

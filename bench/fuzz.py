@@ -1,13 +1,13 @@
-"""What a broker makes of a million frames that nobody should send.
+"""Sends a broker a million malformed or unusual frames.
 
     ./run bench fuzz [--frames 1000000] [--seed 1] [--connections 24]
 
-A broker process is attacked over several connections with frames made from the seed (what is in
-them: tests/cluster/frames.py) while a well-behaved client writes and reads beside them. Then the
-same on a second broker's inter-broker listener, where the frames may say anything at all of the
-cluster. It ends with 1 and says why, if a broker died, logged a stack trace, grew by more than
-256 MiB, failed the other client, or lost what was written before; the last frames and the
-broker's log are then kept. One JSON line is appended to bench/results/fuzz.jsonl.
+A broker process gets, over several connections, frames generated from the seed (by
+tests/cluster/frames.py) while a correct client writes and reads. Then the same on a second
+broker's inter-broker listener, where the frames may contain any state of the cluster. The exit
+code is 1, with the reason, if a broker ended, logged a stack trace, grew by more than 256 MiB,
+failed the other client, or lost records written before; the last frames and the broker's log are
+then kept. One JSON line is appended to bench/results/fuzz.jsonl.
 """
 
 import json
@@ -38,13 +38,13 @@ from odradek.wire.api_keys import APIS
 
 RESULTS = ROOT / "bench" / "results" / "fuzz.jsonl"
 QUIET_S = 5.0
-ORDERS_SHARE = 10  # of the frames one in so many goes to the inter-broker listener
+ORDERS_SHARE = 10  # one in this many frames goes to the inter-broker listener
 
 
 def fuzz_clients(
     home: pathlib.Path, seed: str, frames: int, connections: int
 ) -> tuple[Report, dict[str, Any], list[str]]:
-    """Attack the listener of clients; what came of it, what it is like without, what is wrong."""
+    """Attack the clients' listener. Returns the report, figures without an attack, and faults."""
     broker = BrokerProcess(home, target_options(home)).start()
     try:
         kept = write_kept(broker.port)
@@ -67,7 +67,7 @@ def fuzz_clients(
 def fuzz_brokers(
     home: pathlib.Path, seed: str, frames: int, connections: int
 ) -> tuple[Report, list[str]]:
-    """Attack the inter-broker listener; all the broker has to do is to live."""
+    """Attack the inter-broker listener; the broker only has to keep running."""
     broker = BrokerProcess(home, target_options(home)).start()
     try:
         orders = [int(key) for key, api in APIS.items() if api.inter_broker]
@@ -89,7 +89,7 @@ def fuzz_brokers(
 
 
 def keep(home: pathlib.Path, report: Report) -> pathlib.Path:
-    """Keep what tells how it came to a failure."""
+    """Keep the last frames and the broker's log of a failure."""
     kept = pathlib.Path(tempfile.mkdtemp(prefix="odradek-fuzz-"))
     shutil.copy(home / "broker.log", kept)
     with (kept / "frames.txt").open("w") as file:

@@ -4,14 +4,14 @@
     ./run bench groups load [--target kafka] [--commits 1000000] [--keys 10000]
     ./run bench groups members [--target kafka] [--members 50] [--partitions 500] [--runs 3]
 
-commits    clients commit one position each time and wait for the answer: how many a second on
-           one broker, and how long each waits
-load       so many commits of so many different positions stand in one coordinator partition; the
-           broker is stopped and started: how long until the coordinator answers, and how long
-           others waited meanwhile for an answer to ApiVersions
-members    three brokers: so many members join a group on a topic of so many partitions; then the
-           coordinator's broker is killed: seconds until all have joined, and until all are
-           served again, in one generation
+commits    clients commit one offset each time and wait for the response: commits a second on
+           one broker, and their latency
+load       one coordinator partition has `--commits` commits of `--keys` different keys; the
+           broker is stopped and started: the time until the coordinator answers, and the longest
+           latency of ApiVersions meanwhile
+members    three brokers: `--members` members join a group on a topic of `--partitions`; then the
+           coordinator's broker is killed: seconds until all have joined, and until all are in
+           one stable generation again
 
 Members and clients are this process, the same for both targets. One JSON line is appended to
 bench/results/groups.jsonl.
@@ -94,7 +94,7 @@ async def commit(connection: Connection, group: str, offsets: dict[int, int]) ->
 
 
 async def until_coordinated(address: str, group: str) -> None:
-    """Return when the group's coordinator takes a commit."""
+    """Return when the group's coordinator accepts a commit."""
     deadline_s = time.monotonic() + TIMEOUT_S
     async with await connect(address) as connection:
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
@@ -170,7 +170,7 @@ async def load(target: Target, commit_count: int, keys: int) -> dict[str, float]
     await starting
     stalls.sort()
     return {
-        # From the first answer to anything.
+        # From the first response to any request.
         "load_s": took_s,
         "answers_meanwhile": len(stalls),
         "p50_ms": stalls[len(stalls) // 2] * 1000 if stalls else 0.0,
@@ -180,9 +180,9 @@ async def load(target: Target, commit_count: int, keys: int) -> dict[str, float]
 
 
 async def first_answer(target: Target, starting: "asyncio.Task[None]") -> str:
-    """The address at which the target answers, as soon as it does."""
+    """The target's address, as soon as it answers there."""
     while True:
-        address = target.bootstrap  # the one it had, or a new one
+        address = target.bootstrap  # the former one, or a new one
         try:
             async with await connect(address):
                 return address
@@ -193,7 +193,7 @@ async def first_answer(target: Target, starting: "asyncio.Task[None]") -> str:
 
 
 async def watch(address: str, stalls: list[float]) -> None:
-    """Ask something small again and again."""
+    """Send small requests in a loop and record their latencies."""
     async with await connect(address) as connection:
         request = ApiVersionsRequest(client_software_name="bench", client_software_version="1")
         while True:
@@ -204,7 +204,7 @@ async def watch(address: str, stalls: list[float]) -> None:
 
 
 async def until_fetched(address: str, group: str, offset: int) -> None:
-    """Return when this position is told."""
+    """Return when the coordinator returns this committed offset."""
     topics = [OffsetFetchRequestTopics(name="groups", partition_indexes=[POSITIONS_A_REQUEST - 1])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -223,7 +223,7 @@ async def until_fetched(address: str, group: str, offset: int) -> None:
 
 
 class Member:
-    """One member: joins, syncs, sends heartbeats, and begins anew where it has to."""
+    """One member: joins, syncs, sends heartbeats, and rejoins when it has to."""
 
     def __init__(self, addresses: list[str], size: int, changed: Callable[[], None]) -> None:
         self._addresses = addresses
@@ -231,8 +231,8 @@ class Member:
         self._changed = changed
         self._member_id = ""
         self.generation = -1
-        self.served_s = 0.0  # when the coordinator last said that all is well,
-        self.is_stable = False  # in this generation
+        self.served_s = 0.0  # the time of the last successful response
+        self.is_stable = False  # whether the present generation is stable
 
     async def live(self) -> None:
         while True:
@@ -278,7 +278,7 @@ class Member:
                 continue
             self._member_id, self.generation = joined.member_id, joined.generation_id
             parts = [
-                # About as long as ten partitions of a topic are.
+                # About the size of an assignment of ten partitions.
                 SyncGroupRequestAssignment(member_id=each.member_id, assignment=bytes(64))
                 for each in joined.members
             ]
@@ -411,7 +411,7 @@ def commits_command(kind: str, clients: int, seconds: float) -> None:
 @click.option("--commits", "count", default=1_000_000)
 @click.option("--keys", default=10_000)
 def load_command(kind: str, count: int, keys: int) -> None:
-    # Nothing is compacted meanwhile: all commits are to be read.
+    # Without compaction, so that every commit has to be read.
     properties = {**PROPERTIES, "log.cleaner.enable": "false"}
     seen, version = on_a_target(kind, 1, lambda t: load(t, count, keys), properties)
     keep("load", kind, version, {"commits": count, "keys": keys}, seen)

@@ -1,17 +1,17 @@
-"""A topic of a thousand partitions: until every broker knows every leader, and what that costs.
+"""A topic of a thousand partitions: the time until every broker has every leader.
 
     ./run bench many_partitions [--partitions 1000] [--runs 3] [--only odradek|kafka]
                                 [--store zookeeper]
 
-Three brokers, replication factor 3; ours on its store of one machine, or on a ZooKeeper.
-Measured from the request to create the topic: to its answer, and until each of the three
-brokers' metadata has a leader for each partition; then the deletion, until it is answered and no
-broker shows the topic. One JSON line for each run is appended to
+Three brokers, replication factor 3; Odradek with its embedded store, or with ZooKeeper. Measured
+are, from the request to create the topic, the times to its response, and until each of the three
+brokers' metadata has a leader for each partition; then of the deletion, until its response and
+until no broker has the topic. One JSON line for each run is appended to
 bench/results/many_partitions.jsonl.
 
-The files of all runs are deleted in the end: ext4 does not give away an inode that was deleted in
-the last minutes, and who makes a file then has it pass all of them in search of another. A run
-behind the deletion of another took three times as long, whoever was measured.
+The files of all runs are deleted at the end: ext4 does not reuse an inode that was deleted in the
+last minutes, and creating a file has to skip all of these. A run after the deletion of another
+run's files took three times as long, with either target.
 """
 
 import json
@@ -78,7 +78,7 @@ def _delete(target: Target) -> None:
 
 
 def _controller(target: Target) -> str:
-    """Its address: brokers have the ids 0, 1, 2 in the order of the list, or 1, 2, 3."""
+    """The controller's address; broker ids are 0, 1, 2 in the order of the list, or 1, 2, 3."""
     addresses = target.bootstrap.split(",")
     seen = raw.metadata(addresses[0])
     return addresses[sorted(seen.brokers).index(seen.controller)]

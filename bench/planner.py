@@ -1,9 +1,9 @@
-"""How long a rebalance takes to plan, and how close to the best it is proven to be.
+"""How long it takes to plan a rebalance, and its proven distance from the optimum.
 
     ./run bench planner [--brokers 30] [--racks 3] [--partitions 10000]
 
 A synthetic cluster: three replicas of each partition, brokers filled unevenly, sizes log-normal;
-then six of the brokers new and empty; then 30 % of the partitions placed without regard to racks.
+then six of the brokers new and empty; then 30 % of the partitions placed without racks.
 
 One JSON line for each is appended to bench/results/planner.jsonl.
 """
@@ -26,7 +26,7 @@ FACTOR = 3
 def synthetic(
     brokers: int, racks: int, partitions: int, *, new: int, careless: float
 ) -> ClusterPicture:
-    """A cluster by chance, always the same."""
+    """A random cluster from a fixed seed."""
     rng = random.Random(1)
     of = {broker: f"r{broker % racks}" for broker in range(brokers)}
     old = [broker for broker in of if broker < brokers - new]

@@ -1,13 +1,13 @@
-"""What a leader's look at the records costs: processor time for one produced batch.
+"""The cost of a leader's check of records: processor time for one produced batch.
 
     ./run bench record_checks [--rounds 7]
 
 Batches of 100-byte records made of words, filled to 16 and 64 KiB as they are sent, and one of a
-single record, with every codec; each is validated by its header alone, with the compiled check and
-with the plain one, alternately. Processor time, the least of the rounds: it says what the code
-costs on an idle machine even when this one is not. One JSON line is appended to
-bench/results/record_checks.jsonl. A broker needs some 20 us for a small request and 55 and 100 us
-for one batch of 16 and 64 KiB besides.
+single record, with every codec; each is validated by its header only, with the compiled check and
+with the plain one, in turn. The figure is the least processor time of the rounds: the cost on an
+idle machine, even when this one is not idle. One JSON line is appended to
+bench/results/record_checks.jsonl. The rest of a small request takes a broker some 20 us, that of
+one batch of 16 and 64 KiB 55 and 100 us.
 """
 
 import json
@@ -26,7 +26,7 @@ from odradek.record.validate import ValidationRules, validate_produced
 RESULTS = ROOT / "bench" / "results" / "record_checks.jsonl"
 RECORD_BYTES = 100
 NOW_MS = 1_700_000_000_000
-SPENT_S = 0.02  # in each round
+SPENT_S = 0.02  # the duration of a round
 
 
 def values(count: int) -> list[bytes]:
@@ -39,7 +39,7 @@ def values(count: int) -> list[bytes]:
 
 
 def batch_of(size_bytes: int, codec: Codec) -> tuple[bytes, int]:
-    """A batch of about that size as it is sent, and its number of records."""
+    """A batch of about this size after compression, and its number of records."""
     count = max(1, size_bytes // (RECORD_BYTES + 8))
     while True:
         records = [Record(None, value, NOW_MS + n // 3) for n, value in enumerate(values(count))]
@@ -50,7 +50,7 @@ def batch_of(size_bytes: int, codec: Codec) -> tuple[bytes, int]:
 
 
 def processor_us(work: Callable[[], object], rounds: int) -> float:
-    """The least of the rounds, for one call."""
+    """The least processor time of one call over all rounds, in microseconds."""
     least = float("inf")
     calls = 1
     for _ in range(rounds + 1):
@@ -66,7 +66,7 @@ def processor_us(work: Callable[[], object], rounds: int) -> float:
 @click.command()
 @click.option("--rounds", default=7, show_default=True)
 def main(rounds: int) -> None:
-    """Print the table and keep it."""
+    """Print the table and append it to the results."""
     if fastest_check() is plain_check:
         raise SystemExit("needs the compiled check: pip install ./fast")
     kinds = {

@@ -1,21 +1,21 @@
-"""Three brokers, real clients and faults for hours: is anything lost, twice, or growing?
+"""Three brokers, real clients and faults for hours: no record lost or duplicated, no growth.
 
     ./run bench soak [--minutes 120] [--store embedded|zookeeper] [--rate 200] [--seed 1]
                      [--pause 15] [--keep DIR]
 
 Real processes on loopback: three brokers, a ZooKeeper where `--store` asks for one, librdkafka's
 idempotent and transactional producers and a group of its consumers, our own producer and a group of
-ours that copies a topic in transactions, and operators who move replicas, elect leaders, make
-topics and delete them. Meanwhile brokers are killed, paused, stopped and restarted one after the
-other, and ZooKeeper is killed. Each load writes `--rate` records a second.
+ours that copies a topic in transactions, and administration that moves replicas, elects leaders,
+creates topics and deletes them. Meanwhile brokers are killed, paused, stopped and restarted in
+turn, and ZooKeeper is killed. Each load writes `--rate` records a second.
 
-In the end all brokers are up and everything is compared: every acknowledged record is there once
-and in order, committed transactions are whole, aborted ones are not read, the group has read every
-record, the copy is the source, replicas are equal byte by byte, no broker's log has a stack trace.
-Of each broker the process that lived longest is asked whether memory, files and threads grow.
+At the end all brokers run and everything is compared: every acknowledged record exists once and in
+order, committed transactions are complete, aborted ones are not read, the group has read every
+record, the copy equals the source, replicas are equal byte by byte, no broker's log has a stack
+trace. The process of each broker that ran longest is checked for growth of memory, files, threads.
 
 One JSON line a run is appended to bench/results/soak_processes.jsonl. Exit code 1 if anything is
-wrong; what the brokers logged and the list of faults then stay where the last line says.
+wrong; the brokers' logs and the list of faults are then kept in the directory of the last line.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ def cluster(home: pathlib.Path, store: str) -> Iterator[tuple[dict[int, mixed.Ou
 
 
 def store_restarter(zookeeper: Any) -> Callable[[float], None] | None:
-    """Kills the one ZooKeeper server, and has it back some seconds later."""
+    """A function that kills the ZooKeeper server and restarts it some seconds later."""
     if zookeeper is None:
         return None
     (server,) = zookeeper.servers
@@ -99,10 +99,10 @@ def store_restarter(zookeeper: Any) -> Callable[[float], None] | None:
 def run(
     home: pathlib.Path, store: str, *, duration_s: float, rate: float, seed: int, pause_s: float
 ) -> dict[str, Any]:
-    """One soak; what happened in it.
+    """Run one soak. Returns its figures.
 
     Raises:
-        AssertionError, TimeoutError: something is lost, or does not come to rest.
+        AssertionError, TimeoutError: a check failed, or the cluster does not recover.
     """
     with cluster(home, store) as (brokers, zookeeper):
         bootstrap = ",".join(broker.address for broker in brokers.values())
@@ -157,7 +157,7 @@ def run(
 
 
 def say(what: str) -> None:
-    """One line of progress."""
+    """Print a line of progress."""
     click.echo(f"{time.strftime('%H:%M:%S')} {what}", err=True)
 
 
@@ -169,7 +169,7 @@ def stop(worker: Any, stopped: set[int]) -> None:
 
 
 def worker_ended(worker: Any) -> None:
-    """Let a load's threads end, after whatever failed."""
+    """End a load's threads after a failure."""
     for each in getattr(worker, "members", [worker]):
         each.ended.set()
 
@@ -191,7 +191,7 @@ def heal(bootstrap: str, brokers: dict[int, mixed.OurBroker]) -> None:
 
 
 def compare_replicas(home: pathlib.Path) -> None:
-    """All replicas of a partition have the same bytes.
+    """Check that all replicas of a partition have the same bytes.
 
     Raises:
         AssertionError: two differ.
@@ -203,7 +203,7 @@ def compare_replicas(home: pathlib.Path) -> None:
 
 
 def digest(log: pathlib.Path) -> str:
-    """Of all segments of a log, one behind the other."""
+    """The digest of a log's segments, concatenated."""
     found = hashlib.sha256()
     for segment in sorted(log.glob("*.log")):
         with segment.open("rb") as file:
@@ -213,7 +213,7 @@ def digest(log: pathlib.Path) -> str:
 
 
 def compare_logs(home: pathlib.Path) -> None:
-    """No broker met an error that it did not expect.
+    """Check that no broker logged a stack trace.
 
     Raises:
         AssertionError: its log has a stack trace.
@@ -227,7 +227,7 @@ def compare_logs(home: pathlib.Path) -> None:
 
 
 def growth(watch: Watch) -> dict[str, Any]:
-    """Of each broker's longest process: how long it lived, and its slopes by hour.
+    """The duration and the hourly slopes of each broker's longest process.
 
     Raises:
         AssertionError: one of them grows.
@@ -260,7 +260,7 @@ def grows(what: str, slope: Slope) -> bool:
 def main(
     minutes: float, store: str, rate: float, seed: int, pause_s: float, keep: pathlib.Path | None
 ) -> None:
-    """Run one soak and say what came of it."""
+    """Run one soak, print and append its result."""
     home = keep or pathlib.Path(tempfile.mkdtemp(prefix="odradek-soak-"))
     row: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d %H:%M"), **machine.describe(), "store": store,

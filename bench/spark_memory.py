@@ -1,14 +1,14 @@
-"""How much memory Spark's Python workers take while they read or write far more than that.
+"""The memory of Spark's Python workers while they read or write far more than that.
 
     ./run bench spark_memory [--gib 20] [--case WORD] [--kernel numpy|fast]
 
-The most that any worker ever had resident (VmHWM: libraries and all), local[2], on a broker of
-ours. Topics are written with zstd, so that the backlog is that large once it is decoded and takes
-a small part of it on disk. A case has a Spark session, and so workers, of its own:
+The maximum resident memory of any worker (VmHWM, including libraries), local[2], on an Odradek
+broker. Topics are written with zstd, so that the backlog is large only when decoded. Each case has
+a Spark session, and so workers, of its own:
 
     batch       the backlog, records of 1 KB in 4 partitions, by one query
     stream      the same by a streaming query in 50 triggers, fetches of 64 KiB
-    packed      a fifth of it in zeros: hundreds of bytes come out of each that is fetched
+    packed      a fifth of it in zeros: each byte fetched becomes hundreds
     large       a fifth of it in records of 1 MB, in one partition
     write       a fifth of it from Spark into a topic
     write once  the same with exactlyOnce, records of 1 MB
@@ -50,7 +50,7 @@ TOPICS = {"batch": "backlog", "stream": "backlog", "packed": "packed", "large": 
 
 
 def values(kind: str, count: int) -> list[bytes]:
-    """Values of a chunk: a tenth of each is random, or nothing is."""
+    """The values of a chunk: a tenth of each is random, or nothing."""
     if kind == "packed":
         return [bytes(1_000)] * count
     size = 1_000_000 if kind == "large" else 1_000
@@ -58,7 +58,7 @@ def values(kind: str, count: int) -> list[bytes]:
 
 
 def fill(servers: str, topic: str, kind: str, size: int) -> None:
-    """So many bytes of values, in batches of 1 MB."""
+    """Write `size` bytes of values, in batches of 1 MB."""
     count = CHUNK_BYTES // (1_000_000 if kind == "large" else 1_000)
     partitions = 1 if kind == "large" else PARTITIONS
     rows = pa.table({
@@ -96,7 +96,7 @@ def workers(pid: int) -> Iterator[tuple[int, str]]:
 
 
 def high_water_mib(pid: int) -> float:
-    """The most that a process ever had resident; 0 if it is gone."""
+    """The maximum resident memory of a process; 0 if it has ended."""
     try:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -106,7 +106,7 @@ def high_water_mib(pid: int) -> float:
 
 
 class Watch:
-    """Looks at the workers of a process again and again, until it ends."""
+    """Samples the workers of a process until it ends."""
 
     def __init__(self, pid: int) -> None:
         self.peaks: dict[int, float] = {}
@@ -126,7 +126,7 @@ class Watch:
 
 
 def run_case(given: dict[str, object], kernel: str) -> dict[str, float]:
-    """Play a case in a session of its own: seconds, rows, and what workers took."""
+    """Run a case in a session of its own: seconds, rows, and the workers' memory."""
     session = subprocess.Popen(
         [sys.executable, str(SESSION), json.dumps(given)],
         env={**os.environ, "ODRADEK_KERNEL": kernel, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -154,7 +154,7 @@ def run_case(given: dict[str, object], kernel: str) -> dict[str, float]:
 @click.option("--case", default="", help="only cases with this in their name")
 @click.option("--kernel", default="numpy", type=click.Choice(["numpy", "fast"]))
 def main(gib: float, case: str, kernel: str) -> None:
-    """Fill topics, play each case, tell."""
+    """Fill topics, run each case, print and append the results."""
     whole = int(gib * (1 << 30))
     say = Console()
     results: dict[str, dict[str, float]] = {}

@@ -1,13 +1,13 @@
-"""How long one peer can keep all others waiting.
+"""How long one client can delay all others.
 
     ./run bench stalls [WORDS ...] [--seconds 4] [--elements 100000]
 
-One attack after the other, each on a broker of its own, again and again for some seconds: large
-requests of every API, pipelined fetches whose answers are not read, peers that are gone, record
-batches that become a thousand times as large. A well-behaved client writes and reads small records
-meanwhile. A line for each: the longest stretch for which the broker's event loop was busy
-(`odradek_loop_busy_ms_max`), the other client's p99 beside that of a quiet time, and by how much
-the broker's resident memory grew. WORDS choose the attacks whose names contain one of them.
+One attack after the other, each on a broker of its own, repeated for some seconds: large requests
+of every API, pipelined fetches whose responses are not read, connections that are reset, record
+batches that decompress to a thousand times their size. A correct client writes and reads small
+records meanwhile. A line for each attack: the longest time for which the broker's event loop was
+busy (`odradek_loop_busy_ms_max`), the other client's p99 beside that without an attack, and the
+growth of the broker's resident memory. WORDS choose the attacks whose names contain one of them.
 `*` marks a stall above 50 ms or a p99 above twice the quiet one; the second is more than one event
 loop can promise (docs/decisions.md, "What can one event loop promise to other clients?"). Both are
 wall times, so a run counts on a machine without other work only. One JSON line is appended to
@@ -58,16 +58,16 @@ MIB: Final = 1 << 20
 FETCH_BY_NAME: Final = 12
 PRODUCE_BY_NAME: Final = 12
 
-Attack = Callable[[int], None]  # once, against the broker on that port
+Attack = Callable[[int], None]  # runs once against the broker on that port
 
 
 # --------------------------------------------------------------------------- what is asked for
 
 
 def crowded(message: MessageType, version: int, count: int, *, wide: bool) -> Any:
-    """A request with so many elements: `wide` in its outermost array, else in its innermost.
+    """A request with `count` elements: `wide` in its outermost array, else in its innermost.
 
-    Strings are numbered where they are many; a single one names a topic that is there.
+    Strings in an array are numbered; a single string is the name of an existing topic.
     """
     made = message()
     for field in message.SCHEMA.fields:
@@ -111,7 +111,7 @@ def _elements(field: Field, version: int, count: int, below: int) -> list[Any]:
 
 
 def large_requests(elements: int) -> Iterator[tuple[str, Attack]]:
-    """For every API that a client may ask for, both shapes of a request with many elements."""
+    """For every API of clients, both shapes of a request with many elements."""
     for key, api in APIS.items():
         if api.inter_broker or key == ApiKey.PRODUCE:
             continue
@@ -174,7 +174,7 @@ def commit_80_mb(port: int) -> None:
 
 
 def produce_many(partitions: int) -> Attack:
-    """A batch for each of so many partitions, most of which are not there."""
+    """A produce request with many partitions, most of which do not exist."""
     batch = build_batch([Record(None, b"x")])
     request = ProduceRequest(
         acks=1,
@@ -200,7 +200,7 @@ def produce_many(partitions: int) -> Attack:
 
 
 def large_frame(port: int) -> None:
-    """A frame of 100 MB that is no request."""
+    """A frame of 100 MB that is not a request."""
     with Peer(port) as peer, contextlib.suppress(HungUpError, ConnectionError):
         peer.send(struct.pack(">ihhih", 100_000_000, 0, PRODUCE_BY_NAME, 1, -1))
         piece = bytes(MIB)
@@ -211,7 +211,7 @@ def large_frame(port: int) -> None:
 
 
 def fetching(topic: str, offset: int, *, max_wait_ms: int, max_bytes: int = 50 * MIB) -> bytes:
-    """A fetch from one partition, as a frame."""
+    """The frame of a fetch from one partition."""
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
@@ -230,7 +230,7 @@ def fetching(topic: str, offset: int, *, max_wait_ms: int, max_bytes: int = 50 *
 
 
 def fetches_behind_a_waiting_one(port: int) -> None:
-    """A fetch that waits at the log's end, 16 of 50 MB behind it, and nothing is read."""
+    """A fetch that waits at the log's end, 16 of 50 MB behind it; no response is read."""
     with Peer(port) as peer:
         end = peer.offset(TOPIC, 0)
         peer.send(
@@ -240,7 +240,7 @@ def fetches_behind_a_waiting_one(port: int) -> None:
 
 
 def many_that_do_not_read(port: int) -> None:
-    """A hundred connections that ask for 50 MB each and read nothing."""
+    """A hundred connections that fetch 50 MB each and read nothing."""
     peers = [Peer(port) for _ in range(100)]
     for peer in peers:
         with contextlib.suppress(ConnectionError):
@@ -251,7 +251,7 @@ def many_that_do_not_read(port: int) -> None:
 
 
 def gone_with_fetches(count: int) -> Attack:
-    """So many pipelined fetches of 50 MB, then a reset."""
+    """Pipelined fetches of 50 MB, then a reset of the connection."""
 
     def ask(port: int) -> None:
         peer = Peer(port)
@@ -264,14 +264,14 @@ def gone_with_fetches(count: int) -> Attack:
 
 
 def one_fetch(port: int) -> None:
-    """A fetch of 50 MB, read as fast as it comes."""
+    """A fetch of 50 MB that is read at once."""
     with Peer(port) as peer:
         peer.send(fetching(BIG, 0, max_wait_ms=0))
         peer.frame()
 
 
 def bombs(codec: Codec, count: int, mib: int) -> Attack:
-    """Batches of little that become much, to a compacted topic, in one write."""
+    """Small batches that decompress to large ones, to a compacted topic, in one write."""
     batch = build_batch([Record(b"k", bytes(mib * MIB))], codec=codec)
     frames = b"".join(
         framed(
@@ -300,7 +300,7 @@ def bombs(codec: Codec, count: int, mib: int) -> Attack:
 
 
 def attacks(elements: int) -> Iterator[tuple[str, Attack]]:
-    """All of them, by name; the first is none, for comparison."""
+    """All attacks by name; the first does nothing, for comparison."""
     yield "nothing", lambda _port: time.sleep(1)
     yield "parked fetch, 16 of 50 MB behind it", fetches_behind_a_waiting_one
     yield "100 connections that do not read", many_that_do_not_read
@@ -321,7 +321,7 @@ def attacks(elements: int) -> Iterator[tuple[str, Attack]]:
 
 
 def prepare(port: int) -> None:
-    """The topics that attacks are about."""
+    """Create the topics that the attacks use."""
     with Peer(port) as peer:
         peer.create_topic(TOPIC, 8)
         peer.create_topic(COMPACTED, 1, cleanup_policy="compact")
@@ -333,12 +333,12 @@ def prepare(port: int) -> None:
 
 
 def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, Any]:
-    """The attack on a broker of its own."""
+    """Run an attack on a broker of its own and measure it."""
     broker = BrokerProcess(home, {"auto.create.topics.enable": "false"}).start()
     try:
         prepare(broker.port)
         broker.stop()
-        broker.start()  # what was the longest until now does not count
+        broker.start()  # the maximum before the attack is not counted
         with Peer(broker.port) as peer:
             for topic, partitions in ((TOPIC, 8), (COMPACTED, 1), (BIG, 1)):
                 peer.wait_until_led(topic, partitions)
@@ -367,7 +367,7 @@ def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, An
 
 
 def is_bad(found: dict[str, Any]) -> bool:
-    """Whether others felt it."""
+    """Whether other clients were delayed."""
     felt = found["p99_ms"] > 2 * found["quiet_p99_ms"] or found["error"] is not None
     return felt or found["stall_ms"] > STALL_MS_MAX or not found["alive"]
 

@@ -1,16 +1,16 @@
-"""How fast a broker starts, alone and with many partitions, and how much memory these take.
+"""How fast a broker starts, empty and with many partitions, and its memory.
 
     ./run bench start [--partitions 10000] [--runs 5] [--target kafka]
     ./run bench start --brokers 3 [--runs 5] [--target kafka]
 
-An empty broker is started so many times: from its spawning to the first answered Metadata.
-Then one broker gets its partitions, in topics of a hundred, is stopped cleanly and started
-on what it left: to the first answered Metadata, and until every partition has a leader and
-one of them takes a record.
+An empty broker is started `--runs` times: the time from starting its process to its first Metadata
+response. Then one broker gets its partitions, in topics of a hundred, is stopped cleanly and
+started again: the time to the first Metadata response, and until every partition has a leader and
+one of them accepts a record.
 
 With more than one broker: from an empty directory until all are registered, a topic with as
-many replicas exists and has taken a record with acks=all; then the memory of each broker, and
-what the cluster uses of a processor while nobody asks anything of it.
+many replicas exists and has accepted a record with acks=all; then the memory of each broker, and
+the processor time of the idle cluster.
 
 One JSON line is appended to bench/results/start.jsonl.
 """
@@ -34,7 +34,7 @@ _SETTLE_S, _IDLE_S = 5.0, 30.0
 
 
 def start_empty(kind: str, runs: int) -> list[float]:
-    """Seconds to the first Metadata, each on a directory of its own."""
+    """Seconds to the first Metadata response, each on a directory of its own."""
     seconds = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
@@ -77,7 +77,7 @@ def start_full(kind: str, partitions: int) -> dict[str, float]:
 
 
 def start_cluster(kind: str, brokers: int, runs: int) -> dict[str, float]:
-    """Seconds until a replicated topic has taken a record; memory, and processor time at rest."""
+    """Seconds until a replicated topic has a record; memory, and processor time when idle."""
     seconds, rss_mib, idle = [], 0.0, 0.0
     for run in range(runs):
         with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
@@ -121,7 +121,7 @@ def wait_until_led(address: str, topics: list[str]) -> None:
 
 
 def write_one(address: str, topic: str, *, partition: int, acks: int = ACKS_LEADER) -> None:
-    """Have a record taken by a partition's leader."""
+    """Write a record to a partition's leader."""
     seen = raw.metadata(address, [topic])
     leader = seen.brokers[seen.topics[topic].leaders[partition]]
     with raw.connect(leader) as connection:

@@ -1,17 +1,17 @@
-"""Ours against Apache Kafka 3.9 on this machine: throughput, latency, processor time, memory.
+"""Odradek and Apache Kafka 3.9 on this machine: throughput, latency, processor time, memory.
 
     ./run bench versus_kafka [--runs 3] [--quick] [--case WORD] [--only odradek|kafka]
-    ./run bench versus_kafka --profile [--case WORD]    ours alone: where the time goes
+    ./run bench versus_kafka --profile [--case WORD]    only Odradek, with a profile
 
 Each run starts one target, warms it up, puts one load after the other on it and ends it;
-then the other target, never both at once. Who comes first alternates from run to run. A
-ratio is taken within a run, ours / theirs, so that what the machine does meanwhile
-touches both; the table has its median, and minimum and maximum. Clients and brokers share
-the processors, which is the same for both. Apache Kafka comes through Maven into .cache/,
-runs in ZooKeeper mode with the options of its own distribution and a heap of 1 GiB.
+then the other target, never both at once. The order alternates from run to run. A ratio is
+taken within a run, ours / theirs, so that other load on the machine affects both; the table
+has its median, minimum and maximum. Clients and brokers share the processors, with both
+targets. Apache Kafka is fetched by Maven into .cache/ and runs in ZooKeeper mode with the
+options of its own distribution and a heap of 1 GiB.
 
 One JSON line for each target and run is appended to bench/results/versus_kafka.jsonl,
-except by --quick runs, which prove nothing.
+except by --quick runs, which are too short for figures.
 """
 
 import json
@@ -33,7 +33,7 @@ OURS, THEIRS = "odradek", "kafka"
 
 
 class Row(NamedTuple):
-    """One line of the table: a figure of a case, and which ratio is aimed at."""
+    """One line of the table: a figure of a case, and its target ratio."""
 
     case: str
     figure: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 def rows(brokers: int) -> list[Row]:
-    """What the table shows, in this order."""
+    """The lines of the table, in order."""
     wanted = []
     alone = brokers == 1
     for case in cases.CASES if alone else cases.REPLICATED:
@@ -86,7 +86,7 @@ def _throughput_aim(case: str, *, alone: bool) -> float:
 def run_target(
     kind: str, *, brokers: int, sizes: cases.Sizes, wanted: list[cases.Case], say: Console
 ) -> dict[str, Any]:
-    """One run on one target, started for it and gone afterwards."""
+    """One run on one target, which is started and ended for it."""
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         options = {"min.insync.replicas": "2"} if brokers > 1 else {}
         target: Target = TARGETS[kind](
@@ -110,7 +110,7 @@ def run_target(
 
 
 def profile(*, sizes: cases.Sizes, wanted: list[cases.Case], say: Console) -> None:
-    """Put each load on a broker of ours that is watched, and tell what it did meanwhile."""
+    """Run each load on an Odradek broker under the profiler, and print the profile."""
     for case in wanted:
         with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
             target = ProfiledOdradek(pathlib.Path(folder) / OURS)
@@ -128,7 +128,7 @@ def profile(*, sizes: cases.Sizes, wanted: list[cases.Case], say: Console) -> No
 
 
 def keep(result: dict[str, Any]) -> None:
-    """Append a result to those of other days."""
+    """Append a result to the file of results."""
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as file:
         file.write(json.dumps(result) + "\n")
@@ -198,7 +198,7 @@ def main(
     sizes = cases.Sizes().scaled(0.1) if quick else cases.Sizes()
     wanted = cases.chosen(words, brokers=brokers)
     try:
-        fetch.jars(apache.LINE)  # the loads come from there, even where Kafka itself does not run
+        fetch.jars(apache.LINE)  # the Java loads need them, even if Kafka itself does not run
     except fetch.UnavailableError as error:
         raise click.ClickException(str(error)) from None
     if is_profile:

@@ -3,9 +3,9 @@
     ./run bench versus_spark_kafka [--runs 3] [--quick] [--case WORD] [--on odradek|kafka]
 
 The connector at its defaults, the connector tuned, and ours, in turns; a session for each kernel
-of ours (`numpy`, and `fast` where odradek-fast is installed). Ratios above 1 say that ours is
-faster. The default connector and ours check checksums, the tuned one does not. The connector's
-jars come through Maven into .cache/.
+of ours (`numpy`, and `fast` where odradek-fast is installed). Ratios above 1: ours is faster. The
+default connector and ours check checksums, the tuned one does not. The connector's jars are
+fetched by Maven into .cache/.
 
     count         10 million records of 100 bytes, counted
     parquet       1 million records of 1 KB into Parquet
@@ -14,7 +14,7 @@ jars come through Maven into .cache/.
     tiny          60 records, counted, after a first query
 
 One JSON line for each kernel is appended to bench/results/versus_spark_kafka.jsonl, except by
---quick runs, which have a twentieth of the records and prove nothing.
+--quick runs, which have a twentieth of the records and are too short for figures.
 """
 
 import json
@@ -38,7 +38,7 @@ from odradek.client.arrow.produce import ProducerSettings
 
 RESULTS = ROOT / "bench" / "results" / "versus_spark_kafka.jsonl"
 SESSION = ROOT / "bench" / "kit" / "spark_session.py"
-# (case, kernel): at least so much of the connector at its defaults, and tuned.
+# (case, kernel): target ratios to the connector at its defaults, and tuned.
 AIMS = {
     ("count", "numpy"): (1.6, 1.0), ("count", "fast"): (2.5, 1.5),
     ("parquet", "numpy"): (1.5, 1.0), ("parquet", "fast"): (1.5, 1.0),
@@ -51,7 +51,7 @@ PARTITIONS = 4
 
 
 def fill(servers: str, topic: str, records: int, size: int) -> None:
-    """Records with a key, round robin over the partitions."""
+    """Write records with a key, round robin over the partitions."""
     left = records
     settings = ProducerSettings(batch_bytes=64 << 10)
     while left:
@@ -102,7 +102,7 @@ def table(results: dict[str, dict[str, dict[str, float]]]) -> Table:
 @click.option("--case", default="", help="only cases with this in their name")
 @click.option("--on", type=click.Choice(sorted(TARGETS)), default="odradek", show_default=True)
 def main(runs: int, quick: bool, case: str, on: str) -> None:
-    """Fill topics, run a session for each kernel, tell."""
+    """Fill topics, run a session for each kernel, print and append the results."""
     scale = 20 if quick else 1
     runs = 1 if quick else runs
     small, large, written = 10_000_000 // scale, 1_000_000 // scale, 3_000_000 // scale

@@ -3,16 +3,16 @@
  *     decode(body, batches, wanted)                          record bytes to column buffers
  *     encode(batches, timestamps, key, value, headers)       column buffers to record bytes
  *     murmur2(offsets, data)                                 Kafka's hash of each key
- *     check(body, start, count, base, earliest, latest, ...) what a leader checks of records
+ *     check(body, start, count, base, earliest, latest, ...) a leader's check of records
  *
  * The first three compute what odradek/client/arrow_numpy.py computes, the last one what
- * odradek/record/check.py computes, from the same arguments, and property tests hold them to each
- * other. It knows nothing of batch headers, checksums, codecs or Arrow: buffers come in, bytes
- * objects go out. The stable ABI of Python 3.11, so one build serves every later Python. The
- * interpreter is released while records are walked and copied.
+ * odradek/record/check.py computes, from the same arguments, and property tests compare them. It does
+ * not handle batch headers, checksums, codecs or Arrow: it takes buffers and returns bytes objects.
+ * It uses the stable ABI of Python 3.11, so one build works with every later Python. The GIL is
+ * released while records are decoded and copied.
  *
- * Everything that is decoded may come from a peer: every length is held against what is left
- * before it is believed, and damage is a ValueError with the number of the batch.
+ * Decoded bytes may come from any client: every length is checked against the bytes left before it
+ * is used, and malformed bytes raise a ValueError with the number of the batch.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -29,8 +29,8 @@ enum { KEY = 1, VALUE = 2, HEADERS = 4, TIMESTAMP = 8, OFFSET = 16 };
 
 /* ------------------------------------------------------------------------------- reading */
 
-/* The number at p, zig-zag undone; where the next thing begins, NULL past the end or if it is
- * longer than its kind may be. */
+/* Read the zigzag varint at p. Returns its end; NULL beyond the end of the bytes, or if it is
+ * longer than its type allows. */
 static inline const uint8_t *
 read_varint(const uint8_t *p, const uint8_t *end, int shift_max, int64_t *value)
 {
@@ -51,7 +51,7 @@ read_varint(const uint8_t *p, const uint8_t *end, int shift_max, int64_t *value)
 #define INT_SHIFT_MAX 28
 #define LONG_SHIFT_MAX 63
 
-/* A length of at least `least`, with that many bytes left behind it. */
+/* Read a length of at least `least`, with at least that many bytes after it. */
 static inline const uint8_t *
 read_length(const uint8_t *p, const uint8_t *end, int64_t least, int64_t *length)
 {
@@ -61,7 +61,7 @@ read_length(const uint8_t *p, const uint8_t *end, int64_t least, int64_t *length
     return p;
 }
 
-/* Where the parts of a record lie in the body. A length of -1 is null. */
+/* The positions of a record's fields in the body. A length of -1 is null. */
 typedef struct {
     int32_t key, key_length, value, value_length, headers, headers_count;
 } Span;
@@ -101,7 +101,7 @@ walk_headers(const uint8_t *p, const uint8_t *end, int64_t count, Totals *totals
     return p;
 }
 
-/* One batch; 0 if it is not exactly `count` well-formed records. */
+/* Decode one batch; 0 if it is not exactly `count` well-formed records. */
 static int
 walk_batch(const uint8_t *body, const Batch *batch, int wanted, Span *spans, int64_t *offsets,
            int64_t *timestamps, Totals *totals)
@@ -174,7 +174,7 @@ new_bytes(int64_t size)
     return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
 }
 
-/* One binary column: (offsets, data, validity bitmap or None, how many nulls). */
+/* One binary column: (offsets, data, validity bitmap or None, number of nulls). */
 typedef struct {
     PyObject *offsets, *data, *validity;
     int64_t nulls;
@@ -209,7 +209,7 @@ column_tuple(Column *column)
                          (long long)column->nulls);
 }
 
-/* Where a column is written to, without the interpreter. */
+/* The memory of a column, written without the GIL. */
 typedef struct {
     int32_t *offsets;
     uint8_t *data, *validity;
@@ -325,7 +325,7 @@ decode_binary(const Py_buffer *body, const Span *spans, int64_t count, int wante
     return result;
 }
 
-/* How many records the batches claim; -1 with an exception if a claim cannot be true. */
+/* The number of records by the batches' headers; -1 with an exception if it is impossible. */
 static int64_t
 check_batches(const Batch *batches, int64_t batch_count, int64_t body_bytes)
 {
@@ -382,7 +382,7 @@ decode_columns(const Py_buffer *body, const Batch *batches, int64_t batch_count,
     }
     Py_END_ALLOW_THREADS
     if (damaged >= 0) {
-        PyErr_Format(PyExc_ValueError, "batch %lld: its records are damaged", (long long)damaged);
+        PyErr_Format(PyExc_ValueError, "batch %lld: its records are malformed", (long long)damaged);
         goto done;
     }
     key = wanted & KEY ? decode_binary(body, spans, count, KEY, &totals) : Py_NewRef(Py_None);
@@ -409,7 +409,7 @@ PyDoc_STRVAR(decode_doc,
 "decode(body, batches, wanted)\n--\n\n"
 "The columns of decompressed records. `batches`: six int64 for each batch: start, end, count,\n"
 "base offset, base timestamp, append time (least int64: none). Returns (count, offsets,\n"
-"timestamps, key, value, headers); what is not wanted is None.\n\n"
+"timestamps, key, value, headers); columns that are not wanted are None.\n\n"
 "Raises ValueError: a batch is not exactly its count of well-formed records.");
 
 static PyObject *
@@ -459,7 +459,7 @@ write_varint(uint8_t *p, int64_t value)
     return p;
 }
 
-/* A binary column as it comes in: int32 offsets, data, and a byte for each value or NULL. */
+/* A binary column as an argument: int32 offsets, data, and a byte for each value or NULL. */
 typedef struct {
     Py_buffer offsets, data, valid;
     int has_column, has_nulls;
@@ -545,7 +545,7 @@ typedef struct {
     Input key, value, header_key, header_value;
 } Rows;
 
-/* The length of a record's body, without the varint of this length itself. */
+/* The length of a record's body, without the varint of the length itself. */
 static int64_t
 body_bytes(const Rows *rows, int64_t row, int64_t first)
 {
@@ -632,7 +632,7 @@ check_rows(const Rows *rows, Py_ssize_t timestamps_bytes)
     for (int64_t b = 0; is_right && b < rows->batch_count; b++)
         is_right = rows->batches[b] <= rows->batches[b + 1];
     if (!is_right || timestamps_bytes < rows->count * 8) {
-        PyErr_SetString(PyExc_ValueError, "batches: rising row numbers from 0, a timestamp each");
+        PyErr_SetString(PyExc_ValueError, "batches: ascending row numbers from 0, a timestamp each");
         return 0;
     }
     return 1;
@@ -652,7 +652,7 @@ parse_headers(Rows *rows, PyObject *headers, Py_buffer *lists)
     for (int64_t i = 0; is_right && i < rows->count; i++)
         is_right = at[i] <= at[i + 1];
     if (!is_right) {
-        PyErr_SetString(PyExc_ValueError, "headers: list offsets that do not rise from 0");
+        PyErr_SetString(PyExc_ValueError, "headers: list offsets that do not ascend from 0");
         return 0;
     }
     rows->lists = at;
@@ -747,7 +747,7 @@ murmur2(PyObject *module, PyObject *args)
         int64_t count = view.len / 4 - 1;
         PyBuffer_Release(&view);
         if (count < 0)
-            PyErr_SetString(PyExc_ValueError, "offsets: one more than there are values");
+            PyErr_SetString(PyExc_ValueError, "offsets: must be one more than the values");
         else if (input_parse(&input, tuple, count, "data") && (result = new_bytes(count * 4))) {
             uint32_t *hashes = (uint32_t *)PyBytes_AsString(result);
             const int32_t *at = input.offsets.buf;
@@ -765,8 +765,8 @@ murmur2(PyObject *module, PyObject *args)
 
 /* ------------------------------------------------------------------------------ checking */
 
-/* What is wrong with a record, in the order in which it is seen; odradek/record/check.py has the
- * same texts. */
+/* What is malformed in a record, in the order of the checks; odradek/record/check.py has the same
+ * texts. */
 enum Damage { SOUND, BAD_LENGTH, BAD_TIMESTAMP, BAD_OFFSET, BAD_KEY, BAD_VALUE, BAD_HEADERS };
 
 static const char *const damaged_part[] = {
@@ -774,7 +774,7 @@ static const char *const damaged_part[] = {
 };
 
 #define REJECTED_MAX 1000
-/* Below this many bytes the interpreter is not released: taking it again may cost more. */
+/* Below this many bytes the GIL is not released: acquiring it again may cost more. */
 #define RELEASE_BYTES_MIN 65536
 
 typedef struct {
@@ -784,18 +784,18 @@ typedef struct {
 
 typedef struct {
     int64_t max_timestamp, rejected;
-    int64_t index[REJECTED_MAX], timestamp[REJECTED_MAX]; /* of the first ones rejected */
+    int64_t index[REJECTED_MAX], timestamp[REJECTED_MAX]; /* of the first rejected records */
     uint8_t keyless[REJECTED_MAX];
-    int64_t record; /* the damaged one */
+    int64_t record; /* the malformed one */
     enum Damage damage;
     int64_t bytes_left;
 } Verdict;
 
-/* As read_varint, and NULL too if the number has more than `bits`. */
+/* As read_varint, but NULL too if the number has more than `bits`. */
 static inline const uint8_t *
 read_strict(const uint8_t *p, const uint8_t *end, int bits, int64_t *value)
 {
-    if (p < end && *p < 0x80) { /* nearly always */
+    if (p < end && *p < 0x80) { /* the common case */
         *value = (int64_t)(*p >> 1) ^ -(int64_t)(*p & 1);
         return p + 1;
     }
@@ -820,7 +820,7 @@ read_strict(const uint8_t *p, const uint8_t *end, int bits, int64_t *value)
     return NULL;
 }
 
-/* Past a length of at least `least` and as many bytes; NULL if they are not there. */
+/* Skip a length of at least `least` and as many bytes; NULL if there are fewer. */
 static inline const uint8_t *
 skip_bytes(const uint8_t *p, const uint8_t *end, int64_t least, int64_t *length)
 {

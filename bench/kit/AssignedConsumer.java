@@ -7,8 +7,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * What kafka-consumer-perf-test measures, without a consumer group: reads so many records from
- * the beginning of all partitions and prints records, seconds. Its options are that tool's.
+ * As kafka-consumer-perf-test, without a consumer group: reads a number of records from the
+ * beginning of all partitions and prints records, seconds. Its options are that tool's.
  */
 public class AssignedConsumer {
     public static void main(String[] args) {

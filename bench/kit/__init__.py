@@ -1,10 +1,10 @@
-"""What the benchmarks share: brokers to be measured, loads to put on them, and a tape measure."""
+"""What the benchmarks share: targets, loads, and measurements of processes."""
 
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The client tests' helpers fetch the jars and run Apache Kafka; here they serve a second time.
+# The client tests' helpers, which fetch the jars and run Apache Kafka, are used here too.
 sys.path.append(str(ROOT / "tests" / "clients"))
 
 import apache  # noqa: E402

@@ -1,8 +1,8 @@
-"""What is measured of a target: loads by other people's clients, and what they make of the broker.
+"""The cases: loads of other clients on a target, and their figures.
 
-Each case puts one load on an otherwise idle target and returns figures: what the client
-reports, and the processor time that client and brokers spent meanwhile. Data written back
-to disk by an earlier case is no part of the next one: the disk is made to catch up first.
+Each case puts one load on an otherwise idle target and returns figures: the client's report,
+and the processor time of client and brokers. Before each case the disk is synced, so that data of
+an earlier case is not written back during the next one.
 """
 
 import json
@@ -32,7 +32,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is sent; full size takes each client five seconds and more."""
+    """The sizes of the loads; at full size a client runs five seconds or more."""
 
     java_records: int = 3_000_000
     java_batched_records: int = 6_000_000
@@ -41,7 +41,7 @@ class Sizes:
     small_seconds: float = 6.0
 
     def scaled(self, factor: float) -> "Sizes":
-        """A smaller load of the same kind."""
+        """The same load, smaller by `factor`."""
         return Sizes(
             int(self.java_records * factor),
             int(self.java_batched_records * factor),
@@ -53,11 +53,11 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One load, by name."""
+    """One load and its name."""
 
     name: str
     run: Callable[[Target, str, Sizes], Figures]
-    reads_stream: bool = False  # which STREAM_WRITER has to have written
+    reads_stream: bool = False  # which STREAM_WRITER must have written before
 
 
 def java_produce(
@@ -73,7 +73,7 @@ def java_produce(
 def native_produce(
     target: Target, topic: str, sizes: Sizes, *, partitions: int, acks: str
 ) -> Figures:
-    """librdkafka with its own defaults, but for acks."""
+    """librdkafka with its own defaults except acks."""
     _create(target, topic, partitions)
     records = sizes.native_records
     arguments = ["produce", target.bootstrap, topic, str(partitions), str(records)]
@@ -98,7 +98,7 @@ def java_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
 
 
 def native_consume(target: Target, _topic: str, sizes: Sizes) -> Figures:
-    """librdkafka on one partition, allowed to fetch well ahead."""
+    """librdkafka on one partition, with large fetch buffers."""
     records = sizes.native_records
     arguments = ["consume", target.bootstrap, STREAM, "1", str(records), *_QUEUED_MAX]
     return _measured(target, records, partial(_kit, "native", *arguments))
@@ -116,7 +116,7 @@ def small_requests(
 
 
 def warm_up(target: Target, sizes: Sizes) -> None:
-    """Let the target compile, grow and create what it does once in its life."""
+    """Let the target compile, allocate and create what is needed only once."""
     _create(target, "warm-up", 6)
     _producer_performance(target, "warm-up", sizes.warm_up_records, ())
     _producer_performance(target, "warm-up", sizes.warm_up_records, BATCHED)
@@ -141,7 +141,7 @@ CASES: Final = (
     Case("small requests", partial(small_requests, connections=16, depth=1)),
     Case("small requests, 8 deep", partial(small_requests, connections=16, depth=8)),
 )
-# With replicas: what a producer gets that waits for all of them.
+# With replicas and acks=all.
 REPLICATED: Final = (
     *CASES[:4],
     Case("librdkafka produce, acks=all", partial(native_produce, partitions=1, acks="all")),
@@ -152,7 +152,7 @@ REPLICATED: Final = (
 
 
 def chosen(words: tuple[str, ...], *, brokers: int = 1) -> list[Case]:
-    """The cases whose names have one of the words in them; with a reader, also its writer."""
+    """The cases whose names contain one of the words; with a reader, also its writer."""
     cases = CASES if brokers == 1 else REPLICATED
     if not words:
         return list(cases)

@@ -1,4 +1,4 @@
-"""The tape measure: processor time, memory, and what machine this is."""
+"""Measurements: processor time, memory, and a description of the machine."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class CpuTime(NamedTuple):
-    """Seconds of processor time."""
+    """Seconds of processor time, user and system."""
 
     user_s: float
     system_s: float
@@ -32,10 +32,10 @@ class CpuTime(NamedTuple):
 
 
 def cpu_time(pids: list[int]) -> CpuTime:
-    """What these processes have used until now, all their threads together."""
+    """The processor time of these processes so far, with all their threads."""
     total = CpuTime(0.0, 0.0)
     for pid in pids:
-        # The command's name stands in parentheses and may hold anything.
+        # The command's name is in parentheses and may contain any character.
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         total += CpuTime(int(fields[11]) / _TICKS_PER_S, int(fields[12]) / _TICKS_PER_S)
     return total
@@ -63,7 +63,7 @@ def describe() -> dict[str, Any]:
         "java": _said(["java", "-version"]).splitlines()[0],
         "librdkafka": _version("confluent-kafka"),
         "commit": _said(["git", "-C", str(ROOT), "describe", "--always", "--dirty"]).strip(),
-        # Whoever else works on this machine works on the result.
+        # Other load on the machine affects the result.
         "load_before": round(os.getloadavg()[0], 2),
     }
 

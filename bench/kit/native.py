@@ -1,8 +1,8 @@
-"""librdkafka itself as producer and consumer, driven through ctypes out of confluent-kafka's wheel.
+"""librdkafka as producer and consumer, called by ctypes from confluent-kafka's wheel.
 
 A produce() for each record from Python would measure Python. The C library inside the
-wheel has calls for many records at once, so here Python wakes up once in thousands of
-records and what is measured is librdkafka, as a C program would use it. Nothing is compiled.
+wheel has calls for many records at once, so Python runs once in thousands of records and the
+measurement is of librdkafka, as in a C program. Nothing is compiled.
 
     python -m kit.native produce BOOTSTRAP TOPIC PARTITIONS RECORDS RECORD_BYTES key=value...
     python -m kit.native consume BOOTSTRAP TOPIC PARTITIONS RECORDS key=value...
@@ -28,7 +28,7 @@ _TIMEOUT_MS: Final = 60_000
 
 
 class Message(ctypes.Structure):
-    """rd_kafka_message_t."""
+    """The struct rd_kafka_message_t of librdkafka."""
 
     _fields_ = (
         ("err", ctypes.c_int),
@@ -44,7 +44,7 @@ class Message(ctypes.Structure):
 
 
 def load() -> ctypes.CDLL:
-    """The library that confluent-kafka brought along."""
+    """Load the library in confluent-kafka's wheel."""
     package = pathlib.Path(confluent_kafka.__file__).parent
     folders = (package.with_name("confluent_kafka.libs"), package / ".dylibs")
     found = [path for folder in folders for path in folder.glob("librdkafka*")]
@@ -85,7 +85,7 @@ def load() -> ctypes.CDLL:
 
 
 class Handle:
-    """A producer or consumer with its one topic."""
+    """A producer or consumer and its topic."""
 
     def __init__(self, kind: int, topic: str, options: dict[str, str]) -> None:
         self.library = load()
@@ -113,9 +113,9 @@ class Handle:
 def produce(
     topic: str, partitions: int, records: int, record_bytes: int, options: dict[str, str]
 ) -> float:
-    """Produce and wait for every acknowledgement; the seconds it took."""
+    """Produce and wait for every acknowledgement. Returns the seconds."""
     producer = Handle(_PRODUCER, topic, options)
-    before = sum(producer.end_offset(p) for p in range(partitions))  # and so it is connected
+    before = sum(producer.end_offset(p) for p in range(partitions))  # which also connects it
     payload = ctypes.create_string_buffer(b"x" * record_bytes, record_bytes)
     messages = (Message * _AT_ONCE)()
     for message in messages:
@@ -141,7 +141,7 @@ def produce(
 
 
 def consume(topic: str, partitions: int, records: int, options: dict[str, str]) -> float:
-    """Read so many records from the beginning; the seconds from asking to the last."""
+    """Read `records` records from the beginning. Returns the seconds from start to last record."""
     consumer = Handle(_CONSUMER, topic, options)
     library = consumer.library
     queue = library.rd_kafka_queue_new(consumer.handle)

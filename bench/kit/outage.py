@@ -1,14 +1,14 @@
-"""For how long some partitions take no records: producers that keep trying, with acks=all.
+"""How long some partitions accept no records: producers with acks=all that retry.
 
 One producer for each partition sends one record after the other, a few milliseconds apart. What
-is not acknowledged (an error, a lost connection, silence) is sent again, to whoever leads by then;
-metadata is asked for as often as 50 times a second while somebody does not know. Reported is the
+is not acknowledged (an error, a lost connection, a time-out) is sent again, to the leader at that
+time; metadata is requested up to 50 times a second while a leader is unknown. The result is the
 longest time between two acknowledgements, for each partition.
 
     python -m kit.outage BOOTSTRAP TOPIC PARTITION,PARTITION...
 
-It says `ready` when all of them have been written to, goes on until its standard input ends, and
-then prints one line of JSON.
+It prints `ready` when all of them have been written to, continues until its standard input ends,
+and then prints one line of JSON.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SILENCE_S: Final = 5.0
 
 
 def request(topic: str, partition: int) -> bytes:
-    """A produce request of one record that all replicas in sync shall have."""
+    """A produce request of one record with acks=all."""
     records = batch(b"x" * 100)
     body = struct.pack(">hhi", -1, ACKS_ALL, 30_000) + struct.pack(">i", 1) + raw.text(topic)
     body += struct.pack(">iii", 1, partition, len(records)) + records
@@ -37,7 +37,7 @@ def request(topic: str, partition: int) -> bytes:
 
 
 class Leaders:
-    """Who leads what, asked for when somebody does not know."""
+    """The leaders of the partitions, requested when one is unknown."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._addresses = bootstrap.split(",")
@@ -48,11 +48,11 @@ class Leaders:
         self._turn = asyncio.Lock()
 
     def of(self, partition: int) -> str | None:
-        """The leader's address, as it was heard last."""
+        """The leader's address in the last metadata."""
         return self._by_id.get(self._leaders.get(partition, -1))
 
     async def refresh(self, since_s: float) -> None:
-        """Ask again, unless somebody has since."""
+        """Request the metadata again, unless that was done since."""
         async with self._turn:
             if self._asked_s > since_s:
                 return
@@ -62,7 +62,7 @@ class Leaders:
                 try:
                     await asyncio.wait_for(self._ask(address), 2.0)
                 except (OSError, asyncio.IncompleteReadError, TimeoutError):
-                    # The one that does not answer is asked last from now on.
+                    # A broker that does not answer is tried last from now on.
                     self._addresses.remove(address)
                     self._addresses.append(address)
                 else:
@@ -86,7 +86,7 @@ class Leaders:
 
 
 async def ask(address: str, frame: bytes) -> bytes:
-    """One question over a connection of its own; the answer behind its header."""
+    """One request over a connection of its own. Returns the response's body."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -102,7 +102,7 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
 
 
 class Producer:
-    """One partition's."""
+    """The producer of one partition."""
 
     def __init__(self, leaders: Leaders, topic: str, partition: int) -> None:
         self._leaders = leaders
@@ -145,7 +145,7 @@ class Producer:
         self.acked += 1
         self.last_s = now_s
         if self.acked == 20:
-            self.gap_s = 0.0  # the first ones find out who leads
+            self.gap_s = 0.0  # the first ones have to find the leader
             self.first.set()
 
 

@@ -1,9 +1,9 @@
-"""A broker of ours that tells where its time goes.
+"""An Odradek broker under a profiler.
 
-With py-spy on the PATH it is sampled from outside, at hardly any cost, and the samples
-become a table of functions: their own share, and their share with all they call. Without it
-the broker runs under cProfile, which makes every Python call dearer and so blames Python
-for more than its share. What the kernel does for a function counts as the function's own.
+With py-spy on the PATH it is sampled from outside, at little cost, and the samples become a
+table of functions: their own share, and their share with all they call. Without it the broker runs
+under cProfile, which makes every Python call slower and so overestimates Python's share. Time in
+the kernel counts as the calling function's own.
 """
 
 import collections
@@ -24,7 +24,7 @@ _SAMPLES_PER_S = 500
 
 
 class ProfiledOdradek(Odradek):
-    """One broker of ours; `start_profile` and `profile` around what is of interest."""
+    """One Odradek broker; call `start_profile` and `profile` around the load."""
 
     def __init__(self, home: pathlib.Path) -> None:
         super().__init__(home)
@@ -36,7 +36,7 @@ class ProfiledOdradek(Odradek):
         super().start()
         if shutil.which("py-spy"):
             return
-        # The same broker once more, in the hands of the profiler.
+        # The same broker again, started by the profiler.
         super().halt()
         properties = self._home / "broker-0" / "server.properties"
         profiler = [sys.executable, "-m", "cProfile", "-o", str(self._output)]
@@ -49,7 +49,7 @@ class ProfiledOdradek(Odradek):
         return [self._broker.pid] if self._broker else super().pids()
 
     def start_profile(self) -> None:
-        """From here on, where it is possible to begin in mid-life."""
+        """Begin to sample here, if the profiler can attach to a running process."""
         if self._broker is None:
             command = ["py-spy", "record", "--format", "raw", "--threads"]
             command += ["--rate", str(_SAMPLES_PER_S)]
@@ -59,7 +59,7 @@ class ProfiledOdradek(Odradek):
             )
 
     def profile(self) -> str:
-        """Where the time went, as a table."""
+        """The profile as a table."""
         if self._spy is not None:
             self._spy.send_signal(signal.SIGINT)
             self._spy.wait(60)
@@ -80,7 +80,7 @@ class ProfiledOdradek(Odradek):
 def _table(samples: str) -> Iterator[str]:
     """py-spy's raw format is one line for each stack: `thread;outer;...;inner count`.
 
-    Of the loop's thread only: threads that wait for work look busy to it.
+    Only of the loop's thread: py-spy takes threads that wait for work as busy.
     """
     own: collections.Counter[str] = collections.Counter()
     within: collections.Counter[str] = collections.Counter()
@@ -101,7 +101,7 @@ def _table(samples: str) -> Iterator[str]:
 
 
 def _function(frame: str) -> str:
-    """`name (a/long/path.py:123)` without the line, for a function is one row."""
+    """`name (a/long/path.py:123)` without the line, so that a function has one row."""
     name, _, place = frame.partition(" (")
     path = place.rstrip(")").rpartition(":")[0].split("/odradek/")[-1]
     return f"{name} ({os.path.normpath(path)})" if place else name

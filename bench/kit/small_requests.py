@@ -1,12 +1,12 @@
-"""Many small produce requests: one record each, from several connections, so many deep.
+"""Many small produce requests: one record each, several connections, DEPTH requests in flight.
 
 One process, one epoll, frames encoded beforehand: about 4 us of Python for each request, so
-that one broker is busy long before this is. It reports its own processor share all the
-same; above 0.8 its figures say more about itself than about the broker.
+that one broker is saturated long before this process. It reports its own processor share all the
+same; above 0.8 its figures measure itself rather than the broker.
 
     python -m kit.small_requests BOOTSTRAP TOPIC REPLICATION CONNECTIONS DEPTH SECONDS
 
-With more than one replica acks=all is asked for.
+With more than one replica it uses acks=all.
 """
 
 import json
@@ -23,7 +23,7 @@ import crc32c
 
 from kit import raw
 
-# The version that the Java client of 3.9 speaks.
+# The version that the Java client of 3.9 uses.
 PRODUCE, VERSION, ACKS_LEADER, ACKS_ALL = 0, 11, 1, -1
 PARTITIONS = 6
 RECORD_BYTES = 100
@@ -42,7 +42,7 @@ def batch(value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    value *= 2  # zigzag of what is not negative
+    value *= 2  # zigzag encoding of a number that is not negative
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -61,13 +61,13 @@ def request(topic: str, partition: int, acks: int = ACKS_LEADER) -> bytes:
 
 
 def _varlen(length: int) -> bytes:
-    """The length of a compact array, string or bytes: one more, for 0 means null."""
+    """The length of a compact array, string or bytes: plus one, because 0 means null."""
     length += 1
     return bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7])
 
 
 def error_of(answer: bytes, topic: str) -> int:
-    """The error code in the answer to such a request, its length included."""
+    """The error code in the response frame of such a request."""
     (error_code,) = struct.unpack_from(">h", answer, _error_at(topic))
     return int(error_code)
 
@@ -78,23 +78,23 @@ def _error_at(topic: str) -> int:
 
 
 def receive_frame(connection: socket.socket) -> bytes:
-    """One answer, its length included."""
+    """One response frame, including its length."""
     length = raw.receive(connection, 4)
     return length + raw.receive(connection, struct.unpack(">i", length)[0])
 
 
 class Connection:
-    """One peer with `depth` requests under way."""
+    """One connection with `depth` requests in flight."""
 
     def __init__(self, address: str, topic: str, partition: int, acks: int, depth: int) -> None:
         self.socket = raw.connect(address)
         self.frame = request(topic, partition, acks)
         deadline_s = time.monotonic() + WARM_UP_S
         while True:
-            self.socket.sendall(self.frame)  # the first one shows how long they are
+            self.socket.sendall(self.frame)  # the first response shows the length of all
             answer = receive_frame(self.socket)
             error_code = error_of(answer, topic)
-            # A leader may hear of its topic after those who tell who leads.
+            # A leader may get its LeaderAndIsr request after other brokers have the metadata.
             if error_code not in _NOT_YET or time.monotonic() > deadline_s:
                 break
         if error_code:
@@ -109,7 +109,7 @@ class Connection:
 def run(
     address: str, topic: str, replication: int, connections: int, depth: int, seconds: float
 ) -> dict[str, float]:
-    """Keep the connections busy for so long; what came of it."""
+    """Keep the connections busy for `seconds`. Returns the figures."""
     raw.create_topic(address, topic, PARTITIONS, replication=replication)
     seen = raw.metadata(address, [topic])
     acks = ACKS_ALL if replication > 1 else ACKS_LEADER

@@ -1,4 +1,4 @@
-"""What a soak asks of the records that are there in the end. Pure."""
+"""The checks of a soak on the records in the topics at its end. Pure."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -20,11 +20,11 @@ def difference(wanted: Sequence[int], found: Sequence[int]) -> str | None:
 def broken_transactions(
     sizes: Sequence[int], outcomes: Sequence[str], seen: Mapping[tuple[int, int], int]
 ) -> list[str]:
-    """Complaints about transactions, each of `sizes[n]` records, that ended as `outcomes[n]`.
+    """The faults of transactions, each of `sizes[n]` records, that ended as `outcomes[n]`.
 
-    `seen` counts how often a reader of committed records found part p of transaction n. A committed
-    transaction is there whole and once, an aborted one is not there; one whose end the producer
-    never learned is the one or the other.
+    `seen` counts how often a read_committed reader found part p of transaction n. A committed
+    transaction must be complete and once, an aborted one absent; one whose outcome the producer
+    does not know may be either.
     """
     complaints = []
     for number, (size, outcome) in enumerate(zip(sizes, outcomes, strict=True)):

@@ -1,8 +1,7 @@
-"""What is done to three brokers, and to their ZooKeeper, while clients are at work.
+"""Faults of three brokers, and of their ZooKeeper, under load.
 
-At most one broker is away at a time, but now and then two: less than that replication does not
-promise to survive. In each third of the run another broker is only paused and never ended, so that
-one process lives long enough to show whether it grows.
+At most one broker is down at a time, and sometimes two. In each third of the run another broker is
+only paused and never ended, so that one process runs long enough to show whether it grows.
 """
 
 import random
@@ -16,7 +15,7 @@ READY_S = 120.0
 
 
 class Faults:
-    """A sequence of faults that a seed decides; what was done, and when, is in `story`."""
+    """A sequence of faults drawn from a seed; `story` has each fault and its time."""
 
     def __init__(
         self,
@@ -27,7 +26,7 @@ class Faults:
         duration_s: float,
         pause_s: float,
     ) -> None:
-        """`restart_store` kills the coordination store and has it back after so many seconds;
+        """`restart_store` kills the coordination store and restarts it after a number of seconds;
         `pause_s` is the mean time between the end of a fault and the next."""
         self.story: list[str] = []
         self.counts: dict[str, int] = {}
@@ -40,7 +39,7 @@ class Faults:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Do one thing after the other until the time is over."""
+        """Inject one fault after the other until the end of the run."""
         deeds = [self._kill, self._kill, self._pause, self._pause, self._stop, self._kill_two]
         deeds += [self._roll, self._kill_controller]
         if self._restart_store is not None:
@@ -102,7 +101,7 @@ class Faults:
         broker.start()
 
     def _roll(self) -> None:
-        """Restart one after the other, as an upgrade does."""
+        """Restart the brokers in turn, as in an upgrade."""
         for broker in self._victims(2):
             self._note("rolling restart", broker)
             broker.stop()

@@ -1,14 +1,15 @@
-"""Clients at work for hours, each with a record of what brokers acknowledged to it.
+"""The loads of a soak; each records what brokers acknowledged to it.
 
-    load        client                            what must be there in the end
+    load        client                            what must be true at the end
     Numbered    librdkafka or ours, idempotent    each acknowledged record once, in order, no other
     Ledger      librdkafka, transactional         committed transactions whole, aborted ones not
     Readers     librdkafka, a cooperative group   every record was read before it was committed
     Copiers     ours, read-transform-write        in the copy each record of the source once
-    Operators   ours, administration              nothing: they move replicas, make topics, delete
+    Operators   ours, administration              nothing: they move replicas, create and delete
+    topics
 
-A load runs in a thread of its own until `stop`; what it could not do because of a fault it tries
-again. `check` raises AssertionError with what is wrong.
+A load runs in a thread of its own until `stop`; it retries what a fault prevented. `check` raises
+an AssertionError that describes the fault.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ COLLECT_S: Final = 1.0  # after each transaction of a copier: the next copies mo
 _GIVING_UP: Final = (OdradekError, ConnectionError, TimeoutError)
 _END: Final = -191  # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF
 _NATIVE: Final = {
-    "log_level": 2,  # faults are meant
+    "log_level": 2,  # faults are intended
     "request.timeout.ms": 5_000,
     "socket.timeout.ms": 6_000,
     "retry.backoff.ms": 50,
@@ -54,14 +55,14 @@ _NATIVE: Final = {
 
 
 class Pace:
-    """So many a second, however long each takes."""
+    """A rate a second, whatever each one takes."""
 
     def __init__(self, by_second: float) -> None:
         self._each_s = 1 / by_second
         self._next_s = time.monotonic()
 
     def pause_s(self, count: int = 1) -> float:
-        """How long to wait after `count` more; a delay is not caught up by a burst."""
+        """The time to wait after `count` more; a delay is not followed by a burst."""
         now_s = time.monotonic()
         self._next_s = max(now_s, self._next_s + count * self._each_s)
         return self._next_s - now_s
@@ -89,7 +90,7 @@ class Work:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End, and wait for what is under way."""
+        """End, and wait for what is in flight."""
         self.ended.set()
         self._thread.join(DRAIN_S)
         if self._thread.is_alive():
@@ -99,7 +100,7 @@ class Work:
 
 
 def records_of(bootstrap: str, topic: str, partition: int) -> Iterator[Any]:
-    """What a reader of committed records finds in a partition, up to its last stable offset."""
+    """The records of a partition with read_committed, up to its last stable offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -114,7 +115,7 @@ def records_of(bootstrap: str, topic: str, partition: int) -> Iterator[Any]:
         consumer.assign([TopicPartition(topic, partition, 0)])
         idle_s = time.monotonic() + 30
         while time.monotonic() < idle_s:
-            # It returns early only with as many as it was asked for.
+            # It returns before the timeout only with as many as requested.
             for message in consumer.consume(10_000, timeout=0.3):
                 idle_s = time.monotonic() + 30
                 error = message.error()
@@ -150,7 +151,7 @@ def wait_for_end(bootstrap: str, group: str, topic: str) -> None:
 
 
 class Numbered(Work):
-    """Numbers its records, and notes for each partition which were acknowledged, in order."""
+    """Numbers its records, and keeps for each partition the acknowledged ones, in order."""
 
     def __init__(self, bootstrap: str, topic: str, by_second: float) -> None:
         super().__init__()
@@ -162,11 +163,11 @@ class Numbered(Work):
 
     @property
     def count(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         return sum(map(len, self.acknowledged.values()))
 
     def check(self) -> None:
-        """Hold what is there against what was acknowledged."""
+        """Compare the topic's records with the acknowledged ones."""
         assert self.failed == [], f"{self.topic}: given up: {self.failed[:3]}"
         for partition, acknowledged in self.acknowledged.items():
             found = records_of(self.bootstrap, self.topic, partition)
@@ -176,7 +177,7 @@ class Numbered(Work):
 
 
 class NativeNumbered(Numbered):
-    """By librdkafka's idempotent producer."""
+    """`Numbered` by librdkafka's idempotent producer."""
 
     def run(self) -> None:
         producer = Producer(
@@ -209,7 +210,7 @@ class NativeNumbered(Numbered):
 
 
 class OurNumbered(Numbered):
-    """By our idempotent producer."""
+    """`Numbered` by our idempotent producer."""
 
     def run(self) -> None:
         asyncio.run(self._run())
@@ -238,7 +239,7 @@ class OurNumbered(Numbered):
             self._note(under_way)
 
     def _note(self, under_way: list[deque[tuple[int, Delivery]]]) -> None:
-        """Note what has arrived; within a partition deliveries are done in order."""
+        """Keep the acknowledged numbers; within a partition deliveries complete in order."""
         for partition, deliveries in enumerate(under_way):
             while deliveries and deliveries[0][1].is_done:
                 number, delivery = deliveries.popleft()
@@ -262,7 +263,7 @@ class Ledger(Work):
 
     @property
     def count(self) -> int:
-        """How many transactions were committed."""
+        """The number of committed transactions."""
         return self.outcomes.count(COMMITTED)
 
     def run(self) -> None:
@@ -319,7 +320,7 @@ class Ledger(Work):
                 return
 
     def check(self) -> None:
-        """Hold what committed readers see against the outcomes."""
+        """Compare what read_committed returns with the outcomes of the transactions."""
         seen: Counter[tuple[int, int]] = Counter()
         for partition in range(PARTITIONS):
             for message in records_of(self._bootstrap, self.topic, partition):
@@ -330,7 +331,7 @@ class Ledger(Work):
 
 
 class Readers:
-    """Members of one cooperative group of librdkafka, which come and go."""
+    """Members of one cooperative group of librdkafka, which join and leave."""
 
     def __init__(self, bootstrap: str, topic: str, members: int = 2) -> None:
         self.topic = topic
@@ -351,7 +352,7 @@ class Readers:
                 member.stop()
 
     def check(self) -> None:
-        """Every record that is there was read before it was committed."""
+        """Check that every record was read before its offset was committed."""
         for partition, read in self.read.items():
             there = [m.offset() for m in records_of(self._bootstrap, self.topic, partition)]
             missed = never_read(read, there)
@@ -368,10 +369,10 @@ class _Reader(Work):
 
     def run(self) -> None:
         while not self.ended.is_set():
-            self._life(time.monotonic() + self._random.uniform(20, 90))
+            self._membership(time.monotonic() + self._random.uniform(20, 90))
             self.ended.wait(self._random.uniform(0, 5))
 
-    def _life(self, until_s: float) -> None:
+    def _membership(self, until_s: float) -> None:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -390,7 +391,7 @@ class _Reader(Work):
             for message in messages:
                 self._note(message.partition(), message.offset())
             if messages:
-                # What could not be committed is read once more, by whoever has the partition next.
+                # Records whose offset was not committed are read again by the next owner.
                 with contextlib.suppress(KafkaException):
                     consumer.commit(asynchronous=False)
         consumer.close()
@@ -403,7 +404,7 @@ class _Reader(Work):
 
 
 class Asyncio(Work):
-    """A coroutine of our client that is begun again whenever a fault ends it."""
+    """A coroutine of our client that is restarted whenever a fault ends it."""
 
     def run(self) -> None:
         asyncio.run(self._again_and_again())
@@ -411,11 +412,11 @@ class Asyncio(Work):
     async def _again_and_again(self) -> None:
         while not self.ended.is_set():
             with contextlib.suppress(*_GIVING_UP):
-                await self.life()
+                await self.attempt()
             await asyncio.sleep(0.5)
 
-    def life(self) -> Coroutine[Any, Any, None]:
-        """Work until `ended` is set, or a fault cannot be overcome."""
+    def attempt(self) -> Coroutine[Any, Any, None]:
+        """Work until `ended` is set, or a fault raises."""
         raise NotImplementedError
 
 
@@ -434,11 +435,11 @@ class Copiers:
 
     @property
     def count(self) -> int:
-        """How many transactions were committed."""
+        """The number of committed transactions."""
         return sum(member.committed for member in self.members)
 
     def stop(self) -> None:
-        """Wait until all of the source is copied, and end."""
+        """Wait until the whole source is copied, and end."""
         try:
             wait_for_end(self._bootstrap, "soak-copiers", self.source)
         finally:
@@ -446,7 +447,7 @@ class Copiers:
                 member.stop()
 
     def check(self) -> None:
-        """The copy is the source."""
+        """Check that the copy has the records of the source."""
         for partition in range(PARTITIONS):
             wanted, found = (
                 array("q", (int(m.value()) for m in records_of(self._bootstrap, topic, partition)))
@@ -478,7 +479,7 @@ class _Copier(Asyncio):
             }
         )
 
-    async def life(self) -> None:
+    async def attempt(self) -> None:
         async with (
             await OurProducer.open(self._producer, wait_ms=30_000) as producer,
             await OurConsumer.open(self._consumer, wait_ms=30_000) as consumer,
@@ -506,7 +507,7 @@ class _Copier(Asyncio):
 
 
 class Operators(Asyncio):
-    """Move replicas, elect preferred leaders, make topics and delete them."""
+    """Move replicas, elect preferred leaders, create topics and delete them."""
 
     def __init__(self, bootstrap: str, topics: list[str], brokers: list[int], pause_s: float):
         super().__init__()
@@ -517,7 +518,7 @@ class Operators(Asyncio):
         self._pause_s = pause_s
         self._random = random.Random(0)
 
-    async def life(self) -> None:
+    async def attempt(self) -> None:
         async with await Cluster.connect(self._settings, wait_ms=30_000) as cluster:
             while not self.ended.is_set():
                 await self._random.choice([self._move, self._move, self._elect, self._topic])(
@@ -544,7 +545,7 @@ class Operators(Asyncio):
 
 
 async def restore(bootstrap: str, topics: list[str], brokers: list[int]) -> None:
-    """Give every partition all its replicas again."""
+    """Reassign every partition to all brokers again."""
     settings = ClientSettings.from_properties({"bootstrap.servers": bootstrap})
     async with await Cluster.connect(settings, wait_ms=30_000) as cluster:
         targets = {

@@ -1,9 +1,9 @@
 """Memory, files and threads of broker processes over hours, and whether they grow.
 
-A process that is started again begins anew, so samples are kept by pid, and only a process that
-has lived for most of a period says anything about growth. The slope is that of a least-squares
-line through means of equal spans; its error is the standard error of such a line's slope, and the
-means make neighbouring samples, which resemble each other, count once.
+Samples are kept by pid, because a restarted process starts with fresh memory, and only a process
+that ran for most of a period shows growth. The slope is that of a least-squares line through means
+of equal spans; its error is the standard error of such a line's slope. The means are there because
+neighbouring samples are correlated.
 """
 
 import math
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 INTERVAL_S = 5.0
-WARM_UP_S = 120.0  # caches fill, the first segments are rolled: no growth that goes on
+WARM_UP_S = 120.0  # caches fill and the first segments are rolled: not a lasting growth
 SPANS = 20
 
 
 class Sample(NamedTuple):
-    """What one process holds at one moment."""
+    """The memory, files and threads of one process at one moment."""
 
     age_s: float  # since the first sample of this process
     rss_mib: float
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Growth by hour, with the standard error of it."""
+    """Growth an hour, with its standard error."""
 
     by_hour: float
     error: float
@@ -41,7 +41,7 @@ class Slope(NamedTuple):
 
 
 def slope_of(points: list[tuple[float, float]]) -> Slope:
-    """The slope of values over seconds, by hour.
+    """The slope of values over seconds, scaled to an hour.
 
     Raises:
         ValueError: fewer than `SPANS` points.
@@ -64,7 +64,7 @@ def slope_of(points: list[tuple[float, float]]) -> Slope:
 
 @dataclass
 class Process:
-    """All samples of one process."""
+    """A process and its samples."""
 
     name: str
     pid: int
@@ -72,7 +72,7 @@ class Process:
     samples: list[Sample] = field(default_factory=list)
 
     def look(self) -> None:
-        """Take a sample; none if the process is gone."""
+        """Take a sample, unless the process has ended."""
         home = pathlib.Path(f"/proc/{self.pid}")
         try:
             told = dict(
@@ -80,13 +80,13 @@ class Process:
             )
             files = len(os.listdir(home / "fd"))
             rss_mib = int(told["VmRSS"].split()[0]) / 1024
-        except (OSError, KeyError):  # it ends just now
+        except (OSError, KeyError):  # it has just ended
             return
         age_s = time.monotonic() - self.begun_s
         self.samples.append(Sample(age_s, rss_mib, files, float(told["Threads"])))
 
     def slopes(self) -> dict[str, Slope]:
-        """Of each column, after the warm-up; empty if the process did not live long enough."""
+        """The slope of each column after the warm-up; empty if the process ran too briefly."""
         kept = [sample for sample in self.samples if sample.age_s >= WARM_UP_S]
         if len(kept) < SPANS:
             return {}
@@ -97,7 +97,7 @@ class Process:
 
 
 class Watch:
-    """Samples the processes that `pids` names, in a thread, until `stop`."""
+    """Samples the processes that `pids` returns, in a thread, until `stop`."""
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
         self.processes: list[Process] = []
@@ -121,7 +121,7 @@ class Watch:
         self._thread.join()
 
     def longest(self) -> dict[str, Process]:
-        """Of each broker, the process that was watched for the longest time."""
+        """The process of each broker that was sampled for the longest time."""
         found: dict[str, Process] = {}
         for process in self.processes:
             if process.samples and (

@@ -1,4 +1,4 @@
-"""One Spark session that measures the connector and ours in turns; one JSON object on stdout.
+"""One Spark session that measures Spark's connector and ours in turns; JSON on stdout.
 
 Started by bench/versus_spark_kafka.py, once for each kernel: python spark_session.py JSON
 """
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek.spark.java import prepare
 
-# What the study of the connector found to be best for it.
+# The settings that were measured to be the best for the connector.
 TUNED = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -38,7 +38,7 @@ WRITERS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 class Cases:
-    """The cases, each a function of an engine."""
+    """The cases, each a method that takes an engine."""
 
     def __init__(
         self, spark: SparkSession, servers: str, topics: dict[str, str], work: pathlib.Path
@@ -98,7 +98,7 @@ class Cases:
 
 
 def measure(case: Callable[[str], None], runs: int) -> dict[str, float]:
-    """Seconds of each engine, medians; who comes first changes from run to run."""
+    """The median seconds of each engine; the order of engines alternates from run to run."""
     engines = list(READERS)
     taken: dict[str, list[float]] = {engine: [] for engine in engines}
     for run in range(runs):
@@ -130,7 +130,7 @@ def main(given: dict[str, Any]) -> None:
         .write.mode("overwrite")
         .parquet(str(work / "rows"))
     )
-    for engine in READERS:  # workers, classes and connections are there
+    for engine in READERS:  # to start workers and load classes
         cases.tiny(engine)
     records = given["large"]
     wanted: dict[str, Callable[[str], None]] = {

@@ -1,7 +1,7 @@
-"""What is measured: a cluster of ours, and one of Apache Kafka, started and ended alike.
+"""The targets: a cluster of Odradek, and one of Apache Kafka, started and ended alike.
 
-A target lives on loopback, with its data in a directory of its own, and knows its broker
-processes, so that their processor time and memory can be read from outside.
+A target listens on loopback, has its data in a directory of its own, and the pids of its brokers,
+so that their processor time and memory can be read from outside.
 """
 
 import json
@@ -23,25 +23,25 @@ class Target(Protocol):
 
     name: str
     bootstrap: str
-    start_s: float  # from the first broker's spawning to its first answered Metadata
+    start_s: float  # from starting the first broker's process to its first Metadata response
 
     def start(self) -> None:
-        """Start its brokers, on the data that there is; return when all serve."""
+        """Start its brokers, on existing data if any; return when all serve."""
 
     def halt(self) -> None:
-        """Stop its brokers as their operator would; the data stays."""
+        """Stop its brokers as an operator does; the data is kept."""
 
     def end(self) -> None:
-        """Halt, and end what else belongs to it."""
+        """Halt, and stop its other processes."""
 
     def pids(self) -> list[int]: ...
 
     def version(self) -> str:
-        """What it says it is."""
+        """The name and version of the software."""
 
 
 class ApacheKafka:
-    """Apache Kafka 3.9 with a ZooKeeper of its own, which is not counted as its broker."""
+    """Apache Kafka 3.9 with a ZooKeeper of its own, which is not measured."""
 
     name = "kafka"
 
@@ -90,7 +90,7 @@ class ApacheKafka:
 
 
 class Odradek:
-    """Ours, as its user starts it: `odradek up`."""
+    """Odradek, started by `odradek up`."""
 
     name = "odradek"
 
@@ -106,7 +106,7 @@ class Odradek:
     def start(self) -> None:
         spawned_s = time.monotonic()
         up = subprocess.Popen(
-            self._command("up", "--detach", *self._wishes(), "--", *self._options),
+            self._command("up", "--detach", *self._arguments(), "--", *self._options),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -120,12 +120,12 @@ class Odradek:
             raise RuntimeError(f"odradek up ended with {ended_with}; see {self._home}/logs")
         self.bootstrap = self._status()["bootstrap"]
 
-    def _wishes(self) -> list[str]:
-        """What `odradek up` is asked for; the ports it finds itself."""
+    def _arguments(self) -> list[str]:
+        """The arguments of `odradek up`, which chooses the ports."""
         return ["--brokers", str(self._brokers)]
 
     def _first_address(self, up: "subprocess.Popen[bytes]") -> str:
-        """Of broker 0, once its options are written."""
+        """The address of broker 0, once its options are written."""
         file = self._home / "broker-0" / "server.properties"
         while up.poll() is None and not file.exists():
             time.sleep(0.005)
@@ -156,7 +156,7 @@ class Odradek:
 
 
 class OdradekOnZooKeeper(Odradek):
-    """Ours, coordinated by a ZooKeeper, which is not counted as its broker."""
+    """Odradek with a ZooKeeper, which is not measured."""
 
     name = "odradek on zookeeper"
     _zookeeper: apache.ZooKeeper | None = None
@@ -171,9 +171,9 @@ class OdradekOnZooKeeper(Odradek):
         if self._zookeeper is not None:
             self._zookeeper.stop()
 
-    def _wishes(self) -> list[str]:
+    def _arguments(self) -> list[str]:
         assert self._zookeeper is not None
-        return [*super()._wishes(), "--zookeeper", self._zookeeper.address]
+        return [*super()._arguments(), "--zookeeper", self._zookeeper.address]
 
 
 TARGETS: dict[str, type[ApacheKafka] | type[Odradek]] = {
@@ -183,5 +183,5 @@ STORES: dict[str, type[Odradek]] = {"embedded": Odradek, "zookeeper": OdradekOnZ
 
 
 def target_of(kind: str, store: str) -> type[ApacheKafka] | type[Odradek]:
-    """The target of a kind, ours on this coordination store."""
+    """The class of a target; `store` is Odradek's coordination store."""
     return STORES[store] if kind == Odradek.name else TARGETS[kind]

@@ -26,8 +26,6 @@ _CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 
 
 class Daemon:
-    """One Java process."""
-
     def __init__(self, name: str, command: list[str], home: pathlib.Path) -> None:
         self.name = name
         self.log = home / f"{name}.log"

@@ -50,7 +50,6 @@ class Reader:
 
 
 def text(value: str | None) -> bytes:
-    """A nullable string."""
     if value is None:
         return struct.pack(">h", -1)
     data = value.encode()

@@ -43,7 +43,6 @@ class Story:
         return [line.split() for line in said.splitlines() if line.strip()]
 
     async def beat(self) -> None:
-        """The member lives."""
         while True:
             beat = self.talk.beat("live", 1, self.member)
             answer = await self.talk.ask(beat)

@@ -42,7 +42,6 @@ Tool = Callable[..., str]
 
 @pytest.fixture(params=fetch.KAFKA_LINES)
 def line(request: pytest.FixtureRequest) -> str:
-    """The tools' line."""
     return str(request.param)
 
 

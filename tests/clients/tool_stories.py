@@ -86,7 +86,6 @@ class JavaTools:
         return code, _decoded(out), _decoded(err)
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.kill()  # a call that was left alone would hold it up

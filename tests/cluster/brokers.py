@@ -150,7 +150,6 @@ class BrokerProcess:
 
     @property
     def rss_bytes(self) -> int:
-        """Resident memory."""
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
         assert found is not None

@@ -72,8 +72,6 @@ def framed(message: Message, version: int, *, client_id: str = "test") -> bytes:
 
 
 class Peer:
-    """One connection."""
-
     def __init__(self, port: int, *, timeout_s: float = 30.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,7 +113,6 @@ class Peer:
         return self.answer(answer, version)
 
     def answer(self, answer: type[M], version: int) -> M:
-        """Read a response."""
         api_key = answer.SCHEMA.api_key
         assert api_key is not None
         frame = self.frame()
@@ -162,7 +159,6 @@ class Peer:
         assert made.error_code in allowed, (name, made.error_code, made.error_message)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
         (gone,) = self.request(request, DeleteTopicsResponse).responses
         assert gone.error_code == 0, (name, gone.error_code, gone.error_message)
@@ -170,7 +166,6 @@ class Peer:
     def produce(
         self, topic: str, partition: int, batch: bytes, *, acks: int = -1, version: int = 9
     ) -> PartitionProduceResponse:
-        """Produce one batch."""
         answer = self.request(producing(topic, partition, batch, acks=acks), ProduceResponse,
                               version)  # fmt: skip
         return answer.responses[0].partition_responses[0]

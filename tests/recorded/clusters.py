@@ -120,7 +120,6 @@ class Cluster:
             member.wait(60)
 
     def close(self) -> None:
-        """Leave nothing running."""
         for group in list(self.members):
             for member in self.members.pop(group):
                 member.kill()

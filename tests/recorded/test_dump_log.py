@@ -43,8 +43,6 @@ _JAVA = re.compile(r'^Exception in thread "main" [\w.$]+(: )?')
 
 
 class Call:
-    """A recorded call."""
-
     def __init__(self, name: str) -> None:
         lines, _, rest = (RECORDED / f"{name}.txt").read_text().partition("[stdout]\n")
         command, code = lines.splitlines()

@@ -103,8 +103,6 @@ def delete_records(servers):
 
 @pytest.fixture(scope="session")
 def delete(servers):
-    """Delete a topic."""
-
     async def remove(topic):
         async with await Cluster.bootstrap(servers) as cluster:
             assert await delete_topics(cluster, [topic]) == {topic: None}

@@ -97,7 +97,6 @@ class Both:
 
 
 def main(servers: str, jars: str, folder: str) -> None:
-    """Play all cases."""
     prepare()
     spark = (
         SparkSession.builder.master("local[2]")

@@ -14,7 +14,6 @@ from odradek.spark.java import prepare
 
 
 def main(servers: str, folder: str, *finish: str) -> None:
-    """Run both queries."""
     prepare()
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.warehouse.dir", f"{folder}/warehouse").getOrCreate()

@@ -57,7 +57,6 @@ class Versions:
 
 
 def main(servers: str, folder: str, prefix: str) -> None:
-    """Play all cases."""
     prepare()
     spark = (
         SparkSession.builder.master("local[2]")
