@@ -46,7 +46,7 @@ def stage(request, tmp_path):
         stage.disk.close()
 
 
-def test_written_bytes_are_read(stage):
+def test_written_bytes_can_be_read(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"head", memoryview(b"tail")))
     file.write(8, (b"more",))
@@ -81,7 +81,7 @@ def test_a_read_beyond_the_end_is_short(stage):
     assert bytes(file.read_now(3, 10)) == b""
 
 
-def test_a_read_that_waits_ends_in_a_callback(stage):
+def test_a_read_in_a_thread_ends_in_a_callback(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"abc",))
 
@@ -110,7 +110,7 @@ def test_reading_a_small_missing_file_is_no_error(stage):
     assert stage.disk.read_file(stage.path("none")) is None
 
 
-def test_truncating_cuts_and_a_write_beyond_the_end_leaves_zeros(stage):
+def test_a_truncated_file_is_shorter_and_a_write_beyond_the_end_leaves_zeros(stage):
     file = stage.disk.create(stage.path("a"))
     file.write(0, (b"abcdef",))
     file.truncate(2)
@@ -198,7 +198,7 @@ def test_a_flush_of_a_missing_file_reports_the_path(stage):
     assert isinstance(error, StorageError)
 
 
-def test_a_replaced_file_is_the_last_one_asked_for(stage):
+def test_a_replaced_file_has_the_last_content(stage):
     path = stage.path("checkpoint")
     done = []
     for number in range(5):
@@ -272,7 +272,7 @@ def test_a_pinned_file_keeps_its_descriptor(tmp_path):
     assert not pinned.is_open
 
 
-def test_where_the_process_has_no_descriptor_left_idle_files_release_theirs(tmp_path, monkeypatch):
+def test_when_descriptors_run_out_idle_files_close_theirs(tmp_path, monkeypatch):
     disk = RealDisk(lambda *_: None, descriptors_max=1_000)
     files = [disk.create(f"{tmp_path}/{number}") for number in range(40)]
     real = os.open

@@ -1,4 +1,4 @@
-"""Both kernels against the plain decoder and encoder, which walk each record on its own."""
+"""Compares both Arrow kernels with the plain decoder and encoder, which work record by record."""
 
 import contextlib
 
@@ -43,7 +43,7 @@ BATCHES = st.lists(st.tuples(RECORDS, CODECS, st.booleans()), min_size=1, max_si
 
 
 def log_of(batches):
-    """Batches one after the other, and the rows a reader should see."""
+    """A sequence of batches, and the rows that a reader should get."""
     out, rows, offset = bytearray(), [], 5
     for records, codec, stamped in batches:
         batch = build_batch(
@@ -80,7 +80,7 @@ def decoded(data, using, *, start=0, end=None, columns=ALL_COLUMNS):
 @both
 @settings(max_examples=60)
 @given(batches=BATCHES)
-def test_every_record_comes_back_as_the_plain_decoder_reads_it(using, batches):
+def test_every_record_is_read_as_by_the_plain_decoder(using, batches):
     data, rows, end = log_of(batches)
 
     table, decoder = decoded(data, using)
@@ -95,7 +95,7 @@ def test_every_record_comes_back_as_the_plain_decoder_reads_it(using, batches):
 @both
 @settings(max_examples=60)
 @given(batches=BATCHES, start=st.integers(0, 60), length=st.integers(0, 60))
-def test_a_range_is_cut_where_it_is_asked_for(using, batches, start, length):
+def test_a_range_has_only_the_requested_offsets(using, batches, start, length):
     data, rows, _ = log_of(batches)
 
     table, _ = decoded(data, using, start=start, end=start + length)
@@ -106,7 +106,7 @@ def test_a_range_is_cut_where_it_is_asked_for(using, batches, start, length):
 @both
 @settings(max_examples=60)
 @given(batches=BATCHES, columns=st.permutations(ALL_COLUMNS), count=st.integers(1, 4))
-def test_any_columns_alone_are_those_columns_of_all(using, batches, columns, count):
+def test_a_selection_of_columns_equals_those_columns_of_all(using, batches, columns, count):
     data, _, _ = log_of(batches)
     whole, _ = decoded(data, using)
 
@@ -120,7 +120,7 @@ SMALL = build_batch([Record(b"k", b"v", 1, (("h", b"x"),)), Record(None, b"w", 2
 
 @both
 @pytest.mark.parametrize("where", range(HEADER_BYTES, len(SMALL)))
-def test_any_byte_that_is_another_is_judged_as_the_plain_decoder_judges_it(using, where):
+def test_a_changed_byte_has_the_same_result_as_with_the_plain_decoder(using, where):
     for value in (*range(16), 0x7F, 0x80, 0x81, 0xFE, 0xFF):
         batch = bytearray(SMALL)
         batch[where] = value
@@ -150,7 +150,7 @@ def test_damage_behind_a_valid_checksum_is_refused_or_read_as_the_plain_decoder_
         batch[HEADER_BYTES + where % (len(batch) - HEADER_BYTES)] = value
     sign(batch)
     log = bytearray()
-    for copy in range(copies):  # the base offset is not signed
+    for copy in range(copies):  # the checksum does not cover the base offset
         batch[:8] = (copy * len(records)).to_bytes(8, "big")
         log += batch
     try:
@@ -166,7 +166,7 @@ def test_damage_behind_a_valid_checksum_is_refused_or_read_as_the_plain_decoder_
 @both
 @settings(max_examples=60)
 @given(records=RECORDS.filter(bool), where=st.integers(21, 10_000), bit=st.integers(0, 7))
-def test_one_bit_that_tipped_over_is_seen(using, records, where, bit):
+def test_a_flipped_bit_is_found(using, records, where, bit):
     batch = bytearray(build_batch(records))
     batch[21 + (where - 21) % (len(batch) - 21)] ^= 1 << bit
 
@@ -208,7 +208,7 @@ def test_encoded_batches_are_those_of_the_plain_encoder(using, records, codec, s
         assert not more
         assert has_valid_crc(memoryview(batch), position, header)
         inside = [record._replace(offset=-1) for record in iter_records(batch)]
-        # zstd may choose its frame's form by how it is called; the records are the same.
+        # zstd may use another frame format for another call; the records are the same.
         if codec is not Codec.ZSTD:
             assert bytes(batch) == build_batch(inside, codec=codec)
         assert header.last_offset_delta + 1 == header.record_count == len(inside)
@@ -219,7 +219,7 @@ def test_encoded_batches_are_those_of_the_plain_encoder(using, records, codec, s
 
 
 def java_murmur2(data):
-    """As Kafka's `Utils.murmur2` has it, in plain Python."""
+    """Kafka's `Utils.murmur2` in plain Python."""
     mask = 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)
     for at in range(0, len(data) // 4 * 4, 4):

@@ -1,10 +1,10 @@
-"""Whatever is written to a compacted log, however it is cleaned and whenever it crashes meanwhile:
+"""For any writes to a compacted log, with any cleanings and crashes in between:
 
-* the last record of each key can be read, and a deleted key does not come back;
-* what is read are records that were written, at the offsets at which they were;
-* read_committed sees what is committed, and nothing of what was aborted;
-* the producers are known as before;
-* cleaning what is clean changes nothing.
+* the last record of each key can be read, and a deleted key is not back;
+* every record that is read was written at that offset;
+* read_committed returns committed records, and no aborted ones;
+* the producer state is unchanged;
+* cleaning a clean log changes nothing.
 """
 
 import copy
@@ -44,7 +44,7 @@ PRODUCERS = st.sampled_from([7, 8])
 
 
 class Surroundings:
-    """Disk, clock and timers, which can be copied as a whole."""
+    """Disk, clock and timers, which can be copied together."""
 
     def __init__(self):
         self.now_ms = 1_000_000
@@ -109,7 +109,7 @@ def batches_of(log):
 
 
 def records_of(log):
-    """Offset to key, value, timestamp of everything that a consumer without a rule reads."""
+    """Offset to key, value, timestamp of everything that a read_uncommitted consumer reads."""
     return {
         record.offset: (record.key, record.value, record.timestamp)
         for header, data in batches_of(log)
@@ -119,7 +119,7 @@ def records_of(log):
 
 
 def committed_of(log, end):
-    """What a read_committed consumer makes of the log below `end`: its aborted ones skipped."""
+    """What a read_committed consumer reads of the log below `end`."""
     waiting = sorted(log.aborted_transactions(0, log.leo), key=lambda t: t.first_offset)
     aborted = set()
     seen = {}
@@ -137,7 +137,7 @@ def committed_of(log, end):
 
 
 def clean(log, now_ms, map_bytes, operations=None, as_json=True):
-    """A round from its choice to its end."""
+    """Run one whole round of cleaning."""
     found = cleanable(log, now_ms=now_ms)
     if not found.cleanable_bytes:
         return None
@@ -299,7 +299,7 @@ class CleanedLogLife(RuleBasedStateMachine):
         assert sorted(self.log.active_producers()) == before
 
     def settle(self) -> None:
-        """All that was written is durable, and checkpointed."""
+        """Flush everything, and write the checkpoints."""
         self.log.flush()
         self.around.pass_time(200)
         self.checkpoint()
@@ -315,7 +315,7 @@ class CleanedLogLife(RuleBasedStateMachine):
             if found[1] is not None and found[0] < stable
         }
         found = committed_of(self.log, stable)
-        # What was overwritten above the stable offset may be there in its older form or not.
+        # A key overwritten above the last stable offset may or may not have its older record.
         for key, (offset, value) in expected.items():
             assert found.get(key) == (offset, value), key
         deleted = {

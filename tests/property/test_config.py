@@ -1,4 +1,4 @@
-"""Whatever stands in a configuration: it is taken, or refused with its reason."""
+"""Any configuration is accepted, or refused with a reason."""
 
 import contextlib
 
@@ -25,7 +25,7 @@ BROKER = BrokerConfig({"broker.id": "1"}, host_name="here")
 
 
 @given(st.sampled_from(sorted(OPTIONS)), TEXTS)
-def test_a_value_that_is_taken_can_be_shown_and_read_again(name, text):
+def test_an_accepted_value_can_be_printed_and_parsed_again(name, text):
     option = OPTIONS[name]
     try:
         value = option.parse(text)
@@ -37,7 +37,7 @@ def test_a_value_that_is_taken_can_be_shown_and_read_again(name, text):
 
 
 @given(st.dictionaries(st.sampled_from(sorted(BROKER_OPTIONS)), TEXTS, max_size=5))
-def test_a_broker_starts_or_says_why_not(properties):
+def test_a_broker_starts_or_reports_why_not(properties):
     with contextlib.suppress(InvalidConfigError, ConfigConflictError):
         broker = BrokerConfig(properties, host_name="here")
         assert {entry.name for entry in describe_broker(broker)} >= properties.keys()
@@ -51,14 +51,14 @@ ALTERATIONS = st.tuples(
 
 
 @given(st.lists(ALTERATIONS, max_size=4))
-def test_a_topic_is_altered_or_the_client_is_told_why_not(alterations):
+def test_a_topic_is_altered_or_the_client_gets_the_reason(alterations):
     with contextlib.suppress(ApiError):
         overrides = alter_topic("t", {}, alterations, BROKER)
         assert describe_topic(BROKER.topic(overrides), BROKER)
 
 
 @given(st.lists(ALTERATIONS, max_size=4), st.booleans())
-def test_a_broker_is_altered_or_the_client_is_told_why_not(alterations, per_broker):
+def test_a_broker_is_altered_or_the_client_gets_the_reason(alterations, per_broker):
     with contextlib.suppress(ApiError):
         settings = alter_broker(alterations, BROKER, per_broker=per_broker)
         changed = BROKER.with_dynamic(dynamic=settings, dynamic_default={})

@@ -1,10 +1,10 @@
-"""Whatever a log goes through, and whenever the process dies or the power fails:
+"""For any operations on a log, with process crashes and power failures at any time:
 
-* after a crash of the process everything that was appended is there;
-* after a power loss everything that was flushed is there, and of the rest a beginning;
-* recovery ends with the same log, also when it crashes itself, again and again;
-* what leads into the log (indexes, epochs, producers, aborted transactions) says what is in it;
-* after a clean stop nothing is lost by either.
+* after a crash of the process all appended batches are there;
+* after a power failure all flushed batches are there, and a prefix of the others;
+* recovery gives the same log, also if it is itself interrupted by crashes;
+* indexes, leader epochs, producer state and aborted transactions match the batches;
+* after a clean shutdown neither loses anything.
 """
 
 import copy
@@ -36,12 +36,12 @@ PRODUCERS = st.sampled_from([7, 8])
 
 
 class Surroundings:
-    """Disk, clock and timers, which can be copied as a whole."""
+    """Disk, clock and timers, which can be copied together."""
 
     def __init__(self, seed):
         self.now_ms = 1_000_000
         self._calls = []
-        self._number = 0  # of timers; itertools.count can no longer be copied
+        self._number = 0  # number of timers; itertools.count cannot be copied
         self.rng = random.Random(seed)
         self.disk = SimulatedDisk(self.rng, self.call_later, wall_ms=self.wall_ms)
         self.disk.mkdir("/data")
@@ -85,7 +85,7 @@ def fail(error):
 
 
 def batches_of(log):
-    """Every batch that can be read, whole."""
+    """Every batch that can be read."""
     found = []
     offset = log.log_start_offset
     while offset < log.leo:
@@ -106,7 +106,7 @@ class LogLife(RuleBasedStateMachine):
         self.epoch = 0
         self.sequences = {}
         self.batches = []  # what the log has, as (base offset, next offset, bytes)
-        self.before = []  # what stood where the log was cut since the last flush
+        self.before = []  # batches truncated since the last flush
         self.checkpointed = Checkpointed()
 
     # ------------------------------------------------------------------------- what happens
@@ -242,7 +242,7 @@ class LogLife(RuleBasedStateMachine):
         self.log.close(lambda _: None)
         self.around.pass_time(200)
         self.checkpointed = self.checkpointed._replace(recovery_point=self.log.recovery_point)
-        # An epoch that has no batch is forgotten, as in Kafka: the next leader brings another.
+        # An epoch without a batch is dropped, as in Kafka: the next leader has another one.
         epochs = [start for start in self.log.epochs.starts() if start[1] < self.log.leo]
         before = batches_of(self.log), self.log.leo, epochs
         producers = sorted(self.log.active_producers())
@@ -270,7 +270,7 @@ class LogLife(RuleBasedStateMachine):
         assert {(t.producer_id, t.last_offset) for t in told} >= self.aborted_transactions()
 
     def aborted_transactions(self) -> set[tuple[int, int]]:
-        """Of those of which the log has data and marker: producer and marker."""
+        """Producer id and marker offset of transactions with data and marker in the log."""
         producers, found = ProducerState(), _Collected()
         for first, _, data in self.batches:
             header = read_header(data)
@@ -291,14 +291,14 @@ TestLogLife = LogLife.TestCase
 
 
 class _Third:
-    """Draws a number that is fixed."""
+    """A random generator with a fixed result."""
 
     def draw(self, _strategy):
         return 3
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_cut_off_a_segment_that_a_roll_left_behind_does_not_come_back(seed):
+def test_truncated_batches_of_a_segment_before_a_roll_are_not_back(seed):
     life = LogLife()
     life.around.rng.seed(seed)
     life.append([0])

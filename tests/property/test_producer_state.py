@@ -1,7 +1,7 @@
-"""Producer state against a model that remembers everything and computes nothing ahead.
+"""Compares the producer state with a model that keeps every batch.
 
-The model is the log itself: every batch that was appended, in order. What the state answers
-must follow from the log; what it says after a snapshot must be what it said before.
+The model is the log itself: every batch that was appended, in order. The answers of the
+state must follow from the log, and a snapshot must not change them.
 """
 
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ class ProducerStateLife(RuleBasedStateMachine):
         super().__init__()
         self.state = ProducerState()
         self.log = []  # (base offset, header, marker or None)
-        self.forgotten = set()  # base offsets of batches that no snapshot kept
+        self.dropped = set()  # base offsets of batches that are in no snapshot
         self.leo = 0
         self.high_watermark = 0
         self.now_ms = 0
@@ -53,7 +53,7 @@ class ProducerStateLife(RuleBasedStateMachine):
         return epoch, batches, is_open
 
     def expected(self, batch):
-        """What the rules say to this batch, from the log alone."""
+        """The verdict on this batch by the rules, computed from the log alone."""
         epoch, batches, is_open = self.current(batch.producer_id)
         if epoch is None:
             return "append"
@@ -62,7 +62,7 @@ class ProducerStateLife(RuleBasedStateMachine):
                 same = (known.base_sequence, known.last_offset_delta)
                 if (
                     same == (batch.base_sequence, batch.last_offset_delta)
-                    and base_offset not in self.forgotten
+                    and base_offset not in self.dropped
                 ):
                     return base_offset
             due = (batches[-1][1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
@@ -150,7 +150,7 @@ class ProducerStateLife(RuleBasedStateMachine):
         assert list(self.state.active_producers()) == before
         for producer_id in range(3):
             _, batches, _ = self.current(producer_id)
-            self.forgotten.update(base_offset for base_offset, _ in batches[:-1])
+            self.dropped.update(base_offset for base_offset, _ in batches[:-1])
 
     @invariant()
     def the_last_stable_offset_is_below_everything_undecided(self):

@@ -1,4 +1,4 @@
-"""The compiled check of records against the plain one, and both against the plain decoder."""
+"""Compares the compiled check of records with the plain one, and both with the plain decoder."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ TIMESTAMPS = st.integers(-1, 2**45) | st.integers(-(2**63), 2**63 - 1)
 BYTES = st.none() | st.binary(max_size=70) | st.builds(bytes, st.sampled_from([64, 130, 8192]))
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)
 RECORDS = st.lists(st.tuples(BYTES, BYTES, st.integers(-(2**40), 2**40), HEADERS), max_size=90)
-# What damages: a position (from the start, or anywhere), and the bytes that are put there.
+# Damage: a position (near the start, or anywhere), and the bytes written there.
 SPLINTERS = st.sampled_from(
     [b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b"\x80\x80\x80\x80\x10", b"\xff" * 9, b""]
 )
@@ -54,7 +54,7 @@ def verdict(check, *arguments):
     st.booleans(),
     st.integers(0, 100),
 )
-def test_both_checks_say_the_same(fields, damage, more, base, limits, needs_key, start):
+def test_both_checks_agree(fields, damage, more, base, limits, needs_key, start):
     body, base_timestamp = body_of(fields)
     body = bytes(start) + damaged(body, damage)
     base_timestamp = base_timestamp if base is None else base
@@ -65,14 +65,14 @@ def test_both_checks_say_the_same(fields, damage, more, base, limits, needs_key,
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60), st.integers(0, 5))
-def test_both_checks_say_the_same_of_any_bytes(body, count):
+def test_both_checks_agree_on_any_bytes(body, count):
     arguments = (body, 0, count, 0, INT64_MIN, INT64_MAX, True)
 
     assert verdict(compiled, *arguments) == verdict(plain_check, *arguments)
 
 
 @given(RECORDS, DAMAGE)
-def test_what_a_check_takes_the_decoder_reads(fields, damage):
+def test_accepted_records_can_be_decoded(fields, damage):
     body, base_timestamp = body_of(fields)
     body = damaged(body, damage)
     said = verdict(compiled, body, 0, len(fields), base_timestamp, INT64_MIN, INT64_MAX, False)
@@ -82,7 +82,7 @@ def test_what_a_check_takes_the_decoder_reads(fields, damage):
     assert isinstance(said, str) or read == list(range(len(fields)))
 
 
-def test_both_list_the_first_thousand_that_they_reject():
+def test_both_checks_list_the_first_thousand_rejected_records():
     body, base = body_of([(None, b"", 5, ())] * (REJECTED_MAX + 7))
     arguments = (body, 0, REJECTED_MAX + 7, base, INT64_MIN, INT64_MAX, True)
 
@@ -92,5 +92,5 @@ def test_both_list_the_first_thousand_that_they_reject():
     assert compiled(*arguments) == plain_check(*arguments)
 
 
-def test_the_compiled_check_is_taken_where_it_is_installed():
+def test_the_compiled_check_is_used_if_it_is_installed():
     assert fastest_check() is compiled

@@ -1,4 +1,4 @@
-"""Records come back from every codec; garbage raises our errors and nothing else."""
+"""Encoded records are decoded with every codec; garbage raises only our errors."""
 
 import contextlib
 
@@ -33,7 +33,7 @@ CODECS = st.sampled_from(list(Codec))
 
 
 @given(RECORDS, CODECS, st.integers(0, 2**62))
-def test_records_come_back(records, codec, base_offset):
+def test_encoded_records_are_decoded(records, codec, base_offset):
     batch = build_batch(records, codec=codec, base_offset=base_offset)
 
     read = list(iter_records(batch))
@@ -45,7 +45,7 @@ def test_records_come_back(records, codec, base_offset):
 
 
 @given(RECORDS.filter(bool), CODECS, st.sampled_from([None, *Codec]))
-def test_a_leader_changes_nothing_of_the_records_whatever_it_does(records, codec, target):
+def test_validation_does_not_change_the_records(records, codec, target):
     produced = build_batch(records, codec=codec)
     rules = ValidationRules(codec=target, full=True, message_bytes_max=1 << 30)
 
@@ -67,7 +67,7 @@ def flipped(batch, flips, first=0):
 
 
 def judged(view):
-    """Every way into a batch; raises nothing but what it is allowed to."""
+    """Call every decoder of a batch; only the documented errors may be raised."""
     for rules in (
         ValidationRules(),
         ValidationRules(full=True, decompressed_bytes_max=1 << 20),

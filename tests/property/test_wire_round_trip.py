@@ -1,4 +1,4 @@
-"""Every message in every version comes back from its bytes, and no bytes break a decoder."""
+"""Every encoded message is decoded in every version, and any bytes are decoded or refused."""
 
 import functools
 import re
@@ -33,7 +33,7 @@ MESSAGES: list[type[Message]] = [
     transaction_state.TransactionLogValue,
     transaction_version_2.TaggedTransactionLogValue,
 ]
-# The gate's 200 examples are for all versions together; the night's are many more.
+# The 200 examples of an ordinary run are for all versions together.
 FEW = settings().max_examples // 40
 
 
@@ -56,7 +56,7 @@ PRIMITIVES: dict[str, st.SearchStrategy] = {
 
 @functools.cache
 def messages(message: MessageType, version: int) -> st.SearchStrategy[Message]:
-    """Any message that a version can say."""
+    """Any message that can be encoded in a version."""
     fields = [field for field in message.SCHEMA.fields if version in field.versions]
     return st.builds(message, **{field.name: values(field, version) for field in fields})
 
@@ -71,7 +71,7 @@ def values(field: Field, version: int) -> st.SearchStrategy:
         return part.map(lambda made: None if made == default else made)
     if field.kind == "array":
         few = st.lists(part, max_size=3)
-        # Long enough for lengths of two bytes, and for lists that are not unpacked by heart.
+        # Long enough for lengths of two bytes, and for lists without a specialised decoder.
         part = few | part.map(lambda item: [item] * 130) if isinstance(field.part, str) else few
     return part | st.none() if version in field.nullable else part
 
@@ -79,7 +79,7 @@ def values(field: Field, version: int) -> st.SearchStrategy:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_a_message_comes_back_from_its_bytes_in_every_version(message, data):
+def test_an_encoded_message_is_decoded_in_every_version(message, data):
     first, last = message.SCHEMA.versions
     for version in range(first, last + 1):
         made = data.draw(messages(message, version), label=f"v{version}")
@@ -94,7 +94,7 @@ def test_a_message_comes_back_from_its_bytes_in_every_version(message, data):
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
 @settings(max_examples=2 * FEW)
 @given(data=st.data())
-def test_damaged_bytes_are_refused_or_understood(message, data):
+def test_damaged_bytes_are_refused_or_decoded(message, data):
     version = data.draw(st.integers(*message.SCHEMA.versions))
     encoded = bytearray(encoder(message, version)(data.draw(messages(message, version))))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -114,7 +114,7 @@ def test_damaged_bytes_are_refused_or_understood(message, data):
 
 
 @given(st.binary(max_size=60), st.integers(-1, 70), st.integers(0, 13))
-def test_no_bytes_break_a_header(data, api_key, api_version):
+def test_any_bytes_of_a_header_are_decoded_or_refused(data, api_key, api_version):
     named = api_key.to_bytes(2, "big", signed=True) + api_version.to_bytes(2, "big") + data
     for view in (memoryview(data), memoryview(named)):
         try:
@@ -134,7 +134,7 @@ PRODUCE = APIS[0].request_class
 
 
 @given(st.integers(0, 11), st.data())
-def test_produce_by_heart_is_the_same_as_by_the_generic_codec(version, data):
+def test_the_specialised_produce_decoder_equals_the_generic_codec(version, data):
     encoded = bytearray(encoder(PRODUCE, version)(data.draw(messages(PRODUCE, version))))
     if data.draw(st.booleans()):
         position = data.draw(st.integers(0, len(encoded) - 1))

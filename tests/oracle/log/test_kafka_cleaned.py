@@ -1,10 +1,10 @@
-"""What the cleaner of Apache Kafka 3.9.2 left of a log, and what ours leaves of the same.
+"""Compares what the cleaner of Apache Kafka 3.9.2 left of a log with what ours leaves.
 
 `kafka_3_9_cleaned.zip` has a partition's directory four times: before and after Kafka's first
 cleaning, and before and after its second, with as many records written in between. All codecs,
 tombstones, headers, an idempotent producer, three transactional ones with commits and aborts. The
 topic: cleanup.policy=compact, segment.bytes=5000, index.interval.bytes=400,
-delete.retention.ms=1500; Kafka was stopped for each copy, so that a round is all there is between.
+delete.retention.ms=1500; Kafka was stopped for each copy, so one round lies between two copies.
 """
 
 import pathlib
@@ -49,7 +49,7 @@ def loaded(stage, now_ms):
 
 
 def told(world):
-    """Every segment with its batches: what is in their headers but for the time, and records."""
+    """Every segment with its batches: header fields without timestamps, and records."""
     found = {}
     for segment in world.log.segments:
         data = bytes(segment.read(0, segment.size, wait=True)) if segment.size else b""
@@ -82,7 +82,7 @@ def clean(world, first_dirty_offset):
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_ours_leaves_what_kafka_leaves(stage):
+def test_our_cleaner_leaves_what_kafkas_leaves(stage):
     ours = loaded(f"before{stage}", NOW_MS[stage])
     outcome = clean(ours, FIRST_DIRTY[stage])
     kafkas = loaded(f"after{stage}", NOW_MS[stage])
@@ -92,7 +92,7 @@ def test_ours_leaves_what_kafka_leaves(stage):
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_its_transaction_indexes_are_kafkas(stage):
+def test_the_transaction_indexes_are_the_same_as_kafkas(stage):
     ours = loaded(f"before{stage}", NOW_MS[stage])
     clean(ours, FIRST_DIRTY[stage])
     entries = {
@@ -110,8 +110,8 @@ def test_its_transaction_indexes_are_kafkas(stage):
     }
 
 
-def test_the_recorded_cleanings_show_what_they_should():
-    """Tombstones with a horizon and such that went, empty batches: else nothing is compared."""
+def test_the_recorded_cleanings_have_every_case():
+    """Tombstones with a delete horizon, removed ones, empty batches."""
     batches = [b for segment in told(loaded("after2", NOW_MS[2])).values() for b in segment]
     headers = [header for header, _, _ in batches]
 

@@ -1,4 +1,4 @@
-"""A partition's directory that Apache Kafka 3.9.2 wrote, byte for byte against ours.
+"""Compares a partition's directory that Apache Kafka 3.9.2 wrote with ours, byte for byte.
 
 `kafka_3_9.zip` has it twice: as kill -9 left it (the active segment's indexes preallocated), and
 as Kafka left it after recovering that and stopping cleanly. Three transactional producers (of
@@ -27,7 +27,7 @@ NOW_MS = 1_795_256_030_000
 
 
 class Stage:
-    """A disk with Kafka's files on it, and what a log needs."""
+    """A log on a disk with Kafka's files."""
 
     def __init__(self, recorded):
         self._calls = []
@@ -86,7 +86,7 @@ def recorded(state):
 
 
 def comparable(files):
-    """The files; of snapshots the producers in order, for theirs is a hash table's."""
+    """The files; producers of snapshots sorted, because Kafka writes them in hash order."""
     found = {}
     for name, data in files.items():
         found[name] = data
@@ -103,7 +103,7 @@ def differing(ours, theirs):
     )
 
 
-def test_we_recover_what_kafka_left_as_kafka_does():
+def test_recovery_of_kafkas_files_gives_the_files_of_kafkas_recovery():
     stage = Stage(recorded("crashed"))
     stage.close(stage.load(clean=False))
 
@@ -111,7 +111,7 @@ def test_we_recover_what_kafka_left_as_kafka_does():
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
-def test_we_rebuild_what_is_missing_as_kafka_had_it(suffix):
+def test_missing_files_are_rebuilt_as_kafka_had_them(suffix):
     theirs = recorded("recovered")
     stage = Stage({name: data for name, data in theirs.items() if not name.endswith(suffix)})
     stage.close(stage.load(clean=False))
@@ -127,7 +127,7 @@ def test_a_clean_start_changes_nothing():
     assert stage.files() == theirs
 
 
-def test_appended_batch_by_batch_we_write_the_files_that_kafka_wrote():
+def test_appends_batch_by_batch_write_the_files_that_kafka_wrote():
     theirs = recorded("recovered")
     stage = Stage({})
     log = Log.create(TopicPartition("rec", 0), DIRECTORY, CONFIG, stage.host)
@@ -143,7 +143,7 @@ def test_appended_batch_by_batch_we_write_the_files_that_kafka_wrote():
     assert differing(stage.files(), theirs) == []
 
 
-def test_led_by_us_the_log_would_be_the_same():
+def test_appends_as_leader_write_the_same_log():
     theirs = recorded("recovered")
     stage = Stage({})
     log = Log.create(TopicPartition("rec", 0), DIRECTORY, CONFIG, stage.host)
@@ -166,7 +166,7 @@ def test_led_by_us_the_log_would_be_the_same():
     assert differing(stage.files(), theirs) == []
 
 
-def test_everything_in_it_is_found():
+def test_everything_in_the_log_can_be_read():
     stage = Stage(recorded("recovered"))
     log = stage.load(clean=True)
     offset = 0

@@ -1,6 +1,6 @@
-"""Batches that no sound producer sends, each with the name of what is wrong with it.
+"""Malformed batches, each named after its fault.
 
-`record_answers.py` has sent them to Apache Kafka 3.9.2 and written its answers down.
+`record_answers.py` has sent them to Apache Kafka 3.9.2 and recorded the answers.
 """
 
 import struct
@@ -26,7 +26,7 @@ GARBAGE = bytes(range(200, 248))
 
 
 class Case(NamedTuple):
-    """What is sent, to a topic of which configuration, in which version of Produce."""
+    """A batch, the configuration of its topic, and the version of Produce."""
 
     name: str
     batch: bytes
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """Zig-zag, as short as it can be."""
+    """A zig-zag varint in as few bytes as possible."""
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 0x7F:
@@ -46,7 +46,7 @@ def varint(value: int) -> bytes:
 
 
 def padded(value: int, length: int) -> bytes:
-    """The same number in more bytes than it needs."""
+    """A zig-zag varint in more bytes than necessary."""
     raw = (value << 1) ^ (value >> 63)
     return bytes([raw >> 7 * i & 0x7F | 0x80 for i in range(length - 1)]) + bytes(
         [raw >> 7 * (length - 1) & 0x7F]
@@ -54,7 +54,7 @@ def padded(value: int, length: int) -> bytes:
 
 
 def field(data: bytes | None) -> bytes:
-    """A key or a value."""
+    """A key or value with its length."""
     return varint(-1) if data is None else varint(len(data)) + data
 
 
@@ -70,7 +70,7 @@ def record(
     more: bytes = b"",
     length: bytes | None = None,
 ) -> bytes:
-    """One record; each part as bytes, so that each can be wrong."""
+    """One record; each part is given as bytes, so that each can be malformed."""
     body = (
         bytes([attributes])
         + timestamp
@@ -84,14 +84,14 @@ def record(
 
 
 def around(body: bytes, count: int, codec: Codec = Codec.NONE, *, raw: bool = False) -> bytes:
-    """A batch with these records; `raw`: they are what stands for compressed records."""
+    """A batch with these records; `raw`: the bytes in place of compressed records."""
     header = read_header(build_batch([Record(b"k", b"v", NOW_MS)] * count))
     header = header._replace(attributes=codec)
     return bytes(assemble(header, body if raw else compress(codec, body)))
 
 
 def changed(batch: bytes, *fields: tuple[int, str, int], signed: bool = True) -> bytes:
-    """Other values in the header: position, format, value."""
+    """Changes header fields, each given as position, format, value."""
     out = bytearray(batch)
     for position, kind, value in fields:
         struct.pack_into(">" + kind, out, position, value)
@@ -105,7 +105,7 @@ GOOD = around(GOOD_BODY, 3)
 
 
 def cases() -> list[Case]:
-    """All of them; names are unique."""
+    """All malformed batches; their names are unique."""
     return [*_framing(), *_headers(), *_producers(), *_records(), *_codecs(), *_rules()]
 
 

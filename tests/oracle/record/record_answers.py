@@ -1,10 +1,10 @@
-"""Send every malformed batch to a broker and write down its answers: `answers.txt`.
+"""Send every malformed batch to a broker and print its answers: `answers.txt`.
 
     python tests/oracle/record/record_answers.py HOST:PORT > tests/oracle/record/answers.txt
 
 The table was made by Apache Kafka 3.9.2 with its default options. A line has the name, the
-topic's configuration, the version of Produce, the batch in hex, the error, how far the log end
-offset moved, and the indexes of the records that were blamed.
+topic's configuration, the version of Produce, the batch in hex, the error, by how much the log end
+offset moved, and the indexes of the refused records.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ async def make_topics(connection: Connection) -> None:
 
 
 async def log_end(connection: Connection, topic: str) -> int:
-    """The partition's log end offset, as soon as it is led."""
+    """The partition's log end offset, as soon as it has a leader."""
     for _ in range(50):
         partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
         request = ListOffsetsRequest(
@@ -98,7 +98,7 @@ async def answer_to(connection: Connection, case: Case) -> str:
 
 
 async def answers(address: str) -> AsyncIterator[str]:
-    """The lines of the table."""
+    """All lines of `answers.txt`."""
     host, port = address.rsplit(":", 1)
     async with await Connection.open(host, int(port)) as connection:
         await make_topics(connection)
@@ -108,7 +108,6 @@ async def answers(address: str) -> AsyncIterator[str]:
 
 
 async def main(address: str) -> None:
-    """Print the table."""
     async for line in answers(address):
         sys.stdout.write(line + "\n")
 

@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9.2 answered to each malformed batch, held against what our leader does.
+"""Compares Apache Kafka 3.9.2's answer to each malformed batch with our leader's.
 
 `answers.txt` was made by `record_answers.py`. Both checks of records, the compiled one where it is
 installed and the plain one, have to give the same answers.
@@ -29,10 +29,10 @@ with contextlib.suppress(ImportError):
     CHECKS.append(pytest.param(odradek_fast.check, id="compiled"))
 
 INNER_KINDS = ("", "gzip: ", "lz4: ")
-# Ours, where it is another answer than Kafka's; and why.
+# Our answers where they differ from Kafka's, and why.
 OURS = {
-    # An internal error of Kafka's: its log has a stack trace. It is the producer's error, and it
-    # will not do to send the same again.
+    # An internal error of Kafka's, with a stack trace in its log. It is the producer's error, and a
+    # retry would fail again.
     "length 2147483647": "INVALID_RECORD",
     "gzip bit over plain records": "INVALID_RECORD",
     "gzip: checksum": "INVALID_RECORD",
@@ -53,7 +53,7 @@ OURS = {
     },
     "gzip: a byte flipped": "INVALID_RECORD",
     "zstd: one byte after the data": "INVALID_RECORD",
-    # Kafka takes them, and a consumer then reads other records than were sent, or none.
+    # Kafka accepts them, and a consumer then reads other records than were sent, or none.
     **{
         f"{kind}offset delta {what}": "INVALID_RECORD"
         for kind in INNER_KINDS
@@ -73,7 +73,7 @@ OURS = {
             "of 33 bits",
         )
     },
-    # Kafka takes any negative length for null; others do not.
+    # Kafka reads any negative length as null; other clients do not.
     **{
         f"{kind}{what}": "INVALID_RECORD"
         for kind in INNER_KINDS
@@ -84,27 +84,27 @@ OURS = {
             "header value length -2",
         )
     },
-    # The timestamp that these make is none of 64 bits.
+    # Their timestamp does not fit into 64 bits.
     **{
         f"{kind}timestamp delta {what}": "INVALID_RECORD"
         for kind in INNER_KINDS
         for what in ("greatest",)
     },
-    # What follows the data is not the codec's; readers other than Java's stumble over it.
+    # The bytes after the data are not in the codec's format; clients other than Java's fail.
     "gzip: one byte after the data": "INVALID_RECORD",
     "snappy: one byte after the data": "INVALID_RECORD",
-    # Bits that a broker sets. Kafka clears or keeps the first, and takes a base timestamp for a
+    # Bits that a broker sets. Kafka clears or keeps the first, and reads a base timestamp as a
     # delete horizon because of the second.
     "append time bit": "INVALID_TIMESTAMP",
     "delete horizon bit": "INVALID_RECORD",
-    # Refused either way: Kafka looks at the request's transactional id first.
+    # Refused by both: Kafka checks the request's transactional id first.
     "transactional without producer id": "INVALID_RECORD",
     "control bit in a transaction": "INVALID_RECORD",
 }
 
 
 def recorded():
-    """Name, configuration, version, batch, error, offsets, blamed records; each case once."""
+    """Name, configuration, version, batch, error, offsets, refused records; each case once."""
     lines = (pathlib.Path(__file__).parent / "answers.txt").read_text().splitlines()
     return {line.split("|", 1)[0]: line.split("|") for line in lines}
 
@@ -124,7 +124,7 @@ def rules(config, **more):
 
 
 def answer(fields, **more):
-    """Our error, and the batch if there is none."""
+    """Our error code, and the batch if it is accepted."""
     _, config, api_version, batch, *_ = fields
     try:
         return "NONE", validate_produced(
@@ -156,7 +156,7 @@ def test_the_answer_to_a_malformed_batch_is_kafkas(name, check):
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_what_is_taken_can_be_read_and_has_as_many_records_as_offsets(check):
+def test_an_accepted_batch_can_be_read_and_has_as_many_records_as_offsets(check):
     taken = 0
     for fields in RECORDED.values():
         error, verdict = answer(fields, check=check)
@@ -169,7 +169,7 @@ def test_what_is_taken_can_be_read_and_has_as_many_records_as_offsets(check):
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_without_a_look_at_the_records_no_count_is_believed_that_the_bytes_cannot_hold(check):
+def test_without_checks_of_records_a_count_that_the_bytes_cannot_hold_is_refused(check):
     for name in (name for name in RECORDED if "2^31-1 and its delta" in name):
         error, _ = answer(RECORDED[name], check=check, full=False)
         assert error == "INVALID_RECORD", name
@@ -177,14 +177,14 @@ def test_without_a_look_at_the_records_no_count_is_believed_that_the_bytes_canno
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("what", ["garbage", "no data"])
-def test_without_a_look_at_the_records_what_is_not_the_codecs_is_refused(codec, what):
+def test_without_checks_of_records_a_body_in_another_format_is_refused(codec, what):
     error, _ = answer(RECORDED[f"{codec}: {what}"], check=plain_check, full=False)
 
     assert error == "INVALID_RECORD"
 
 
 @pytest.mark.parametrize("name", ["offset delta with a gap", "zstd: garbage after the data"])
-def test_a_follower_takes_what_its_leader_has_even_where_a_leader_would_refuse_it_now(name):
+def test_a_follower_accepts_batches_that_a_leader_would_refuse_now(name):
     batch = bytes.fromhex(RECORDED[name][3])
 
     end, (header,) = validate_replicated(memoryview(batch))

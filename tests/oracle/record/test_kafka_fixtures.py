@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9's own classes wrote and judged, held against ours.
+"""Compares bytes and verdicts of Apache Kafka 3.9's own classes with ours.
 
 The files beside this one were made by `KafkaOracle.java`, which says how.
 """
@@ -95,7 +95,7 @@ def test_batches_are_written_byte_for_byte(name, count, fields):
     assert build_batch(records(count), **fields) == kafkas(f"{name}.batch")
 
 
-def test_a_batch_with_append_time_gives_all_records_its_timestamp():
+def test_all_records_of_a_log_append_time_batch_have_its_timestamp():
     batch = kafkas("append_time.batch")
 
     assert {record.timestamp for record in iter_records(batch)} == {NOW + 1}
@@ -125,11 +125,11 @@ def test_markers_are_read_and_written_byte_for_byte(control_type):
 
 # -------------------------------------------------------------------------------- verdicts
 
-# Where we refuse what Kafka takes, or answer with another code, and why.
+# Where we refuse what Kafka accepts, or answer with another code, and why.
 STRICTER = {
     # Kafka reads any negative length as null.
     "key length + 1": "INVALID_RECORD",
-    # Kafka runs out of its buffer.
+    # Kafka reads past the end of its buffer.
     "length huge": "INVALID_RECORD",
 }
 
@@ -158,7 +158,7 @@ def rules_of(text, *, full):
 
 
 def judge(batch, rules, api_version, *, full):
-    """Our verdict: the validated batch, or what was raised."""
+    """Our verdict: the validated batch, or the raised error."""
     try:
         return validate_produced(
             memoryview(bytes.fromhex(batch)),
@@ -189,7 +189,7 @@ def assert_stored_alike(validated, stored):
     ours = patched_prefix(0, header.length, 8) + validated.view[PREFIX_BYTES:]
     if ours == stored:
         return
-    # What was compressed anew is the same inside, whatever the library made of it.
+    # A batch compressed again has the same records; its bytes depend on the library.
     theirs = read_header(stored)
     assert header.codec == theirs.codec != Codec.NONE
     assert has_valid_crc(memoryview(ours), 0, header)
@@ -198,7 +198,7 @@ def assert_stored_alike(validated, stored):
     assert header._replace(**different) == theirs._replace(**different)
 
 
-def test_by_its_header_alone_a_batch_gets_the_same_verdict_unless_its_inside_is_wrong():
+def test_the_header_alone_gives_the_same_verdict_unless_the_records_are_at_fault():
     inside = ("key length", "record length", "wrong max timestamp", "count too")
     for parameters in verdicts():
         name, rules, api_version, batch, error, _ = parameters.values
@@ -208,7 +208,7 @@ def test_by_its_header_alone_a_batch_gets_the_same_verdict_unless_its_inside_is_
             assert code == STRICTER.get(name, error), name
 
 
-def test_what_kafka_wrote_passes_as_replicated():
+def test_batches_written_by_kafka_are_accepted_by_a_follower():
     batches = b"".join(
         kafkas(f"{name}.batch")
         for name in ("none", "commit")  # offsets 5-154, then 42
@@ -273,7 +273,7 @@ def marker_batch(producer_id, epoch, coordinator_epoch, commit, timestamp):
 
 
 def append(state, replica, batch, leo, aborted):
-    """As a log does: ask, append, record. The replica only records."""
+    """As a log does: check, append, record. The follower only records."""
     header = read_header(batch)
     try:
         if header.is_control:

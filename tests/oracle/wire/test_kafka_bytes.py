@@ -34,7 +34,7 @@ def value(field: Field, said: object) -> object:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_bytes_are_those_that_kafka_wrote(path):
+def test_bytes_are_the_same_as_kafkas(path):
     module = import_module(f"odradek.wire.messages.{path.stem}")
     for block in path.read_text().strip("\n").split("\n\n"):
         head, said, hexadecimal = block.split("\n")

@@ -1,4 +1,4 @@
-"""Segments as Arrow tables."""
+"""Reading segments as Arrow tables."""
 
 import zipfile
 from pathlib import Path
@@ -16,7 +16,7 @@ RECORDED = Path(__file__).parents[2] / "oracle" / "log" / "kafka_3_9_cleaned.zip
 
 @pytest.fixture(scope="module")
 def kafkas(tmp_path_factory):
-    """A partition that Apache Kafka wrote, with all codecs and with transactions."""
+    """A partition written by Apache Kafka, with all codecs and with transactions."""
     directory = tmp_path_factory.mktemp("data") / "rec-0"
     directory.mkdir()
     with zipfile.ZipFile(RECORDED) as archive:
@@ -26,7 +26,7 @@ def kafkas(tmp_path_factory):
     return directory
 
 
-def test_a_partition_is_the_records_of_its_batches(kafkas):
+def test_a_partition_has_the_records_of_its_batches(kafkas):
     table = arrow.read_table(kafkas)
     expected = [
         (record.offset, record.key, record.value)
@@ -49,7 +49,7 @@ def test_one_segment_and_some_columns(kafkas):
     assert table.column("offset")[0].as_py() >= int(log.name.partition(".")[0])
 
 
-def test_what_was_aborted_is_left_out(tmp_path):
+def test_aborted_records_are_left_out(tmp_path):
     directory = tmp_path / "t-3"
     directory.mkdir()
 
@@ -72,6 +72,6 @@ def test_what_was_aborted_is_left_out(tmp_path):
     assert arrow.read_table(directory, committed=True).column("offset").to_pylist() == [2]
 
 
-def test_what_is_no_partition_is_refused(tmp_path):
+def test_a_directory_that_is_not_a_partition_is_refused(tmp_path):
     with pytest.raises(FileFormatError, match="does not have the name of a partition"):
         list(arrow.record_batches(tmp_path / "something"))

@@ -1,4 +1,4 @@
-"""What is wrong with a partition's directory is found, and what is right is not."""
+"""Findings in damaged directories of partitions, and none in sound ones."""
 
 import struct
 
@@ -37,7 +37,7 @@ def found(directory):
     return [(finding.kind, finding.offset) for finding in examine(directory)]
 
 
-def test_nothing_is_wrong(tmp_path):
+def test_a_sound_directory_has_no_findings(tmp_path):
     write(tmp_path, batch(0), batch(1, 3), transactional(4), marker(5))
     write(tmp_path, batch(6), base=6)
     write(tmp_path, struct.pack(">ii", 3, len(batch(0))), suffix=".index")
@@ -82,13 +82,13 @@ def test_a_wrong_checksum(tmp_path):
     assert found(tmp_path) == [("damaged", 0)]
 
 
-def test_records_that_are_none(tmp_path):
+def test_records_that_cannot_be_decoded(tmp_path):
     write(tmp_path, bytes(assemble(read_header(batch(0)), b"\xff\xff")))
 
     assert found(tmp_path) == [("damaged", 0)]
 
 
-def test_what_is_no_batch(tmp_path):
+def test_bytes_that_are_not_a_batch(tmp_path):
     write(tmp_path, batch(0), bytes(100))
 
     assert found(tmp_path) == [("damaged", 1)]
@@ -97,14 +97,14 @@ def test_what_is_no_batch(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "offset"), [((9, len(batch(0))), 9), ((1, 3), 1)], ids=["offset", "position"]
 )
-def test_an_index_that_leads_elsewhere(tmp_path, entry, offset):
+def test_an_index_entry_that_points_elsewhere(tmp_path, entry, offset):
     write(tmp_path, batch(0), batch(1))
     write(tmp_path, struct.pack(">ii", *entry), suffix=".index")
 
     assert found(tmp_path) == [("index", offset)]
 
 
-def test_the_room_that_kafka_preallocates_is_no_entry(tmp_path):
+def test_preallocated_zeros_are_not_entries(tmp_path):
     write(tmp_path, batch(0), batch(1))
     write(tmp_path, struct.pack(">ii", 1, len(batch(0))), bytes(80), suffix=".index")
     kinds = [finding.kind for finding in examine(tmp_path)]
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert found(tmp_path) == [("damaged", -1)] * 4
 
 
-def test_a_transaction_that_hangs(tmp_path):
+def test_a_hanging_transaction(tmp_path):
     write(tmp_path, transactional(0), transactional(1, 8), marker(2, producer_id=8), batch(3))
     (finding,) = examine(tmp_path)
 

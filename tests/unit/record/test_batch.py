@@ -1,4 +1,4 @@
-"""The header of a batch: read, walked over, patched."""
+"""The header of a batch: read, iterated, patched."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def with_field(batch, position, value, size):
     return bytes(changed)
 
 
-def test_single_fields_are_those_of_the_header():
+def test_single_fields_equal_those_of_the_header():
     buffer = b"junk" + a_batch(base_offset=40, leader_epoch=7, transactional=True)
 
     header = read_header(buffer, 4)
@@ -46,11 +46,11 @@ def test_the_last_sequence_wraps_after_the_largest():
     assert header.last_sequence == 0
 
 
-def test_a_batch_without_sequence_has_no_last_one():
+def test_a_batch_without_a_sequence_has_no_last_sequence():
     assert read_header(a_batch()).last_sequence == -1
 
 
-def test_iteration_ends_before_a_torn_batch_wherever_it_is_torn():
+def test_iteration_ends_before_an_incomplete_batch_of_any_length():
     first, second = a_batch(0), a_batch(3)
     for length in range(len(second)):
         buffer = first + second[:length]
@@ -59,7 +59,7 @@ def test_iteration_ends_before_a_torn_batch_wherever_it_is_torn():
         assert whole_batches_end(buffer) == len(first)
 
 
-def test_iteration_gives_each_batch_where_it_begins():
+def test_iteration_gives_each_batch_with_its_position():
     buffer = a_batch(0) + a_batch(3, count=2) + a_batch(5)
 
     found = [(position, header.base_offset) for position, header in iter_batches(buffer)]
@@ -78,19 +78,19 @@ def test_iteration_gives_each_batch_where_it_begins():
         (16, 3, 1, "magic 3"),
     ],
 )
-def test_what_is_no_batch_is_refused_even_if_torn(position, value, size, complaint, torn_to):
+def test_bytes_that_are_not_a_batch_are_refused(position, value, size, complaint, torn_to):
     bad = with_field(a_batch(3), position, value, size)[:torn_to]
 
     with pytest.raises(CorruptBatchError, match=complaint):
         list(iter_batches(a_batch(0) + bad))
 
 
-def test_walking_lengths_refuses_a_length_that_no_batch_has():
+def test_a_length_too_small_for_a_batch_is_refused():
     with pytest.raises(CorruptBatchError, match="length 13 at position 0"):
         whole_batches_end(with_field(a_batch(), 8, 13, 4))
 
 
-def test_offset_and_epoch_are_set_in_place_or_in_front_alike_and_the_checksum_holds():
+def test_offset_and_epoch_can_be_set_in_place_or_as_prefix_and_the_checksum_stays_valid():
     produced = a_batch()
     in_place = bytearray(produced)
     patch(in_place, 0, base_offset=1 << 40, leader_epoch=9)

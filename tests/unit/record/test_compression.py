@@ -1,4 +1,4 @@
-"""Codecs: the ways in which clients write them, and an end to what comes out."""
+"""Codecs: the formats of all clients, and the limit on the output."""
 
 import contextlib
 import gzip
@@ -25,7 +25,7 @@ TEXT = b"".join(b"%d bottles of beer; " % i for i in range(20_000))
 
 @pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=["nothing", "a byte", "many blocks"])
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_is_compressed_comes_back(codec, data):
+def test_compressed_data_is_decompressed(codec, data):
     for view in (data, bytearray(data), memoryview(data)):
         assert decompress(codec, compress(codec, view)) == data
 
@@ -80,12 +80,12 @@ def xerial_blocks(*parts):
         ),
     ],
 )
-def test_every_client_is_understood(codec, written):
+def test_the_formats_of_all_clients_are_decompressed(codec, written):
     assert decompress(codec, written) == TEXT
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_a_limit_that_just_fits_is_enough_and_one_byte_less_is_not(codec):
+def test_data_of_exactly_the_limit_is_accepted_and_one_byte_more_is_not(codec):
     compressed = compress(codec, TEXT)
 
     assert decompress(codec, compressed, len(TEXT)) == TEXT
@@ -94,14 +94,14 @@ def test_a_limit_that_just_fits_is_enough_and_one_byte_less_is_not(codec):
 
 
 @pytest.mark.parametrize("codec", REAL)
-def test_a_stream_that_ends_early_is_refused_wherever_it_ends(codec):
+def test_a_truncated_stream_is_refused_at_any_length(codec):
     compressed = compress(codec, TEXT[:300])
     for length in range(len(compressed)):
         try:
             read = decompress(codec, compressed[:length])
         except DecompressionError:
             continue
-        # Frames without an end mark may end between their blocks: the count of records tells.
+        # Frames without an end mark may end after a block: the record count shows it.
         assert codec in (Codec.GZIP, Codec.SNAPPY)
         assert read == b""
 
@@ -121,7 +121,7 @@ def test_an_unknown_codec_is_refused():
         decompress(5, b"x")
 
 
-def test_the_codec_of_a_topic_is_found_by_its_name():
+def test_the_codec_of_compression_type():
     assert target_codec("producer") is None
     assert target_codec("uncompressed") is Codec.NONE
     assert target_codec("lz4") is Codec.LZ4
@@ -134,11 +134,11 @@ GIB = 1 << 30
 
 def gzip_bomb(member_bytes):
     member = zlib.compress(bytes(member_bytes), level=9, wbits=31)
-    return member * (GIB // member_bytes)  # 1 MiB that stands for 1 GiB
+    return member * (GIB // member_bytes)  # 1 MiB that decompresses to 1 GiB
 
 
 def zstd_bomb():
-    # A frame of blocks that repeat one byte 128 Ki times: 32 KiB that stand for 1 GiB.
+    # A frame of blocks that repeat one byte 128 Ki times: 32 KiB that decompress to 1 GiB.
     block = ((128 * 1024 << 3) | 1 << 1).to_bytes(3, "little") + b"x"
     last = ((1 << 3) | 1 << 1 | 1).to_bytes(3, "little") + b"x"
     return b"\x28\xb5\x2f\xfd" + b"\x00\x58" + block * (GIB // (128 * 1024)) + last
@@ -159,7 +159,7 @@ def lz4_bomb(*, with_size):
 
 
 def snappy_claim():
-    return b"\x80\x80\x80\x80\x04" + b"\xfe\x01\x00" * 300  # 1 GiB, says the first number
+    return b"\x80\x80\x80\x80\x04" + b"\xfe\x01\x00" * 300  # the first number claims 1 GiB
 
 
 def xerial_bomb():
@@ -172,14 +172,14 @@ def xerial_bomb():
         pytest.param(Codec.GZIP, gzip_bomb(4 << 20), id="gzip"),
         pytest.param(Codec.GZIP, gzip_bomb(1 << 20), id="gzip in small members"),
         pytest.param(Codec.ZSTD, zstd_bomb(), id="zstd"),
-        pytest.param(Codec.ZSTD, zstd_claim(), id="zstd that says so"),
+        pytest.param(Codec.ZSTD, zstd_claim(), id="zstd with a claimed size"),
         pytest.param(Codec.LZ4, lz4_bomb(with_size=False), id="lz4"),
-        pytest.param(Codec.LZ4, lz4_bomb(with_size=True), id="lz4 that says so"),
-        pytest.param(Codec.SNAPPY, snappy_claim(), id="snappy that says so"),
+        pytest.param(Codec.LZ4, lz4_bomb(with_size=True), id="lz4 with a claimed size"),
+        pytest.param(Codec.SNAPPY, snappy_claim(), id="snappy with a claimed size"),
         pytest.param(Codec.SNAPPY, xerial_bomb(), id="snappy in blocks"),
     ],
 )
-def test_a_bomb_is_refused_and_its_memory_never_spent(codec, bomb):
+def test_a_decompression_bomb_is_refused_without_using_its_memory(codec, bomb):
     limit = 2 << 20
     tracemalloc.start()
     try:
@@ -189,17 +189,17 @@ def test_a_bomb_is_refused_and_its_memory_never_spent(codec, bomb):
     finally:
         tracemalloc.stop()
 
-    # The libraries keep what is left of the input, and grow their output by copying.
+    # The libraries keep the rest of the input, and extend their output by copying.
     assert peak < 3 * (limit + len(bomb))
 
 
-def test_snappy_that_could_not_be_so_long_is_refused_below_the_limit():
+def test_an_impossible_snappy_size_is_refused_below_the_limit():
     with pytest.raises(DecompressionError, match="cannot decompress to"):
         decompress(Codec.SNAPPY, snappy_claim(), 2 * GIB)
 
 
 @pytest.mark.parametrize("claimed", [1 << 62, 1 << 36, 1 << 20])
-def test_lz4_that_claims_a_size_beyond_what_its_bytes_could_hold_is_refused(claimed):
+def test_an_impossible_lz4_size_is_refused(claimed):
     compressor = lz4.frame.LZ4FrameCompressor()
     frame = compressor.begin(source_size=claimed) + compressor.compress(b"x" * 100)
 

@@ -1,4 +1,4 @@
-"""Markers that end transactions, and control records that are none."""
+"""Markers that end transactions, and other control records."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from odradek.record.control import ControlType, Marker, build_marker, read_marke
 from odradek.record.records import InvalidRecordError, Record, build_batch
 
 
-def test_a_marker_is_78_bytes_and_says_whose_transaction_ends_how():
+def test_a_marker_is_78_bytes_with_producer_and_outcome():
     marker = Marker(ControlType.ABORT, coordinator_epoch=3)
 
     batch = build_marker(marker, producer_id=9, producer_epoch=2, timestamp=5, base_offset=70)
@@ -26,11 +26,11 @@ def control(key, value):
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 100, -1])
-def test_other_control_records_are_passed_over(number):
+def test_other_control_records_are_ignored(number):
     assert read_marker(control(b"\0\0" + number.to_bytes(2, "big", signed=True), b"")) is None
 
 
-def test_a_marker_of_which_compaction_left_the_header_is_none():
+def test_a_compacted_marker_without_its_record_is_ignored():
     assert read_marker(build_batch([], control=True, last_offset=3)) is None
 
 
@@ -50,7 +50,7 @@ def test_a_malformed_marker_is_refused(key, value):
         read_marker(control(key, value))
 
 
-def test_a_later_version_of_a_marker_is_read_by_the_fields_it_must_still_have():
+def test_a_marker_of_a_later_version_is_read_by_its_first_fields():
     read = read_marker(control(b"\0\1\0\1", b"\0\1\0\0\0\7and more"))
 
     assert read == Marker(ControlType.COMMIT, 7)

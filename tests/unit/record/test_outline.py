@@ -1,4 +1,4 @@
-"""Where the records of a batch lie, and what their keys are."""
+"""Positions and keys of the records of a batch."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def body_of(records):
 
 
 @given(RECORDS)
-def test_it_finds_what_was_written(records):
+def test_the_outline_has_all_records(records):
     header, body = body_of(records)
     found = outline(body, len(records))
 
@@ -36,7 +36,7 @@ def test_it_finds_what_was_written(records):
 
 
 @given(RECORDS, st.data())
-def test_records_that_are_cut_are_refused(records, data):
+def test_truncated_records_are_refused(records, data):
     _, body = body_of(records)
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(InvalidRecordError):
@@ -46,7 +46,7 @@ def test_records_that_are_cut_are_refused(records, data):
 
 
 @given(st.binary(max_size=60), st.integers(0, 5))
-def test_nonsense_is_refused_and_nothing_else(data, count):
+def test_random_bytes_raise_only_the_documented_error(data, count):
     try:
         found = outline(data, count)
     except InvalidRecordError:

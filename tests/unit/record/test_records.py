@@ -1,4 +1,4 @@
-"""Records inside a batch: what compaction leaves, and what damage is called."""
+"""The records of a batch: after compaction, and damaged."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from odradek.record.compression import Codec
 from odradek.record.records import InvalidRecordError, Record, assemble, build_batch, iter_records
 
 
-def test_compaction_leaves_gaps_and_the_last_offset():
+def test_a_compacted_batch_has_gaps_and_its_last_offset():
     kept = [Record(b"a", b"1", 50, offset=12), Record(b"b", None, 40, offset=17)]
 
     batch = build_batch(kept, base_offset=10, last_offset=19, delete_horizon_ms=1_000_000)
@@ -19,7 +19,7 @@ def test_compaction_leaves_gaps_and_the_last_offset():
     assert header.max_timestamp == 50
 
 
-def test_compaction_may_leave_the_header_alone():
+def test_a_compacted_batch_may_have_no_records():
     batch = build_batch(
         [], base_offset=10, last_offset=19, codec=Codec.LZ4, producer_id=3, base_sequence=7
     )
@@ -30,7 +30,7 @@ def test_compaction_may_leave_the_header_alone():
     assert (header.last_offset, header.last_sequence) == (19, 16)
 
 
-def test_a_header_key_that_is_no_utf8_survives():
+def test_a_header_key_that_is_not_utf8_is_unchanged():
     batch = build_batch([Record(None, None, 1, (("k", b"\xff"),))])
     damaged = batch.replace(b"\x02k", b"\x02\xfe")
 
@@ -83,7 +83,7 @@ WHOLE = (0, 0, 1, b"k", 1, b"v", 0)
         pytest.param(record_of(b"\xff" * 10 + b"\1", 0, -1, -1, 0), 1, id="overlong varlong"),
     ],
 )
-def test_damage_inside_is_named_and_never_an_index_error(body, count):
+def test_damaged_records_raise_invalid_record_and_never_an_index_error(body, count):
     header = read_header(build_batch([]))._replace(record_count=count)
     batch = assemble(header, body)
 
@@ -91,12 +91,12 @@ def test_damage_inside_is_named_and_never_an_index_error(body, count):
         list(iter_records(batch))
 
 
-def test_a_batch_longer_than_its_bytes_is_damage():
+def test_a_batch_longer_than_its_bytes_is_refused():
     with pytest.raises(InvalidRecordError, match="batch of 69 bytes in 68"):
         list(iter_records(build_batch([Record(None, b"v", 1)])[:-1]))
 
 
-def test_a_record_that_reaches_beyond_the_end_is_not_given_out_first():
+def test_a_record_beyond_the_end_is_not_yielded():
     header = read_header(build_batch([]))._replace(record_count=1)
     batch = assemble(header, record_of(0, 0, -1, -1, 1, 0, 9, length=17))
 

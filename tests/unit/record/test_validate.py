@@ -1,4 +1,4 @@
-"""What a leader refuses, changes and trusts. The verdicts themselves are in tests/oracle."""
+"""What a leader refuses and changes. The comparison with Kafka is in tests/oracle."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def some(count=3, key=b"k"):
 
 
 def by_header(batch):
-    """Validated without a look at the records, where that can be done without."""
+    """Validated without checking the records, where no rule needs them."""
     return validate(batch, full=False, check=plain_check)
 
 
@@ -46,7 +46,7 @@ def resigned(batch, position, data):
     return changed
 
 
-def test_the_ordinary_batch_is_handed_on_as_it_came():
+def test_an_ordinary_batch_is_not_copied():
     view = memoryview(build_batch(some()))
 
     validated = validate_produced(view, ValidationRules(), now_ms=NOW, api_version=9)
@@ -55,7 +55,7 @@ def test_the_ordinary_batch_is_handed_on_as_it_came():
     assert validated.header == read_header(view)
 
 
-def test_bytes_after_the_batch_are_cut_off():
+def test_bytes_after_the_batch_are_ignored():
     batch = build_batch(some())
 
     assert validate(batch + batch[:30]).view == batch
@@ -72,7 +72,7 @@ def test_bytes_after_the_batch_are_cut_off():
         (0x07, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
-def test_attributes_that_are_not_for_clients_are_refused(attributes, code):
+def test_attributes_that_only_brokers_set_are_refused(attributes, code):
     batch = resigned(build_batch(some()), ATTRIBUTES_AT, attributes.to_bytes(2, "big"))
 
     with pytest.raises(ApiError) as refused:
@@ -97,7 +97,7 @@ def test_append_time_is_set_in_place_where_the_bytes_may_be_changed():
     assert {record.timestamp for record in iter_records(buffer)} == {NOW + 7}
 
 
-def test_append_time_is_set_in_a_copy_where_they_may_not():
+def test_append_time_is_set_in_a_copy_where_the_bytes_may_not_be_changed():
     produced = build_batch(some())
     kept = bytes(produced)
 
@@ -108,7 +108,7 @@ def test_append_time_is_set_in_a_copy_where_they_may_not():
     assert has_valid_crc(validated.view, 0, validated.header)
 
 
-def test_a_lying_max_timestamp_is_trusted_by_header_and_set_right_by_a_look_at_the_records():
+def test_a_wrong_max_timestamp_is_corrected_if_the_records_are_checked():
     batch = resigned(build_batch(some()), 35, (NOW + 99).to_bytes(8, "big"))
 
     assert by_header(batch).header.max_timestamp == NOW + 99
@@ -118,7 +118,7 @@ def test_a_lying_max_timestamp_is_trusted_by_header_and_set_right_by_a_look_at_t
 
 
 @pytest.mark.parametrize("rules", [{"full": True}, {"compacted": True}])
-def test_offsets_out_of_order_are_found_by_a_look_at_the_records(rules):
+def test_offsets_out_of_order_are_found_by_the_check_of_records(rules):
     one, two, three = some()
     batch = build_batch([one, two._replace(offset=2), three._replace(offset=2)])
 
@@ -128,7 +128,7 @@ def test_offsets_out_of_order_are_found_by_a_look_at_the_records(rules):
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_timestamp_that_no_clock_could_show_is_refused():
+def test_a_timestamp_beyond_64_bits_is_refused():
     batch = resigned(build_batch(some()), 27, (2**63 - 1).to_bytes(8, "big"))
     batch = resigned(batch, 64 - 1, b"\2")  # the first record's delta: 1
 
@@ -149,7 +149,7 @@ def test_limits_on_timestamps_include_their_ends():
     assert [index for index, _ in refused.value.record_errors] == [0, 2]
 
 
-def test_limits_on_timestamps_do_not_concern_append_time():
+def test_limits_on_timestamps_do_not_apply_to_append_time():
     validate(
         build_batch([Record(b"k", None, 5)]),
         timestamp_before_max_ms=10,
@@ -158,7 +158,7 @@ def test_limits_on_timestamps_do_not_concern_append_time():
     )
 
 
-def test_no_more_faulty_records_are_named_than_a_response_should_hold():
+def test_the_number_of_listed_record_errors_is_limited():
     batch = build_batch([Record(None, b"", NOW)] * (RECORD_ERRORS_MAX + 5))
 
     with pytest.raises(RejectedBatchError, match="1005 records are rejected") as refused:
@@ -179,7 +179,7 @@ def test_another_codec_keeps_the_records_and_every_other_field():
     assert changed == read_header(produced)._replace(length=0, crc=0, attributes=0)
 
 
-def test_the_same_codec_is_not_compressed_again():
+def test_a_batch_of_the_topics_codec_is_not_compressed_again():
     view = memoryview(build_batch(some(), codec=Codec.GZIP, levels=Levels(gzip=1)))
 
     validated = validate_produced(
@@ -192,7 +192,7 @@ def test_the_same_codec_is_not_compressed_again():
     assert validated.view is view
 
 
-def test_what_grows_above_the_limit_by_decompression_is_too_large():
+def test_a_batch_above_the_limit_after_decompression_is_too_large():
     batch = build_batch(some(50), codec=Codec.GZIP)
 
     with pytest.raises(ApiError) as refused:
@@ -210,7 +210,7 @@ def test_records_that_decompress_to_more_than_the_rules_allow_are_refused():
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_follower_refuses_a_batch_that_was_damaged_on_the_way():
+def test_a_follower_refuses_a_damaged_batch():
     good = build_batch(some(), base_offset=5)
     bad = bytearray(build_batch(some(), base_offset=8))
     bad[-1] ^= 1
@@ -219,7 +219,7 @@ def test_a_follower_refuses_a_batch_that_was_damaged_on_the_way():
         validate_replicated(memoryview(good + bad))
 
 
-def test_a_follower_takes_compacted_batches():
+def test_a_follower_accepts_compacted_batches():
     first = build_batch([], base_offset=5, last_offset=9)
     second = build_batch(some(1), base_offset=30)
 
