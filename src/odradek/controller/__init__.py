@@ -1,1 +1,1 @@
-"""The cluster's mind: pure state machines, events in, effects out."""
+"""The controller's state machines: pure, events in, effects out."""

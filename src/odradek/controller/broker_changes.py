@@ -1,10 +1,10 @@
-"""Brokers come and go, and their log dirs fail.
+"""Brokers register and fail, and their log directories fail.
 
-A broker that comes is told everything, then what its replicas are to be; partitions that
-waited for it get a leader, deletions that waited for it go on. It follows: it does not take
-back what it once led. A broker that goes loses its replicas: leaders are elected where it led,
-the ISR shrinks where it followed. One that went and came back before anybody looked - the same
-id in another epoch - does both, in this order.
+A broker that registers is sent the whole metadata, then LeaderAndIsr for its replicas; partitions
+that waited for it get a leader, deletions that waited for it resume. It becomes a follower: it does
+not lead again what it led before. When the registration of a broker ends, leaders are elected where
+it led, and the ISR shrinks where it followed. A broker that restarted before the controller read
+the nodes - the same id with another broker epoch - goes through both, in this order.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from odradek.model.partition import TopicPartition
 
 
 def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
-    """The registered brokers are others than before, or were registered anew."""
+    """Compare the registered brokers with those that are known, by id and broker epoch."""
     known = machines.context.brokers
     present = {broker.id: broker for broker in event.brokers}
     gone = frozenset(
@@ -46,11 +46,11 @@ def brokers_changed(machines: Machines, event: BrokersChanged) -> list[Effect]:
     joined = tuple(broker for id_, broker in present.items() if id_ not in known or id_ in gone)
     for id_ in known.keys() & present.keys() - gone:
         if known[id_] != present[id_]:
-            machines.batch.brokers_changed()  # it listens elsewhere now
+            machines.batch.brokers_changed()  # its listeners changed
             known[id_] = present[id_]
     effects: list[Effect] = [Disconnect(id_) for id_ in sorted(gone)]
     if machines.context.is_going_down and not joined:
-        return effects  # no broker can take over: what is stored stays for the next start
+        return effects  # no broker can take over: the stored state stays for the next start
     if gone:
         effects += _fail(machines, gone)
     if joined:
@@ -93,7 +93,7 @@ def join(machines: Machines, step: JoinBrokers) -> list[Effect]:
     batch.brokers_changed()
     # The registered brokers are sent first: a new one that is to follow must know its leader.
     announce = batch.flush()
-    batch.tell_everything(ids)
+    batch.send_everything(ids)
     affected = dict.fromkeys(machines.replicas.on_brokers(ids))
     # A leaderless partition is tried whichever broker joined: its election may have been refused.
     leaderless = (PartitionState.NEW, PartitionState.OFFLINE)
@@ -109,7 +109,7 @@ def join(machines: Machines, step: JoinBrokers) -> list[Effect]:
 
 
 def _empty(machines: Machines, broker: Broker) -> None:
-    """Enter that a broker has lost its replicas, if it had any."""
+    """Enter in the journal that a broker lost its logs, if it had replicas."""
     if broker.empty_since != broker.broker_epoch:
         return
     held = machines.context.known(machines.replicas.on_brokers({broker.id}))
@@ -147,7 +147,7 @@ def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> 
     """A replica that its broker cannot serve for its disk is offline, until it can."""
     broker = machines.context.brokers.get(event.broker)
     if broker is None or broker.broker_epoch != event.broker_epoch:
-        return []  # said in a former life
+        return []  # of an earlier registration
     before = machines.context.offline_dirs.get(broker.id, set())
     broken = _broken(event.errors)
     now = (before - event.errors.keys()) | broken
@@ -165,13 +165,13 @@ def leader_and_isr_answered(machines: Machines, event: LeaderAndIsrAnswered) -> 
 
 
 def fence(machines: Machines, broker: int, broker_epoch: int) -> None:
-    """A broker spoke in another life than the one that is registered: enter it once."""
+    """Enter once that a request came from another registration of a broker than the present one."""
     context = machines.context
     registered = context.brokers.get(broker)
     if registered is None or context.fenced.get(broker) == broker_epoch:
         return
     context.fenced[broker] = broker_epoch
-    detail = f"it spoke in epoch {broker_epoch}, and is registered in {registered.broker_epoch}"
+    detail = f"its request has broker epoch {broker_epoch}, registered is {registered.broker_epoch}"
     cause = Cause(CauseKind.BROKER_OUTLIVED, (broker,))
     machines.batch.decided(Decision(Verdict.BROKER_FENCED, broker, cause, detail=detail))
 

@@ -1,8 +1,8 @@
 """Why: every decision of the controller, with what caused it.
 
-A `Decision` is part of the controller's output, not of its logging: the shell stamps it with
-the time, keeps it in a ring and writes the state-change log from it, and `odradek why`
-answers from it. So a decision without a cause cannot be made: `Proposal` asks for one.
+A `Decision` is part of the controller's output, not of its logging: the shell adds the time, keeps
+it in a ring and writes it to the state-change log, and `odradek why` answers from it. A decision
+without a cause cannot be made: `Proposal` requires one.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class CauseKind(Enum):
 
     CONTROLLER_ELECTED = "a controller was elected"
     BROKER_STARTED = "{brokers} started"
-    BROKER_FAILED = "{brokers} went away"
+    BROKER_FAILED = "{brokers} went offline"
     BROKER_OUTLIVED = "{brokers} registered anew"
     BROKER_LEAVING = "{brokers} began to shut down"
-    LOGS_LOST = "{brokers} came back with an empty log directory"
+    LOGS_LOST = "{brokers} registered with an empty log directory"
     LOG_DIR_FAILED = "a log directory of {brokers} failed"
     LOG_DIR_REPAIRED = "a log directory of {brokers} serves again"
     TOPIC_CREATED = "the topic was created"
@@ -64,7 +64,7 @@ class Verdict(Enum):
     ISR_CHANGED = "ISR changed"
     EPOCH_RAISED = "replicas announced in a new leader epoch"
     BROKER_JOINED = "broker joined"
-    BROKER_GONE = "broker gone"
+    BROKER_GONE = "broker offline"
     BROKER_EMPTY = "its replicas are copied anew"
     BROKER_FENCED = "broker fenced"
     REASSIGNMENT_STARTED = "reassignment started"

@@ -1,7 +1,7 @@
-"""All that the controller believes of the cluster, and questions to it.
+"""The state of the cluster in the controller, and questions about it.
 
-What is written here was read from the coordination store or accepted by it; what a machine
-merely wants stands in its effects. One context lives as long as one reign.
+It holds what was read from the coordination store or accepted by it; what is only decided is in the
+effects. A context exists for one controller epoch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from odradek.model.partition import NO_LEADER, Assignment, LeaderAndIsr, TopicPa
 
 @dataclass(slots=True)
 class Partition:
-    """One partition: who holds it, who leads it, and where each of them is in its life."""
+    """One partition: its replicas, leader and ISR, and the states of the state machines."""
 
     name: TopicPartition
     assignment: Assignment
@@ -39,7 +39,7 @@ class Partition:
 
     @property
     def leader(self) -> int | None:
-        """The stored leader (which may be dead, or NO_LEADER); None if there never was one."""
+        """The stored leader (may be offline, or NO_LEADER); None if there never was one."""
         return self.leader_and_isr.leader if self.leader_and_isr else None
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class ControllerContext:
     topics: dict[str, Topic] = field(default_factory=dict)
     being_deleted: set[str] = field(default_factory=set)
     # What was entered for a partition or broker when the leaders' balance was last checked.
-    said: dict[TopicPartition | int, str] = field(default_factory=dict)
+    entered: dict[TopicPartition | int, str] = field(default_factory=dict)
     # The last broker epoch that was refused, by broker.
     fenced: dict[int, int] = field(default_factory=dict)
     # Replicas whose log directory failed, by broker.
@@ -127,7 +127,7 @@ class ControllerContext:
         return broker in self.brokers and name not in self.offline_dirs.get(broker, ())
 
     def online_replicas(self, partition: Partition) -> tuple[int, ...]:
-        """The replicas that can be told something, in the assignment's order."""
+        """The replicas to which requests can be sent, in the order of the assignment."""
         name, replicas = partition.name, partition.assignment.replicas
         if not self.offline_dirs:
             return tuple(r for r in replicas if r in self.brokers)
@@ -147,11 +147,11 @@ class ControllerContext:
 
     @property
     def keeps_history(self) -> bool:
-        """Whether all brokers are of our kind: else nobody can tell how they stopped."""
+        """Whether all brokers are Odradek brokers: of others it is not known how they stopped."""
         return all(broker.clean_since >= 0 for broker in self.brokers.values())
 
     def doubtful(self, partition: Partition) -> tuple[int, ...]:
-        """The members of the ISR that are there and may have lost what made them members."""
+        """The registered members of the ISR that may have lost records since they were in sync."""
         stored = partition.leader_and_isr
         if stored is None or len(partition.assignment.replicas) < 2 or not self.keeps_history:
             return ()
@@ -185,10 +185,10 @@ class ControllerContext:
 
 
 def _known_until(partition: Partition, replica: int) -> int:
-    """The last transaction in which a replica was known to hold everything; -1 for a stranger."""
+    """The last transaction in which a replica was known to hold everything; -1 if it never was."""
     stored, history = partition.leader_and_isr, partition.valid_history
     known = partition.modified_id if stored is not None and replica in stored.isr else -1
     if history is not None:
-        gone = history.left.get(replica)
-        known = history.isr.get(replica, gone.transaction_id if gone else known)
+        left = history.left.get(replica)
+        known = history.isr.get(replica, left.transaction_id if left else known)
     return known

@@ -1,15 +1,15 @@
-"""Controlled shutdown: a broker gives up its leaderships before it leaves.
+"""Controlled shutdown: a broker gives up its leaderships before it stops.
 
-Where it leads, the next replica in sync takes over and the ISR goes on without it; where it
-follows, it is told to stop and leaves the ISR. What nobody else can lead it keeps leading: the
-answer names those partitions, and the broker asks again or goes. Partitions with one replica
-are left alone, for there is nobody to move them to.
+Where it leads, the next in-sync replica is elected and the ISR goes on without it; where it
+follows, it gets StopReplica and leaves the ISR. A partition without another replica that can lead
+stays with it: the response names those, and the broker sends the request again or stops. Partitions
+with one replica are not moved.
 
-When every registered broker leaves, nothing is moved: leaders and ISRs stay as they are stored, so
-that each replica that is in sync now may lead when the cluster starts again. A broker that says
-that it stops together with all others gets its answer when all of them have asked. Until then each
-goes on replicating, and has taken no more records since before it asked: so no in-sync replica ends
-before its leader's log does.
+When all registered brokers shut down, nothing is moved: leaders and ISRs stay as they are stored,
+so that each in-sync replica may lead when the cluster starts again. A broker that stops together
+with all others (it names them in its request) gets its response when all of them have sent theirs.
+Until then each goes on replicating, and has appended no records since before its request: so no
+in-sync replica ends before its leader's log does.
 """
 
 from odradek.controller.answers import ShutdownAnswer
@@ -25,7 +25,7 @@ from odradek.model.errors import ErrorCode
 
 
 def requested(machines: Machines, event: ControlledShutdownRequested) -> list[Effect]:
-    """Move what can be moved, then say what is left."""
+    """Move what can be moved, then answer with the rest."""
     context = machines.context
     registered = context.brokers.get(event.broker)
     if registered is None:

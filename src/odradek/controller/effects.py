@@ -1,8 +1,8 @@
-"""All that the controller may ask for.
+"""The effects of the controller: what its shell is to carry out.
 
-Effects are carried out in order, one after the other; the outcome of one is handed back and
-settled, with all that follows from it, before the next is begun. So a list of effects reads
-as a programme: store these, *then* proceed there.
+Effects are carried out in order, one after the other; the outcome of one is handled, with all that
+follows from it, before the next (`odradek.controller.settling`). So a list of effects reads as a
+program: store these, *then* proceed there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -52,14 +52,14 @@ class WriteTopics:
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignments:
-    """Put these into their topics' nodes, beside what else is there; `AssignmentsWritten`."""
+    """Write these into their topics' nodes, beside other partitions; `AssignmentsWritten`."""
 
     assignments: Mapping[TopicPartition, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveReassignments:
-    """Take these out of `/admin/reassign_partitions`; when nothing is left in it, remove it."""
+    """Take these out of `/admin/reassign_partitions`; remove the node when it is empty."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -78,21 +78,21 @@ class AskUnclean:
 
 @dataclass(frozen=True, slots=True)
 class ReadLogEnds:
-    """Ask these replicas where their logs end; reported, some time later, as `LogEndsRead`."""
+    """Read where the logs of these replicas end; reported some time later as `LogEndsRead`."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopics:
-    """Remove states, partitions, topic, config and the request; reported as `TopicsRemoved`."""
+    """Remove all nodes of these topics; reported as `TopicsRemoved`."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveDeletions:
-    """Remove requests for deletion that will not be served."""
+    """Remove requests for deletion that are refused."""
 
     names: tuple[str, ...]
 
@@ -109,13 +109,13 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the channel to a broker, with all that still waits in it."""
+    """Close the channel to a broker, and drop the requests that are queued in it."""
 
     broker: int
 
 
 class PartitionUpdate(NamedTuple):
-    """One partition as it is announced."""
+    """One partition as LeaderAndIsr and UpdateMetadata have it."""
 
     partition: TopicPartition
     leader_and_isr: LeaderAndIsr
@@ -127,7 +127,7 @@ class PartitionUpdate(NamedTuple):
 
 
 class StopUpdate(NamedTuple):
-    """A replica that is to be stopped, and deleted if the flag says so."""
+    """One replica as StopReplica has it."""
 
     partition: TopicPartition
     leader_epoch: int
@@ -135,7 +135,7 @@ class StopUpdate(NamedTuple):
 
 
 class BrokerRequests(NamedTuple):
-    """All that one broker has to be told; what is None is not sent."""
+    """The requests to one broker; one that is None is not sent."""
 
     broker: int
     broker_epoch: int
@@ -148,9 +148,9 @@ class BrokerRequests(NamedTuple):
 class SendRequests:
     """One LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker, in this order."""
 
-    news: tuple[BrokerRequests, ...]
+    requests: tuple[BrokerRequests, ...]
     brokers: Mapping[int, Broker]  # those that are registered
-    topic_ids: Mapping[str, UUID]  # of the topics named in the news
+    topic_ids: Mapping[str, UUID]  # of the topics in the requests
 
 
 # ------------------------------------------------------------------ requesters, and the shell
@@ -158,7 +158,7 @@ class SendRequests:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer the request that is being settled."""
+    """Respond to the request that is being settled."""
 
     answer: AnyAnswer
 

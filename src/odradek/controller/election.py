@@ -27,7 +27,7 @@ class Elected(NamedTuple):
 
 
 def elect_first(*, assigned: Sequence[int], live: Collection[int]) -> Elected | None:
-    """Choose the first leader of a partition: with no records yet, all that live are in sync."""
+    """Choose the first leader of a partition: without records, all online replicas are in sync."""
     isr = tuple(r for r in assigned if r in live)
     return Elected(isr[0], isr) if isr else None
 
@@ -43,7 +43,7 @@ def elect_when_offline(
         return None
     for replica in assigned:
         if replica in live:
-            # Nobody else can be in sync with a log that begins its reign by forgetting.
+            # No other replica is in sync with a leader that may lack committed records.
             return Elected(replica, (replica,))
     return None
 
@@ -51,7 +51,7 @@ def elect_when_offline(
 def elect_preferred(
     *, assigned: Sequence[int], isr: Sequence[int], live: Collection[int]
 ) -> Elected | None:
-    """Give leadership back to the first replica, if it may lead now."""
+    """Choose the first assigned replica, if it may lead now."""
     preferred = assigned[0]
     return Elected(preferred, tuple(isr)) if preferred in live and preferred in isr else None
 

@@ -21,7 +21,7 @@ from odradek.model.partition import Assignment, LeaderAndIsr, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSeen:
-    """A topic as its node says it is."""
+    """A topic as its node has it."""
 
     name: str
     id: UUID | None  # None: written by a tool from before topic ids
@@ -35,15 +35,15 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class BrokersLoaded:
-    """We were elected; these brokers are registered."""
+    """A term begins; these brokers are registered."""
 
     brokers: tuple[Broker, ...]
-    gone: tuple[int, ...] = ()  # those that an earlier controller knew and that are not there
+    unregistered: tuple[int, ...] = ()  # registered in the term before, and not any more
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsLoaded:
-    """Some of the topics there are, with the states of those partitions that have one."""
+    """Some of the topics, with the states of those partitions that have one."""
 
     topics: tuple[TopicSeen, ...]
     states: Mapping[TopicPartition, StoredState]
@@ -51,7 +51,7 @@ class TopicsLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadingFinished:
-    """All topics were handed in. These are to be deleted, moved, led by their preferred replica."""
+    """All topics are loaded; the topics to delete, and reassignments and elections of nodes."""
 
     deletions: tuple[str, ...] = ()
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """The nodes of some topics, new or changed. Those that are gone are missing."""
+    """The nodes of some topics, new or changed; topics without a node are missing."""
 
     topics: tuple[TopicSeen, ...]
 
@@ -91,7 +91,7 @@ class DeletionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsSeen:
-    """What `/admin/reassign_partitions` wants now; nothing if it is not there."""
+    """The targets in `/admin/reassign_partitions`; empty if it is not there."""
 
     targets: Mapping[TopicPartition, tuple[int, ...]]
 
@@ -105,7 +105,7 @@ class ElectionsSeen:
 
 @dataclass(frozen=True, slots=True)
 class LogDirsFailed:
-    """These brokers gave notice that a log dir of theirs failed. Which replicas, they answer."""
+    """A log directory of each of these brokers failed; LeaderAndIsr responses name the replicas."""
 
     brokers: tuple[int, ...]
 
@@ -115,7 +115,7 @@ class LogDirsFailed:
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader wants its partition's ISR to be."""
+    """The ISR that a leader requests for its partition."""
 
     partition: TopicPartition
     wanted: LeaderAndIsr  # its `partition_epoch` is the one that the leader has
@@ -134,7 +134,7 @@ class IsrChangesRequested:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownRequested:
-    """A broker wants to leave in good order; epoch -1 (v0, v1) is not checked."""
+    """ControlledShutdown; broker epoch -1 (v0, v1) is not checked."""
 
     broker: int
     broker_epoch: int
@@ -142,7 +142,7 @@ class ControlledShutdownRequested:
 
 
 class ElectionKind(Enum):
-    """What ElectLeaders may ask for, as on the wire."""
+    """The election types of ElectLeaders, with their numbers on the wire."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -158,14 +158,14 @@ class ElectionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRequested:
-    """AlterPartitionReassignments: whereto; None cancels."""
+    """AlterPartitionReassignments: the target of each partition; None cancels."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsListed:
-    """ListPartitionReassignments: which of these are under way; None for all."""
+    """ListPartitionReassignments, of these partitions; None for all."""
 
     partitions: tuple[TopicPartition, ...] | None
 
@@ -175,14 +175,14 @@ class ReassignmentsListed:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue:
-    """It is time to look whether the preferred replicas lead."""
+    """The timer of `leader.imbalance.check.interval.seconds` fired."""
 
     percentage_max: int  # of a broker's partitions that others may lead
 
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionsEnabled:
-    """Unclean election was allowed for these topics; None: for all that do not say otherwise."""
+    """Unclean election was allowed for these topics; None: for all that do not configure it."""
 
     topics: tuple[str, ...] | None
 
@@ -192,16 +192,16 @@ class UncleanElectionsEnabled:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrAnswered:
-    """A broker has become leader and follower as it was told, or could not."""
+    """The response to LeaderAndIsr."""
 
     broker: int
-    broker_epoch: int  # the life of it that was told
+    broker_epoch: int  # of the registration to which the request was sent
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDeleted:
-    """A broker has deleted replicas as it was told, or could not."""
+    """The response to StopReplica, for the replicas that were to be deleted."""
 
     broker: int
     broker_epoch: int
@@ -213,14 +213,14 @@ class ReplicasDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of proposals. Each succeeds or fails on its own."""
+    """The outcomes of `Store`; each proposal is accepted or conflicts on its own."""
 
     outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LogEndsRead:
-    """What the replicas that were asked have said, and what their topics have to have in sync."""
+    """Where logs end, of the replicas that responded; `min.insync.replicas` of their topics."""
 
     ends: Mapping[TopicPartition, Mapping[int, LogEnd]]
     isr_min: Mapping[str, int]
@@ -228,21 +228,21 @@ class LogEndsRead:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsWritten:
-    """These stand in their topics' nodes now. Those whose topic is gone are missing."""
+    """These are stored in their topics' nodes; partitions of removed topics are missing."""
 
     assignments: Mapping[TopicPartition, Assignment]
 
 
 @dataclass(frozen=True, slots=True)
 class UncleanAllowed:
-    """Whether each of the topics asked about allows unclean election."""
+    """Whether each of these topics allows unclean election."""
 
     topics: Mapping[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsRemoved:
-    """Nothing of these topics is left in the store."""
+    """All nodes of these topics are removed."""
 
     names: tuple[str, ...]
 

@@ -1,15 +1,16 @@
-"""What a new controller loads, and repairs first.
+"""What a new controller loads, and what it fixes first.
 
-    1  the brokers: a channel to each, and each is told who is alive
+    1  the brokers: a channel to each, and UpdateMetadata with the registered brokers
     2  the topics with the states of their partitions, some at a time
-    3  brokers that were restarted while nobody reigned are taken for gone, and then for back
-    4  every live replica is told what the store says of it; replicas that died meanwhile leave
-       the ISR; partitions whose leader is dead, or which never had one, get one
-    5  reassignments go on, then deletions that were asked for, or begun
-    6  elections that were asked for by a node are held
+    3  brokers that restarted while there was no controller are removed, and then join
+    4  each online replica is sent the stored state of its partition; replicas on brokers that are
+       not registered leave the ISR; partitions whose leader is offline, or that never had one,
+       get a leader
+    5  reassignments resume, then topic deletions
+    6  the elections of `/admin/preferred_replica_election` are held
 
-An earlier controller may have stopped anywhere; what it had stored stands, what it had only
-wanted is decided anew.
+An earlier controller may have stopped at any point: what it stored holds, what it had decided and
+not stored is decided again.
 """
 
 from collections.abc import Collection, Iterable
@@ -36,15 +37,15 @@ CAUSE = Cause(CauseKind.CONTROLLER_ELECTED)
 
 
 def brokers_loaded(machines: Machines, event: BrokersLoaded) -> list[Effect]:
-    """Know the brokers, and let them know each other."""
+    """Take the brokers in, open channels, and send them the registered brokers."""
     machines.context.brokers = {broker.id: broker for broker in event.brokers}
     machines.batch.brokers_changed()
-    _gone(machines, event.gone)
+    _unregistered(machines, event.unregistered)
     return [Connect(broker) for broker in event.brokers]
 
 
 def topics_loaded(machines: Machines, event: TopicsLoaded) -> list[Effect]:
-    """Believe what is stored."""
+    """Take in what is stored, and give an id to topics that have none."""
     for seen in event.topics:
         topic = machines.context.topics[seen.name] = topic_of(seen)
         for number, assignment in seen.assignments.items():
@@ -52,7 +53,7 @@ def topics_loaded(machines: Machines, event: TopicsLoaded) -> list[Effect]:
             state = event.states.get(name)
             if state is not None:
                 state = _note_bounced(machines.context, state)
-            topic.partitions[number] = _believe(machines.context, name, assignment, state)
+            topic.partitions[number] = _partition(machines.context, name, assignment, state)
     without_id = _without_id(event.topics, machines.context.topics)
     return [WriteTopics(without_id)] if without_id else []
 
@@ -61,7 +62,7 @@ def _without_id(topics: tuple[TopicSeen, ...], known: dict[str, Topic]) -> tuple
     return tuple(with_id(seen, known[seen.name]) for seen in topics if seen.id is None)
 
 
-def _believe(
+def _partition(
     context: ControllerContext,
     name: TopicPartition,
     assignment: Assignment,
@@ -88,10 +89,11 @@ def _believe(
 
 
 def _note_bounced(context: ControllerContext, state: StoredState) -> StoredState:
-    """A member of the ISR that has registered since is in another life, and may lack its tail.
+    """Note the ISR members that registered after the state was written: their logs may be shorter.
 
-    So may one whose life nobody had noted when the state was written: who wrote it did not know.
-    Then the state is no word about anybody beyond the moment in which that life began.
+    So may that of a member whose registration no controller had noted when the state was written:
+    the controller that wrote it had not read the registration. Then the state proves what the
+    replicas hold up to that registration only.
     """
     sure_until = state.modified_id
     for member in state.leader_and_isr.isr:
@@ -103,16 +105,16 @@ def _note_bounced(context: ControllerContext, state: StoredState) -> StoredState
 
 
 def loading_finished(machines: Machines, event: LoadingFinished) -> list[Effect]:
-    """Everything is known: repair it, and tell everybody."""
+    """Everything is loaded: send it to the brokers, and fix what changed in between."""
     context = machines.context
     context.is_loaded = True
-    # Those in another life are taken for gone first, and for back when that is stored: else one
-    # would lead in the same epoch in two lives, or be in sync without having what it once had.
+    # A restarted broker is removed first, and joins when that is stored: else it could lead in one
+    # leader epoch in two registrations, or be in sync without the records that it had before.
     back = tuple(context.brokers.pop(id_) for id_ in sorted(context.bounced))
-    _gone(machines, [broker.id for broker in back])
+    _unregistered(machines, [broker.id for broker in back])
     context.bounced.clear()
     deletions = machines.deletion.asked(event.deletions)
-    machines.batch.tell_everything(context.brokers)
+    machines.batch.send_everything(context.brokers)
     everything = [partition.name for partition in context.partitions()]
     return [
         *then_store(in_slices(TakeOver, everything)),
@@ -139,16 +141,16 @@ def take_over(machines: Machines, step: TakeOver) -> None:
             machines.partitions.bring_online(partition, cause)
 
 
-def _gone(machines: Machines, brokers: Iterable[int]) -> None:
-    """Enter that these went away while there was no controller."""
+def _unregistered(machines: Machines, brokers: Iterable[int]) -> None:
+    """Enter in the journal that the registration of these ended while there was no controller."""
     for broker in brokers:
         cause = Cause(CauseKind.BROKER_FAILED, (broker,))
-        detail = "a new controller found it gone"
+        detail = "a new controller found that it was not registered"
         machines.batch.decided(Decision(Verdict.BROKER_GONE, broker, cause, detail=detail))
 
 
 def _cause(partition: Partition, dead: Collection[int]) -> Cause:
-    """Why a partition changes: members of the ISR have gone, or a controller had not come to it."""
+    """Why a partition changes: ISR members are not registered, or there is a new controller."""
     state = partition.leader_and_isr
     missing = tuple(sorted(set(dead).intersection(state.isr))) if state is not None else ()
     return Cause(CauseKind.BROKER_FAILED, missing) if missing else CAUSE

@@ -1,9 +1,9 @@
-"""AlterPartition: a leader asks for another ISR, and the controller judges.
+"""AlterPartition: a leader requests another ISR, and the controller checks it.
 
-A leader that is not up to date is refused: its epoch or the partition epoch it knows are
-older than what stands. One that knows *more* than we do has been told by a newer controller:
-NOT_CONTROLLER sends it there. A follower may only join in the life in which it has caught up:
-its broker must be registered, in the epoch that the leader saw it fetch with (KIP-841, KIP-903).
+A leader whose epoch or partition epoch is older than the stored one is refused. One with a *newer*
+one has requests of a newer controller: NOT_CONTROLLER sends it there. A follower may join the ISR
+in the registration in which it caught up only: its broker must be registered with the broker epoch
+that the leader saw in its fetches (KIP-841, KIP-903).
 """
 
 from odradek.controller.answers import IsrChangesAnswer

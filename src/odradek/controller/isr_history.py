@@ -1,36 +1,37 @@
-"""The last replica standing: who may lead when all that are in sync have lost their page cache.
+"""Elections where every in-sync replica that is registered may lack records, decided by log ends.
 
-An ISR shrinks to one broker, whose host then loses power. It comes back without its tail, as the
-only member of the ISR; were it elected, the others would cut what they still have (KIP-966 tells
-the story; Apache Kafka with ZooKeeper has no cure for it). Here
+The problem (KIP-966 calls it the last replica standing; Apache Kafka with ZooKeeper does not solve
+it): 1. The ISR of a partition shrinks to {1}. 2. The host of broker 1 loses power, and with it the
+tail of the log that was not flushed. 3. Broker 1 restarts as the only in-sync replica; were it
+elected, the other replicas would truncate committed records that only they still have.
 
-    doubtful     is a member of the ISR that was restarted since, and not after a clean stop
-    remembered   is, for each partition that has one replica in sync or no leader, who left the ISR
-                 before, how large it was from then on, and up to which transaction of the store
-                 each of them was known to hold everything (`IsrHistory`)
-    asked        are all replicas that are there, for the leader epoch and the end of their logs
-    elected      is the one of these that reaches furthest, as soon as one was heard who has
-                 everything that can have been committed, or so many of those who should have it
-                 (`min.insync.replicas`) that not all of them can have lost power at once
-    emptied      is one that lost its log with a directory: it is not heard, and does not lead while
-                 another replica may have something. If all in the ISR are, those that left last
-                 are waited for: what only the ISR had is gone
+    doubtful    a member of the ISR that restarted since, and not after a clean stop
+    history     for each partition with one in-sync replica or without a leader: which replicas left
+                the ISR before, how large it was from then on, and up to which transaction of the
+                store each of them was known to hold everything (`IsrHistory`)
+    log ends    the leader epoch and offset at which logs end, of all registered replicas
+    elected     is the replica with the latest end, as soon as a replica answered that has
+                everything that can be committed, or so many of those that should have it
+                (`min.insync.replicas`) that not all of them can have lost power at once
+    emptied     a replica that lost its log with a directory: its answer does not count, and it does
+                not lead while another replica may have records. If the whole ISR is emptied, the
+                replicas that left it last are waited for: records that only the ISR had are lost
 
-What was committed is on everybody who was in the ISR while it had `min.insync.replicas` members,
-for below that the high watermark does not move. Of the logs of two who were in the last ISRs the
-one with the later last epoch, or the same and the larger end, holds what was committed in the
-other. That does not hold for a stranger, who left before: a leader may commit what was written in
-an earlier epoch without writing anything in its own, and the stranger may have led in between, and
-have written what nobody else ever had. His word counts within the same epoch alone, where one log
-is the beginning of the other; or if none of those who should know has anything, for nothing is the
-beginning of every log. A log that is empty because all in it was deleted knows of no epoch,
-but below its end everything was committed: who ends before that has lost some of it.
+Committed records are on every replica that was in the ISR while it had `min.insync.replicas`
+members, for with fewer members the high watermark does not move. Of two replicas of the last ISRs,
+the log with the later last epoch, or the same epoch and the larger end, has the committed records
+of both. This does not hold for a replica that left the ISR before: 1. It leads in epoch 5 and
+appends a record that no other replica fetches. 2. Replica 1 is elected in epoch 6, and commits
+records of epoch 4 without appending one. 3. The log of the first ends in the later epoch, and may
+lack committed records. The end of such a replica counts within the same epoch only, where one log
+is a prefix of the other; or if no replica of the last ISRs has any record. A log that is empty
+because retention deleted all has no epoch, but below its end everything was committed: a log that
+ends before that has lost some of it.
 
-A history is believed only if the state it belongs to is the one that stands: the same partition
-epoch, written by the same controller. It is written in one transaction with that state: written
-before it, it would take the place of the one that is still in force. What another kind of
-controller has written since makes it void. In a cluster with brokers of another kind all this is
-off: nobody can tell how they stopped.
+A history is valid only with the state that it was written with: the same partition epoch, and the
+same controller epoch. Both are written in one transaction: written before, the history would
+replace the one that still holds. What another kind of controller writes makes it void. In a
+cluster with brokers of another kind none of this is used: it is not known how they stopped.
 """
 
 from collections.abc import Collection, Mapping
@@ -47,7 +48,7 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IsrHistory:
-    """What is remembered of one partition, beside its state."""
+    """The replicas of a partition's last ISRs; stored beside its state."""
 
     partition_epoch: int
     controller_epoch: int
@@ -74,14 +75,14 @@ def next_history(
     transaction_id: int,
     leads: bool,
 ) -> tuple[dict[int, Left], dict[int, int]]:
-    """Tell what to remember with the next state: who has left, who was in sync until when.
+    """The history of the next state: the replicas that left, and until when each was in sync.
 
     `before` is the valid history of the present state, `transaction_id` the one that wrote it.
     """
     known = dict(before.isr) if before else {}
     left = {
-        replica: Left(max(gone.isr_size, len(isr)), gone.transaction_id)
-        for replica, gone in (before.left if before else {}).items()
+        replica: Left(max(was.isr_size, len(isr)), was.transaction_id)
+        for replica, was in (before.left if before else {}).items()
         if replica not in isr
     }
     for replica in isr_before:
@@ -92,9 +93,9 @@ def next_history(
 
 
 def holders(isr: Collection[int], history: IsrHistory | None) -> frozenset[int]:
-    """Who has everything that two or more had to acknowledge: the ISR, and who left one alone."""
+    """The replicas with all that two or more acknowledged: the ISR, and the last that left it."""
     left = history.left if history else {}
-    return frozenset(isr) | {replica for replica, gone in left.items() if gone.isr_size == 1}
+    return frozenset(isr) | {replica for replica, was in left.items() if was.isr_size == 1}
 
 
 def choose(  # noqa: PLR0913 - what an election by log ends goes by
@@ -107,20 +108,20 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     assigned: Collection[int],
     emptied: Collection[int] = (),
 ) -> int | None:
-    """Find the replica to lead; None while somebody has to be waited for.
+    """The replica to elect; None while another one has to be waited for.
 
-    `ends` are of those who were heard; `sound` those of the remembered who have lost nothing;
+    `ends` are those that were reported; `sound` are replicas of the history that lost nothing;
     `emptied` those that lost their log with a directory.
     """
-    # Who is no replica any more has deleted what he had: nobody need wait for him.
-    left = {r: gone for r, gone in history.left.items() if r in assigned} if history else {}
+    # A broker that is not assigned any more has deleted its log: it is not waited for.
+    left = {r: was for r, was in history.left.items() if r in assigned} if history else {}
     if any(r not in emptied for r in assigned):
         ends = {replica: end for replica, end in ends.items() if replica not in emptied}
-        left = {replica: gone for replica, gone in left.items() if replica not in emptied}
+        left = {replica: was for replica, was in left.items() if replica not in emptied}
         isr = [r for r in isr if r not in emptied] or _last_to_leave(left, assigned, emptied)
-    expected = set(isr) | {replica for replica, gone in left.items() if gone.isr_size < isr_min}
-    heard = expected & ends.keys()
-    if not ends or not (heard & set(sound) or len(heard) >= min(isr_min, len(expected))):
+    expected = set(isr) | {replica for replica, was in left.items() if was.isr_size < isr_min}
+    reported = expected & ends.keys()
+    if not ends or not (reported & set(sound) or len(reported) >= min(isr_min, len(expected))):
         return None
     order = {replica: place for place, replica in enumerate(assigned)}
     emptied_at = [end for epoch, end in ends.values() if epoch == NO_LOG.leader_epoch]
@@ -129,8 +130,8 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
     def reach(replica: int) -> tuple[LogEnd, bool, int]:
         return ends[replica], replica in isr, -order.get(replica, len(order))
 
-    # Also of those who left when one was left, where that one was enough.
-    trusted = set(isr) | {r for r, gone in left.items() if gone.isr_size < max(isr_min, 2)}
+    # Also those that left when one replica was left, where one was enough to commit.
+    trusted = set(isr) | {r for r, was in left.items() if was.isr_size < max(isr_min, 2)}
     best = max(trusted & whole or whole, key=reach)
     if ends[best] == NO_LOG:
         return max(whole, key=reach)
@@ -141,8 +142,8 @@ def choose(  # noqa: PLR0913 - what an election by log ends goes by
 def _last_to_leave(
     left: Mapping[int, Left], assigned: Collection[int], emptied: Collection[int]
 ) -> list[int]:
-    """Who holds most of what was committed, where all in-sync replicas have lost their logs."""
-    last = max((gone.transaction_id for gone in left.values()), default=None)
+    """The replicas with most of what was committed, if all in-sync replicas lost their logs."""
+    last = max((was.transaction_id for was in left.values()), default=None)
     if last is None:
         return [replica for replica in assigned if replica not in emptied]
-    return [replica for replica, gone in left.items() if gone.transaction_id == last]
+    return [replica for replica, was in left.items() if was.transaction_id == last]

@@ -1,12 +1,12 @@
-"""The partition state machine: which partitions are led, and by whom.
+"""The partition state machine: which partitions have a leader, and which replica it is.
 
-It decides by the rules of `election`, gathers what it wants stored (`propose`, `store`), and
-goes to another state only when the store has accepted it (`stored`): then, and never before,
-the leader is announced. A proposal that is refused because somebody wrote first - a leader that
-shrank its ISR while it died - is decided again on what stands there.
+It decides by the rules of `election`, gathers proposals for the store (`propose`, `store`), and
+enters another state only when the store has accepted it (`stored`): then, and never before, the
+leader is sent to the brokers. A proposal that is refused because another client wrote first - a
+leader that shrank its ISR just before it failed - is decided again on the state that is stored.
 
-An election that only an unclean leader could end asks first whether the topic allows one: that
-is the one thing it has to know that is not in the context.
+If only an unclean election can give a partition a leader, the topic's configuration is read first:
+it is not part of the context.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ from odradek.model.partition import (
     TopicPartition,
 )
 
-# Announced to the metadata alone: the leader itself asked, or nobody is left to be told.
+# Sent by UpdateMetadata only: the leader requested it, or the replicas get StopReplica.
 _QUIET: Final = frozenset({Purpose.LEADER_REQUEST, Purpose.DELETION})
 
 
@@ -56,9 +56,9 @@ class PartitionMachine:
         self._proposals: list[Proposal] = []
         self._may_need_unclean: dict[TopicPartition, Cause] = {}
         self._asked: set[str] = set()  # topics: whether they allow it
-        # Those in sync that are there were restarted, and not after a clean stop.
+        # All registered in-sync replicas restarted, and not after a clean stop.
         self._may_have_lost: dict[TopicPartition, Cause] = {}
-        self._asked_ends: dict[TopicPartition, dict[int, int]] = {}  # which life of which broker
+        self._asked_ends: dict[TopicPartition, dict[int, int]] = {}  # broker epoch of each replica
         self._moving: dict[TopicPartition, None] = {}  # changed while being reassigned
         self.unclean_elections = 0
 
@@ -80,7 +80,7 @@ class PartitionMachine:
         return True
 
     def request(self, partition: Partition, wanted: LeaderAndIsr, cause: Cause) -> None:
-        """What a leader wants, found to be in order."""
+        """Propose the state that a leader requested, after it was found valid."""
         self._add(partition, wanted, Purpose.LEADER_REQUEST, cause)
 
     def _add(
@@ -90,7 +90,7 @@ class PartitionMachine:
         self._proposals.append(Proposal(partition.name, proposed, purpose, cause, history))
 
     def _next_history(self, partition: Partition, proposed: LeaderAndIsr) -> IsrHistory | None:
-        """What has to be known of the last ISRs should this state stand."""
+        """The ISR history to be written with this state; None if it needs none."""
         stored, leads = partition.leader_and_isr, proposed.leader != NO_LEADER
         is_critical = len(proposed.isr) == 1 or not leads
         if len(partition.assignment.replicas) < 2 or not (
@@ -132,12 +132,12 @@ class PartitionMachine:
 
     def log_ends_read(self, event: LogEndsRead) -> list[Effect]:
         """The answer to `ReadLogEnds`: elect by it, wait for a broker, or give up for now."""
-        for name, heard in event.ends.items():
-            # Who has started anew since he was asked may have lost what he spoke of.
+        for name, reported in event.ends.items():
+            # A broker that restarted after it responded may have lost the end that it reported.
             asked, brokers = self._asked_ends.pop(name, {}), self._context.brokers
             ends = {
                 replica: end
-                for replica, end in heard.items()
+                for replica, end in reported.items()
                 if replica in brokers and brokers[replica].broker_epoch == asked.get(replica)
             }
             cause = self._may_have_lost.pop(name, None)
@@ -266,7 +266,7 @@ class PartitionMachine:
     def _elect_unclean(self, partition: Partition, stored: LeaderAndIsr) -> LeaderAndIsr | None:
         assignment = partition.assignment
         elected = elect_when_offline(
-            # Who is only being added may have nothing yet: he comes last.
+            # A replica that is being added may have no records yet: it comes last.
             assigned=(*assignment.origin, *assignment.adding),
             isr=stored.isr,
             live=self._context.electable(partition),
@@ -320,7 +320,7 @@ class PartitionMachine:
     # ----------------------------------------------------------------- what came of it
 
     def stored(self, outcomes: tuple[Outcome, ...]) -> list[Effect]:
-        """The outcomes of proposals; what was refused is decided again."""
+        """Take in the outcomes of proposals; what was refused is decided again."""
         for outcome in outcomes:
             partition = self._context.partition(outcome.proposal.partition)
             assert partition is not None, outcome
@@ -329,7 +329,7 @@ class PartitionMachine:
                     accepted = replace(proposal.proposed, partition_epoch=partition_epoch)
                     self._accepted(partition, proposal, accepted)
                 case Conflicting(_, None):
-                    pass  # its topic was removed by hand: the watch on the topics says so
+                    pass  # its topic was removed by hand: the watch on the topics fires
                 case Conflicting(proposal, StoredState(current, controller_epoch, modified_id, _)):
                     if controller_epoch > self._context.controller_epoch:
                         return [Resign(f"{partition.name} was written in epoch {controller_epoch}")]
@@ -360,10 +360,11 @@ class PartitionMachine:
         self._journal(proposal, before, accepted)
 
     def _announce(self, partition: Partition, online: tuple[int, ...], *, is_new: bool) -> None:
-        """Tell its replicas. Who is being added, and never was in sync, may begin a new log.
+        """Send LeaderAndIsr. A replica that is being added, and never was in sync, creates its log.
 
-        Who was in sync and left has one, be it in a directory that failed: beside it an empty one
-        would be taken for all he has, should the last one in sync have lost what he knew.
+        One that was in sync has a log, maybe in a directory that failed. 1. ISR = {1}, replica 2
+        left it, and its directory is offline. 2. Replica 2 creates an empty log in another one.
+        3. Broker 1 loses its page cache: the empty log would count as all that replica 2 has.
         """
         led, history = partition.leader_and_isr, partition.valid_history
         assert led is not None, partition.name
@@ -375,7 +376,7 @@ class PartitionMachine:
         self._batch.leader_and_isr(partition, others, is_new=is_new)
 
     def _settle_replicas(self, partition: Partition, online: tuple[int, ...]) -> None:
-        """A new partition's replicas have begun to exist, or will when their broker comes."""
+        """New replicas become online, or offline until their broker registers."""
         for replica, state in partition.replicas.items():
             if state is ReplicaState.NEW:
                 up = ReplicaState.ONLINE if replica in online else ReplicaState.OFFLINE
@@ -396,7 +397,7 @@ class PartitionMachine:
         self, proposal: Proposal, before: LeaderAndIsr | None, accepted: LeaderAndIsr
     ) -> None:
         if proposal.purpose is Purpose.DELETION:
-            return  # the topic's own entry says so
+            return  # the topic has its own entry
         if accepted.leader == NO_LEADER:
             verdict = Verdict.LEFT_WITHOUT_LEADER
         elif (
@@ -418,5 +419,5 @@ class PartitionMachine:
 
 
 def _leaderless(stored: LeaderAndIsr) -> LeaderAndIsr | None:
-    """End a reign without beginning another; None if it has ended. The ISR is kept whole."""
+    """The state without a leader, in a new leader epoch, with the whole ISR; None if it stands."""
     return None if stored.leader == NO_LEADER else stored.led_by(NO_LEADER, stored.isr)

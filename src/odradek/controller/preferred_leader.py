@@ -1,9 +1,9 @@
-"""Elections that nobody's failure calls for.
+"""Elections that are not caused by a failure.
 
-on demand    ElectLeaders, for the preferred replicas or against a standstill
-by node      /admin/preferred_replica_election, as tools from before ElectLeaders ask for it
-by ratio     a broker that should lead and does not, for more than so many percent of the
-partitions whose preferred replica it is, gets back those it may lead
+on request   ElectLeaders, for preferred replicas or unclean
+by node      /admin/preferred_replica_election, as tools from before ElectLeaders request it
+by ratio     if other brokers lead more than so many percent of the partitions whose preferred
+             replica is on a broker, those that this broker may lead are given to it
 allowed      unclean election was allowed for topics with leaderless partitions
 """
 
@@ -44,7 +44,7 @@ ALLOWED = Cause(CauseKind.UNCLEAN_ALLOWED)
 
 
 def requested(machines: Machines, event: ElectionsRequested) -> list[Effect]:
-    """Hold the elections that are needed, then say for each partition what came of it."""
+    """Hold the elections that are needed, then answer for each partition."""
     context = machines.context
     names = event.partitions
     if names is None:
@@ -107,14 +107,14 @@ def by_node(machines: Machines, partitions: tuple[TopicPartition, ...] | None) -
 
 
 def elect_preferred(machines: Machines, step: ElectPreferred) -> None:
-    """Propose the preferred leader of each, or say why it does not lead yet."""
+    """Propose the preferred leader of each, or enter why it does not lead yet."""
     for partition in machines.context.known(step.partitions):
         if not machines.partitions.propose(partition, Purpose.PREFERRED_ELECTION, BY_NODE):
             _waits(machines, partition, BY_NODE)
 
 
 def rebalance_due(machines: Machines, event: RebalanceDue) -> list[Effect]:
-    """Give leadership back to brokers that lead too little of what they should."""
+    """Let preferred replicas lead where the imbalance of a broker exceeds the limit."""
     context = machines.context
     due = leader_imbalance(
         (p.name, p.assignment.replicas[0], p.leader)
@@ -127,12 +127,14 @@ def rebalance_due(machines: Machines, event: RebalanceDue) -> list[Effect]:
             wanted |= dict.fromkeys(imbalance.led_by_others, broker)
         elif imbalance.led_by_others:
             _tolerated(machines, broker, imbalance, event.percentage_max)
-    context.said = {key: why for key, why in context.said.items() if key in due or key in wanted}
+    context.entered = {
+        key: why for key, why in context.entered.items() if key in due or key in wanted
+    }
     return then_store(mapping_in_slices(Rebalance, wanted))
 
 
 def rebalance(machines: Machines, step: Rebalance) -> None:
-    """Propose the preferred leader of each, or say why it does not lead yet."""
+    """Propose the preferred leader of each, or enter why it does not lead yet."""
     for partition in machines.context.known(step.partitions):
         name = partition.name
         cause = Cause(CauseKind.LEADERS_IMBALANCED, (step.partitions[name],))
@@ -158,7 +160,7 @@ def _waits(machines: Machines, partition: Partition, cause: Cause) -> None:
     if not machines.context.is_online(preferred, partition.name):
         why = "offline"
     elif preferred in machines.context.shutting_down:
-        why = "about to leave"
+        why = "shutting down"
     else:
         why = "not in sync"
     detail = f"replica {preferred} is {why}"
@@ -168,9 +170,9 @@ def _waits(machines: Machines, partition: Partition, cause: Cause) -> None:
 def _once(
     machines: Machines, verdict: Verdict, subject: TopicPartition | int, cause: Cause, detail: str
 ) -> None:
-    """Say it, unless it was said at the last look: a check every few minutes is no news."""
-    if machines.context.said.get(subject) != detail:
-        machines.context.said[subject] = detail
+    """Enter it, unless the last check entered the same."""
+    if machines.context.entered.get(subject) != detail:
+        machines.context.entered[subject] = detail
         machines.batch.decided(Decision(verdict, subject, cause, detail=detail))
 
 

@@ -1,4 +1,4 @@
-"""What the controller wants the store to hold for a partition, and what became of it."""
+"""Partition states that the controller proposes to the store, and their outcomes."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -25,7 +25,7 @@ class Purpose(Enum):
 
     FIRST_LEADER = auto()
     OFFLINE_ELECTION = auto()
-    LAST_REPLICA_ELECTION = auto()  # the longest log, where nobody in sync is beyond doubt
+    LAST_REPLICA_ELECTION = auto()  # by log ends, where each in-sync replica may lack records
     UNCLEAN_ELECTION = auto()  # as offline, with unclean election allowed
     PREFERRED_ELECTION = auto()
     SHUTDOWN_ELECTION = auto()
@@ -33,7 +33,7 @@ class Purpose(Enum):
     NEW_ASSIGNMENT = auto()  # the same leader and ISR in a new epoch: all learn the replicas
     SHRINK = auto()  # take replicas that went offline out of the ISR
     LEADER_REQUEST = auto()  # AlterPartition
-    DELETION = auto()  # end the last reign before the replicas go
+    DELETION = auto()  # end the last leader epoch before the replicas are deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Accepted(NamedTuple):
 
 
 class Conflicting(NamedTuple):
-    """Somebody wrote first: this is what stands there; None if the partition's topic is gone."""
+    """Another client wrote first: the state that is stored; None if the topic is removed."""
 
     proposal: Proposal
     current: StoredState | None

@@ -8,7 +8,7 @@
 
 Each step is stored before the next is taken, so that another controller can go on wherever this
 one stopped: it begins with the first step again, which changes nothing but the leader epoch. A
-reassignment is taken back by another whose target is what was there before; replicas that
+reassignment is cancelled by another whose target is what was there before; replicas that
 only the former one wanted are deleted at once.
 
 By `/admin/reassign_partitions` the same is asked for; the node loses what is done or was replaced
@@ -74,7 +74,7 @@ CAUGHT_UP = Cause(CauseKind.REASSIGNMENT_CAUGHT_UP)
 
 
 class Reassignment:
-    """The reassignments that are under way, and what `/admin/reassign_partitions` wants."""
+    """The reassignments in progress, and the targets in `/admin/reassign_partitions`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Reassignment:
     # ---------------------------------------------------------------------- asked for
 
     def requested(self, event: ReassignmentsRequested) -> list[Effect]:
-        """Begin what can be begun, and say for each partition whether it was."""
+        """Start what can be started, and answer for each partition."""
         refusals: dict[TopicPartition, Refusal | None] = {}
         wanted: dict[TopicPartition, Assignment] = {}
         for name, target in event.targets.items():
@@ -142,7 +142,7 @@ class Reassignment:
         # The latest wins, however it was asked for.
         replaced = [name for name in wanted if name in self._by_node]
         answer = Proceed(AnswerReassignments(refusals, wanted))
-        return [*self._forget(replaced), *self._start(wanted, ASKED), answer]
+        return [*self._remove_from_node(replaced), *self._start(wanted, ASKED), answer]
 
     def _answer(self, step: AnswerReassignments) -> list[Effect]:
         """Answer; a partition whose assignment could not be written is refused after all."""
@@ -150,23 +150,23 @@ class Reassignment:
         for name, asked in step.wanted.items():
             partition = self._context.partition(name)
             if partition is None or partition.assignment.target != asked.target:
-                why = "The topic's node is gone, or cannot be read."
+                why = "The topic is removed, or its node cannot be decoded."
                 refusals[name] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
         return [Answer(ReassignmentsAnswer(refusals))]
 
     def asked_for(self, event: ReassignmentsListed) -> list[Effect]:
-        """Say what is under way."""
+        """Answer with the reassignments in progress."""
         names = event.partitions
         partitions = self._context.partitions() if names is None else self._context.known(names)
         running = {p.name: p.assignment for p in partitions if p.assignment.is_being_reassigned}
         return [Answer(ReassignmentsList(running))]
 
     def seen(self, event: ReassignmentsSeen) -> list[Effect]:
-        """Begin what the node names and is not under way yet; strike out what cannot be."""
+        """Start what the node names and is not in progress; take out what is refused."""
         return self._take_in(event.targets)[1]
 
     def _loaded(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> list[Effect]:
-        """Go on with what an earlier controller began, wherever it stopped."""
+        """Resume what an earlier controller started, wherever it stopped."""
         cause = Cause(CauseKind.CONTROLLER_ELECTED)
         strays = {p.name: _strays(p) for p in self._context.partitions() if _strays(p)}
         begun, effects = self._take_in(targets)
@@ -181,7 +181,7 @@ class Reassignment:
         done: list[TopicPartition] = []
         self._by_node = dict(targets)
         for name, target in targets.items():
-            # Who writes a node may name brokers that are still to come.
+            # A node may name brokers that are not registered yet.
             verdict = self._judge(name, target, target)
             partition = self._context.partition(name)
             if isinstance(verdict, Refusal):
@@ -195,7 +195,7 @@ class Reassignment:
             self._batch.decided(
                 Decision(Verdict.REASSIGNMENT_REFUSED, name, BY_NODE, detail=detail)
             )
-        return wanted, [*self._forget([*refused, *done]), *self._start(wanted, BY_NODE)]
+        return wanted, [*self._remove_from_node([*refused, *done]), *self._start(wanted, BY_NODE)]
 
     def _judge(
         self, name: TopicPartition, target: tuple[int, ...] | None, live: Iterable[int]
@@ -278,7 +278,7 @@ class Reassignment:
         names = tuple(partition.name for partition in adopted)
         go_on = Proceed(ContinueReassignments(names, cause))
         never_led = [p.name for p in adopted if p.leader_and_isr is None]
-        done = self._forget(name for name in never_led if name in self._by_node)
+        done = self._remove_from_node(name for name in never_led if name in self._by_node)
         return [*self._take_out(unneeded, cause), go_on, *done]
 
     def _go_on(self, step: ContinueReassignments) -> list[Effect]:
@@ -291,7 +291,7 @@ class Reassignment:
         return [*then_store(begin), *self._complete(complete, step.cause)]
 
     def _begin(self, step: BeginReassignments) -> None:
-        """Let the replicas know of each other, in a new leader epoch."""
+        """Send the new replicas to all replicas, in a new leader epoch."""
         for partition in self._context.known(step.partitions):
             for replica in partition.assignment.replicas:
                 if replica not in partition.replicas:
@@ -348,7 +348,7 @@ class Reassignment:
         for partition in self._context.known(before):
             former = before[partition.name]
             if former.is_being_reassigned and partition.leader not in former.target:
-                # Somebody wrote first, and the target cannot lead: it goes on as it was.
+                # Another client wrote first, and the target cannot lead: it goes on as it was.
                 partition.assignment = former
                 continue
             removed[partition.name] = frozenset(former.removing)
@@ -371,13 +371,13 @@ class Reassignment:
             if before[partition.name].is_being_reassigned:
                 self._decided(Verdict.REASSIGNMENT_COMPLETED, partition, cause)
         done = [name for name in before if name in self._by_node]
-        return [*self._forget(done), Proceed(ResumeDeletions())]
+        return [*self._remove_from_node(done), Proceed(ResumeDeletions())]
 
     # ----------------------------------------------------------------------- shared
 
     def _take_out(self, leaving: Leaving, cause: Cause) -> list[Effect]:
         """These replicas stop leading, leave the ISR, and delete their files."""
-        leaving = {name: gone for name, gone in leaving.items() if gone}
+        leaving = {name: ids for name, ids in leaving.items() if ids}
         if not leaving:
             return []
         return [
@@ -402,7 +402,7 @@ class Reassignment:
         for partition in self._context.known(step.leaving):
             self._replicas.delete(partition, step.leaving[partition.name])
 
-    def _forget(self, names: Iterable[TopicPartition]) -> list[Effect]:
+    def _remove_from_node(self, names: Iterable[TopicPartition]) -> list[Effect]:
         names = tuple(names)
         for name in names:
             self._by_node.pop(name, None)

@@ -1,8 +1,8 @@
-"""The replica state machine: which replicas take part, and which are gone.
+"""The replica state machine: which replicas are online, offline, or being deleted.
 
-A replica that comes online is told what the store says of its partition. One that goes offline
-leaves the ISR, in a new leader epoch; if it led, its partition goes offline and a leader is
-elected, whose reign begins without it - one proposal for each partition, whatever it lost.
+A replica that comes online is sent the stored state of its partition. One that goes offline leaves
+the ISR, in a new leader epoch; if it led, the partition goes offline and a leader is elected, in
+whose first ISR it is not - one proposal for each partition, however many replicas it lost.
 Replicas of topics that are being deleted are `topic_deletion`'s.
 """
 
@@ -18,7 +18,7 @@ from odradek.model.partition import TopicPartition
 
 
 class ReplicaMachine:
-    """All replicas of the cluster: how they come and go."""
+    """All replicas of the cluster, and their states."""
 
     def __init__(
         self, context: ControllerContext, batch: RequestBatch, partitions: PartitionMachine
@@ -28,12 +28,12 @@ class ReplicaMachine:
         self._partitions = partitions
 
     def created(self, partition: Partition) -> None:
-        """A partition's replicas are to come to life with their first leader."""
+        """A partition was created: its replicas are new until it has a leader."""
         for replica in partition.assignment.replicas:
             partition.enter_replica(replica, ReplicaState.NEW)
 
     def come_online(self, partition: Partition, brokers: Collection[int]) -> None:
-        """Those of its replicas on these brokers can be told something again."""
+        """The replicas on these brokers are online: send them the stored state."""
         told = []
         for replica in self._context.online_replicas(partition):
             if replica in brokers:
@@ -43,7 +43,7 @@ class ReplicaMachine:
             self._batch.leader_and_isr(partition, told)
 
     def go_offline(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
-        """Those of its replicas on these brokers are gone: shrink the ISR, or elect."""
+        """The replicas on these brokers are offline: shrink the ISR, or elect a leader."""
         for replica in partition.assignment.replicas:
             if replica in brokers:
                 partition.enter_replica(replica, ReplicaState.OFFLINE)
@@ -55,7 +55,7 @@ class ReplicaMachine:
         self._batch.metadata(partition)
 
     def leave(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
-        """These are replicas no longer: they leave the ISR, and lead no more."""
+        """These are removed from the replicas: shrink the ISR, or elect a leader."""
         for replica in brokers:
             if replica in partition.replicas:
                 partition.enter_replica(replica, ReplicaState.OFFLINE)
@@ -66,7 +66,7 @@ class ReplicaMachine:
             self._partitions.propose(partition, Purpose.SHRINK, cause)
 
     def delete(self, partition: Partition, brokers: Iterable[int]) -> None:
-        """They delete their files. Nobody waits for that: they are forgotten at once."""
+        """Send StopReplica with deletion, and drop the replicas before there is a response."""
         for replica in sorted(brokers):
             if replica in partition.replicas:
                 partition.enter_replica(replica, ReplicaState.DELETION_STARTED)

@@ -1,11 +1,11 @@
-"""Announcements gathered while an event is settled: in the end one request for each broker.
+"""The requests that are gathered while an event is settled: one of each kind for each broker.
 
     LeaderAndIsr     to the replicas of a partition, when its leader, ISR or replicas changed
-    UpdateMetadata   to every broker: the same partitions, and who is alive
-    StopReplica      to a replica that is to stop following, or to go
+    UpdateMetadata   to every broker: the same partitions, and the registered brokers
+    StopReplica      to a replica that is to stop following, or to be deleted
 
-What is announced is what the context holds when the event is settled, so a partition that
-changed twice is told once. Nothing comes in here before the store has accepted it.
+What is sent is what the context holds when the event is settled, so a partition that changed twice
+is sent once. Nothing comes in here before the store has accepted it.
 """
 
 from collections.abc import Iterable
@@ -27,12 +27,12 @@ from odradek.controller.effects import (
 from odradek.controller.steps import BuildRequests, DescribePartitions
 from odradek.model.partition import EPOCH_DURING_DELETE, TopicPartition
 
-Told: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
+Marked: TypeAlias = dict[TopicPartition, bool]  # what the flag says depends on the request
 Described: TypeAlias = dict[tuple[TopicPartition, bool], PartitionUpdate]
 
 
 class RequestBatch:
-    """What the brokers, and the journal, have to be told about the present event."""
+    """What the brokers, and the journal, have to be marked about the present event."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -43,28 +43,28 @@ class RequestBatch:
     def leader_and_isr(
         self, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
     ) -> None:
-        """Tell some of a partition's replicas, and everybody by UpdateMetadata."""
+        """Send a partition to some of its replicas, and to every broker by UpdateMetadata."""
         for broker in brokers:
-            told = self._gathered.leader_and_isr.setdefault(broker, {})
-            told[partition.name] = is_new or told.get(partition.name, False)
+            marked = self._gathered.leader_and_isr.setdefault(broker, {})
+            marked[partition.name] = is_new or marked.get(partition.name, False)
         self.metadata(partition)
 
     def metadata(self, partition: Partition) -> None:
-        """Tell every broker about a partition."""
+        """Send a partition to every broker."""
         self._gathered.metadata[partition.name] = False
 
     def brokers_changed(self) -> None:
-        """Tell every broker who is alive."""
+        """Send the registered brokers to every broker."""
         self._gathered.brokers_changed = True
 
-    def tell_everything(self, brokers: Iterable[int]) -> None:
-        """Tell these brokers about every partition: they have just come."""
-        self._gathered.know_nothing.update(brokers)
+    def send_everything(self, brokers: Iterable[int]) -> None:
+        """Send every partition to these brokers: they have just registered."""
+        self._gathered.joined.update(brokers)
 
     def stop(self, partition: Partition, broker: int, *, delete: bool) -> None:
-        """Tell a replica to stop; deletion is not taken back."""
-        told = self._gathered.stop.setdefault(broker, {})
-        told[partition.name] = delete or told.get(partition.name, False)
+        """Have a replica stop; a deletion that was requested before stays."""
+        marked = self._gathered.stop.setdefault(broker, {})
+        marked[partition.name] = delete or marked.get(partition.name, False)
 
     def decided(self, decision: Decision) -> None:
         """Enter a decision into the journal."""
@@ -82,9 +82,9 @@ class RequestBatch:
         effects: list[Effect] = []
         if gathered.decisions:
             effects.append(Record(tuple(gathered.decisions)))
-        if gathered.know_nothing:
+        if gathered.joined:
             gathered.everything = {p.name: False for p in self._context.partitions()}
-        keys = dict.fromkeys(key for told in gathered.told() for key in told.items())
+        keys = dict.fromkeys(key for marked in gathered.marked() for key in marked.items())
         return [*effects, *in_slices(DescribePartitions, keys), Proceed(BuildRequests())]
 
     def describe(self, keys: Iterable[tuple[TopicPartition, bool]]) -> None:
@@ -95,7 +95,7 @@ class RequestBatch:
     def _describe(self, name: TopicPartition, *, is_new: bool) -> None:
         partition = self._context.partition(name)
         if partition is None or partition.leader_and_isr is None:
-            return  # gone again, or never led: there is nothing to tell
+            return  # removed, or without a leader so far: there is nothing to send
         assigned, online = partition.assignment.replicas, self._context.online_replicas(partition)
         all_online = len(online) == len(assigned)
         self._described[name, is_new] = PartitionUpdate(
@@ -112,31 +112,31 @@ class RequestBatch:
         """The requests that were gathered, of what was described."""
         gathered, self._sending = self._sending, _Gathered()
         described, self._described = self._described, {}
-        news = tuple(self._news(gathered, described))
-        if not news:
+        requests = tuple(self._requests(gathered, described))
+        if not requests:
             return []
         topics = self._context.topics
         named = dict.fromkeys(name.topic for name, _ in described)
-        named |= dict.fromkeys(name.topic for told in gathered.stop.values() for name in told)
+        named |= dict.fromkeys(name.topic for marked in gathered.stop.values() for name in marked)
         ids = {name: topics[name].id for name in named if name in topics}
-        return [SendRequests(news, dict(self._context.brokers), ids)]
+        return [SendRequests(requests, dict(self._context.brokers), ids)]
 
-    def _news(self, gathered: "_Gathered", described: Described) -> Iterable[BrokerRequests]:
+    def _requests(self, gathered: "_Gathered", described: Described) -> Iterable[BrokerRequests]:
         everything = _pick(gathered.everything, described)
         changed = _pick(gathered.metadata, described)
-        tell_all = bool(changed) or gathered.brokers_changed
+        to_all = bool(changed) or gathered.brokers_changed
         for broker, registered in self._context.brokers.items():
             leader_and_isr = _pick(gathered.leader_and_isr.get(broker, {}), described)
             stop = tuple(self._stops(gathered.stop.get(broker, {})))
-            metadata = changed if tell_all else None
-            if broker in gathered.know_nothing:
+            metadata = changed if to_all else None
+            if broker in gathered.joined:
                 metadata = everything
             if leader_and_isr or stop or metadata is not None:
                 epoch = registered.broker_epoch
                 yield BrokerRequests(broker, epoch, leader_and_isr or None, metadata, stop or None)
 
-    def _stops(self, told: Told) -> Iterable[StopUpdate]:
-        for name, delete in told.items():
+    def _stops(self, marked: Marked) -> Iterable[StopUpdate]:
+        for name, delete in marked.items():
             partition = self._context.partition(name)
             leader_epoch = -1
             if self._context.is_being_deleted(name):
@@ -148,18 +148,18 @@ class RequestBatch:
 
 @dataclass(slots=True)
 class _Gathered:
-    leader_and_isr: dict[int, Told] = field(default_factory=dict)  # by broker; True: it is new
-    metadata: Told = field(default_factory=dict)
-    stop: dict[int, Told] = field(default_factory=dict)  # by broker; True: delete it, too
-    know_nothing: set[int] = field(default_factory=set)
-    everything: Told = field(default_factory=dict)  # for those who know nothing
+    leader_and_isr: dict[int, Marked] = field(default_factory=dict)  # by broker; True: it is new
+    metadata: Marked = field(default_factory=dict)
+    stop: dict[int, Marked] = field(default_factory=dict)  # by broker; True: delete it, too
+    joined: set[int] = field(default_factory=set)
+    everything: Marked = field(default_factory=dict)  # for brokers that joined
     brokers_changed: bool = False
     decisions: list[Decision] = field(default_factory=list)
 
-    def told(self) -> Iterable[Told]:
-        """All that has to be described."""
+    def marked(self) -> Iterable[Marked]:
+        """All partitions that are to be described."""
         return (*self.leader_and_isr.values(), self.metadata, self.everything)
 
 
-def _pick(told: Told, described: Described) -> tuple[PartitionUpdate, ...]:
-    return tuple(described[key] for key in told.items() if key in described)
+def _pick(marked: Marked, described: Described) -> tuple[PartitionUpdate, ...]:
+    return tuple(described[key] for key in marked.items() if key in described)

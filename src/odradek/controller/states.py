@@ -1,7 +1,7 @@
-"""The states of partitions and replicas in the controller's mind, and their legal transitions.
+"""The states of the partition and the replica state machine, and their legal transitions.
 
-The two tables are the law: `enter_*` refuses what they do not list, and a refusal means that
-the controller has lost its mind - it stops, and the next one begins from what is stored.
+`enter_*` refuses a transition that is not in the two tables. A refusal is an assertion: the
+controller resigns, and the next one loads what is stored.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class PartitionState(Enum):
-    """Where a partition is in its life."""
+    """As in Kafka's PartitionStateMachine."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -19,7 +19,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Where a replica of a partition is in its life."""
+    """As in Kafka's ReplicaStateMachine."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
@@ -38,14 +38,14 @@ PARTITION_FROM: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
     _P.NON_EXISTENT: frozenset({_P.OFFLINE}),  # deleted
     _P.NEW: frozenset({_P.NON_EXISTENT}),  # has replicas, has never had a leader
     _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),  # has a leader
-    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),  # had a leader; it is gone
+    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),  # had a leader, which is offline
 }
 REPLICA_FROM: Final[Mapping[ReplicaState, frozenset[ReplicaState]]] = {
     _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
     _R.NEW: frozenset({_R.NON_EXISTENT}),
     _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
     _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
-    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),  # told to stop and delete its files
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),  # StopReplica with deletion is sent
     _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
-    _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),  # dead, or it refused
+    _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),  # offline, or it refused
 }

@@ -1,8 +1,8 @@
-"""Topics and partitions come to be: their node appeared, or names more partitions than before.
+"""New topics and partitions: their node appeared, or names more partitions than before.
 
-Who creates a topic writes its node and nothing else; all that follows - states, leaders,
-replicas - is the controller's. A node from before topic ids gets one, once: a topic that is
-known keeps the id it has, whatever a tool from before them did to the node (KAFKA-14190).
+CreateTopics writes the topic's node and nothing else; states, leaders and replicas follow from it
+here. A node from before topic ids gets one, once: a topic that is known keeps its id, whatever an
+older tool wrote to its node (KAFKA-14190).
 """
 
 from dataclasses import replace
@@ -34,29 +34,29 @@ def topic_of(seen: TopicSeen) -> Topic:
 
 
 def with_id(seen: TopicSeen, topic: Topic) -> TopicSeen:
-    """What the node should say."""
+    """The topic as its node is to be written."""
     return replace(seen, id=topic.id, spare_id=None)
 
 
 def topics_changed(machines: Machines, event: TopicsChanged) -> list[Effect]:
-    """Read what is new; forget what was removed by hand."""
+    """Read the nodes of new topics; drop those whose node was removed by hand."""
     known = machines.context.topics
     present = frozenset(event.names)
     for name in [name for name in known if name not in present]:
-        machines.deletion.forget(name)
+        machines.deletion.drop(name)
     new = tuple(name for name in event.names if name not in known)
     return [ReadTopics(new)] if new else []
 
 
 def topics_read(machines: Machines, event: TopicsRead) -> list[Effect]:
-    """Bring to life what a node names and we did not know."""
+    """Create the partitions that are new in these nodes."""
     context = machines.context
     created: dict[TopicPartition, Cause] = {}
     without_id: list[TopicSeen] = []
     for seen in event.topics:
         topic = context.topics.get(seen.name)
         if topic is not None and seen.id not in (None, topic.id):
-            machines.deletion.forget(seen.name)  # removed and made again before we looked
+            machines.deletion.drop(seen.name)  # removed and created again before it was read
             topic = None
         cause = EXPANDED if topic else CREATED
         if topic is None:

@@ -1,15 +1,15 @@
-"""Topic deletion: queued, carried out when every replica can take part, halted by dead ones.
+"""Topic deletion: queued, carried out when every replica can take part, halted by offline replicas.
 
-    asked for       the topic's node under /admin/delete_topics was seen
-    started         leaders end their reign (leader -1, a new epoch); brokers forget the topic;
-                    live replicas are told to stop and delete their files
-    waiting         partitions of the topic are being reassigned: until that is over it lives on
-    halted          a replica is dead or refused: what can be deleted is, the rest waits until
-                    its broker comes back
-    done            every replica has answered; states, partitions, topic, config and the
-                    request itself are removed from the store
+    requested       the topic has a node under /admin/delete_topics
+    started         leadership ends (leader -1, a new leader epoch); brokers drop the topic from
+                    their metadata; online replicas get StopReplica and delete their logs
+    waiting         partitions of the topic are being reassigned: it starts when that is done
+    halted          a replica is offline or its broker refused: the others are deleted, and the
+                    deletion resumes when that broker registers
+    done            every replica is deleted; states, partitions, topic, configuration and the
+                    request are removed from the store
 
-A deletion that was begun is never taken back; a new controller starts it over.
+A deletion that started is never cancelled; a new controller starts it again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -36,7 +36,7 @@ ASKED = Cause(CauseKind.TOPIC_DELETED)
 
 
 class TopicDeletion:
-    """The topics on their way out."""
+    """The topics that are being deleted, and those that wait for it."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TopicDeletion:
         self.waiting: dict[str, str] = {}  # topic -> for what, before it is begun
 
     def asked(self, names: Iterable[str]) -> list[Effect]:
-        """Requests for deletion that stand in the store."""
+        """Take in the requests for deletion that are in the store."""
         known = self._context.being_deleted | self.waiting.keys()
         names = [name for name in names if name not in known]
         unserved = names
@@ -66,7 +66,7 @@ class TopicDeletion:
                     self.waiting[name] = ""
                     self._leave_waiting_room(name)
         for name in unserved:
-            why = "it is not known" if self._enabled else "delete.topic.enable is false"
+            why = "the topic does not exist" if self._enabled else "delete.topic.enable is false"
             self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
         forget: list[Effect] = [RemoveDeletions(tuple(unserved))] if unserved else []
         return [*forget, Proceed(ResumeDeletions())]
@@ -150,7 +150,7 @@ class TopicDeletion:
     def replicas_answered(
         self, broker: int, errors: Mapping[TopicPartition, ErrorCode]
     ) -> list[Effect]:
-        """A broker has deleted replicas, or could not."""
+        """Take in the errors of a StopReplica response."""
         for partition in self._context.known(errors):
             if partition.replicas.get(broker) is not ReplicaState.DELETION_STARTED:
                 continue
@@ -163,13 +163,13 @@ class TopicDeletion:
         return self.resume()
 
     def go_offline(self, partition: Partition, brokers: Collection[int]) -> None:
-        """Replicas that were to be deleted are gone before they answered."""
+        """Brokers failed before they answered StopReplica: the topic is halted."""
         for replica in partition.assignment.replicas:
             if replica not in brokers:
                 continue
             if partition.replicas[replica] is ReplicaState.DELETION_STARTED:
                 partition.enter_replica(replica, ReplicaState.DELETION_INELIGIBLE)
-                self._halt(partition.name.topic, f"broker {replica} went away")
+                self._halt(partition.name.topic, f"broker {replica} went offline")
 
     def retry(self, brokers: Collection[int]) -> list[Effect]:
         """Brokers are registered: the deletion of topics that was halted for them resumes."""
@@ -184,16 +184,16 @@ class TopicDeletion:
         return self.resume()
 
     def removed(self, names: Iterable[str]) -> None:
-        """Nothing is left of these topics in the store."""
+        """These topics are removed from the store: drop them."""
         for name in names:
             for partition in self._context.topics[name].partitions.values():
                 for replica in partition.replicas:
                     partition.enter_replica(replica, ReplicaState.NON_EXISTENT)
             self._batch.decided(Decision(Verdict.TOPIC_DELETED, name, ASKED))
-            self.forget(name)
+            self.drop(name)
 
-    def forget(self, name: str) -> None:
-        """A topic is not known any longer."""
+    def drop(self, name: str) -> None:
+        """Drop a topic that has no node any more."""
         topic = self._context.topics.pop(name)
         for broken in self._context.offline_dirs.values():
             broken.difference_update(partition.name for partition in topic.partitions.values())

@@ -150,9 +150,7 @@ def test_all_is_well_when_the_faults_have_stopped(play, seed):
             keeper.cancel()
         assert converged
         assert not any(
-            "lost its mind" in note
-            for node in cluster.nodes.values()
-            for note in node.journal.notes
+            "an invariant" in note for node in cluster.nodes.values() for note in node.journal.notes
         )
 
     play(story)

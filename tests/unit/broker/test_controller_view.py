@@ -92,9 +92,9 @@ def test_an_entry_has_its_time_its_cause_and_what_changed():
         "verdict": "LEADER_ELECTED_UNCLEAN",
         "says": (
             "u-0: leader elected from outside the ISR (leader 1, epoch 3, ISR 1) because "
-            "broker 2 went away"
+            "broker 2 went offline"
         ),
-        "cause": {"kind": "BROKER_FAILED", "brokers": [2], "says": "broker 2 went away"},
+        "cause": {"kind": "BROKER_FAILED", "brokers": [2], "says": "broker 2 went offline"},
         "before": None,
         "after": {"leader": 1, "leader_epoch": 3, "isr": [1], "recovering": True},
         "detail": "",

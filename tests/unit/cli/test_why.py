@@ -28,7 +28,7 @@ def partition(**changed):
     }  # fmt: skip
 
 
-def at(minute, verdict, *, number=1, broker=None, cause="broker 2 went away", **rest):
+def at(minute, verdict, *, number=1, broker=None, cause="broker 2 went offline", **rest):
     about = {"topic": None, "partition": None} if broker is not None else {
         "topic": "t", "partition": 3,
     }  # fmt: skip
@@ -71,7 +71,7 @@ HEAD = (
     "t-3: broker 1 leads instead of the preferred replica 2 since 10:01:00 because broker 2 went "
     "away; "
 )
-OUT = "t-3: replica 2 is out of sync since 10:01:00 because broker 2 went away; "
+OUT = "t-3: replica 2 is out of sync since 10:01:00 because broker 2 went offline; "
 WELL = "the preferred replica leads, and all replicas are in sync"
 GONE_SINCE = (
     " since 10:01:00 because broker 2 is away (its process was killed); odradek start 2 --dir D"
@@ -258,8 +258,9 @@ def test_fifty_partitions_with_one_cause_are_one_line():
     assert told[: told.index("")] == [
         (
             "t-0, t-1, t-2 and 47 more: brokers 1 and 3 lead instead of the preferred replica 2 "
-            "since 10:01:00 because broker 2 went away; 8 % of its partitions are led by others, "
-            "the limit is 10 %: the next check, in 212 s, leaves it so; to move leadership now: "
+            "since 10:01:00 because broker 2 went offline; 8 % of its partitions are led by "
+            "others, the limit is 10 %: the next check, in 212 s, leaves it so; to move leadership "
+            "now: "
             f"{ALL}"
         )
     ]
@@ -380,12 +381,12 @@ def test_all_brokers_that_run_are_asked_and_what_they_say_is_put_in_order(
 
 LOGGED = """[2026-05-04 10:01:00,250] INFO t-x-3: leader elected (leader 2, epoch 1, ISR 2,0) because \
 broker 1 began to shut down (odradek.state_change)
-[2026-05-04 10:01:01,000] INFO 1: broker gone because broker 1 went away (odradek.state_change)
+[2026-05-04 10:01:01,000] INFO 1: broker offline because broker 1 went offline (odradek.state_change)
 [2026-05-04 10:01:02,000] INFO t-2: topic deleted because deletion was asked for (odradek.state_change)
-[2026-05-04 10:01:03,000] INFO t: deletion halted because deletion was asked for [broker 2 went away] \
+[2026-05-04 10:01:03,000] INFO t: deletion halted because deletion was asked for [broker 2 went offline] \
 (odradek.state_change)
 [2026-05-04 10:01:04,000] INFO t-4: left without a leader (leader -1, epoch 2, ISR 1) because \
-brokers 1 and 2 went away (odradek.state_change)
+brokers 1 and 2 went offline (odradek.state_change)
 [2026-05-04 10:01:05,000] WARNING controller epoch 4 begins (odradek.state_change)
 [2026-05-04 10:01:06,000] INFO stopping (odradek.broker.main)
 Traceback (most recent call last): because of nothing
@@ -408,8 +409,8 @@ def test_what_the_journal_has_lost_is_read_in_the_log():
     assert elected["after"] == {"leader": 2, "leader_epoch": 1, "isr": [2, 0]}
     assert elected["cause"]["says"] == "broker 1 began to shut down"
     assert elected["at_ms"] == int(end.timestamp() * 1000) - 29_750
-    assert halted["detail"] == "broker 2 went away"
-    assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "brokers 1 and 2 went away")
+    assert halted["detail"] == "broker 2 went offline"
+    assert (lost["after"]["leader"], lost["cause"]["says"]) == (-1, "brokers 1 and 2 went offline")
 
 
 def test_a_dead_brokers_log_is_read_whole_and_a_live_ones_up_to_its_journal(

@@ -88,10 +88,10 @@ def test_many_partitions_are_one_store_step_and_one_request_for_each_broker():
     (store,) = settled.stores
     assert len(store.proposals) == MANY
     # Who is alive, and then everything.
-    assert [len(announce.news) for announce in settled.announced] == [2, 2]
-    for news in settled.announced[1].news:
+    assert [len(announce.requests) for announce in settled.announced] == [2, 2]
+    for news in settled.announced[1].requests:
         assert len(news.leader_and_isr) == len(news.metadata) == MANY
-    first, second = settled.announced[1].news
+    first, second = settled.announced[1].requests
     assert first.leader_and_isr[0] is second.leader_and_isr[0]  # described once for all
 
 

@@ -294,7 +294,7 @@ def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_l
     (elected,) = settled.stored
     assert (elected.leader, elected.isr, elected.leader_recovery_state) == (2, (2,), RECOVERING)
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.LEADER_ELECTED_UNCLEAN]
-    assert str(said.cause) == "broker 1 came back with an empty log directory"
+    assert str(said.cause) == "broker 1 registered with an empty log directory"
 
 
 @pytest.mark.parametrize(
@@ -324,4 +324,4 @@ def test_the_journal_says_how_many_replicas_a_broker_lost():
     settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
     (said,) = [d for d in settled.decisions if d.verdict is Verdict.BROKER_EMPTY]
     assert (said.subject, said.detail) == (1, "replicas there: 1")
-    assert str(said.cause) == "broker 1 came back with an empty log directory"
+    assert str(said.cause) == "broker 1 registered with an empty log directory"

@@ -1,11 +1,11 @@
-"""The controller's way to the brokers: one bounded queue, and one request on its way, for each.
+"""The controller's channels to brokers: for each a bounded queue, and one request in flight.
 
-News become LeaderAndIsr, UpdateMetadata and StopReplica requests, in this order. A broker that
-does not answer is asked again until it answers or is taken off the list, and delays only itself;
-when its queue is full the controller waits, visibly, rather than growing. Answers that the
-controller has to hear of become events.
+The updates for a broker become LeaderAndIsr, UpdateMetadata and StopReplica requests, in this
+order. A broker that does not respond is sent the request again until it responds or its
+registration ends, and delays only itself; when its queue is full the controller waits, and logs
+that, rather than growing. Responses that concern the controller become events.
 
-What is on the other end - a connection, or this very broker - is a `BrokerPort`'s business.
+A channel's other end - a connection, or this very broker - is behind a `BrokerPort`.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _PROTOCOL_CODES: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_S
 
 
 class BrokerPort(Protocol):
-    """The way to one broker in one of its lives."""
+    """The connection to one registration of a broker."""
 
     async def send(self, request: ControlRequest) -> ControlResponse:
         """Have it carry out a request.
@@ -64,8 +64,8 @@ class BrokerPort(Protocol):
 class ControllerChannels:
     """All the ways there are to brokers, for one controller after the other.
 
-    `connect` makes a port; `answered` takes what the controller has to hear of; `fenced` is
-    called when a broker says that it has heard from a newer controller; `lives` is asked whether
+    `connect` makes a port; `answered` takes responses as events; `fenced` is called when a broker
+    responds that it has requests of a later controller epoch; `is_registered` is called to see if
     a broker whose queue is full is still registered, for the controller cannot look while it waits.
     """
 
@@ -85,17 +85,17 @@ class ControllerChannels:
         self._channels: dict[int, _Channel] = {}
         self.answered: Callable[[Answered], None] = lambda _: None
         self.fenced: Callable[[int], None] = lambda _: None
-        self.lives: Callable[[Broker], Awaitable[bool]] = _forever
+        self.is_registered: Callable[[Broker], Awaitable[bool]] = _forever
 
     def begin(self, controller_epoch: int) -> None:
-        """A new term: nobody is connected yet."""
+        """A new term begins, without channels."""
         self.close()
         self._controller_epoch = controller_epoch
 
     def add(self, broker: Broker) -> None:
         """Open the way to a broker."""
         self.remove(broker.id)
-        channel = _Channel(broker, self._connect(broker), self._heard)
+        channel = _Channel(broker, self._connect(broker), self._responded)
         self._channels[broker.id] = channel
         channel.task = self._tasks.start(channel.run(), f"controller to broker {broker.id}")
 
@@ -121,34 +121,36 @@ class ControllerChannels:
         """How many requests wait for each broker."""
         return {broker: channel.queue.qsize() for broker, channel in self._channels.items()}
 
-    async def announce(self, announce: SendRequests) -> None:
-        """Queue what each broker has to be told; waits while a queue is full."""
-        translation = _Translation(announce, self._broker_id, self._controller_epoch)
-        leaders = list(_live_leaders(announce.brokers.values(), self._listener))
-        brokers = [_live_broker(broker) for broker in announce.brokers.values()]
-        for news in announce.news:
-            if news.leader_and_isr is not None:
-                await self._post(news, await translation.leader_and_isr(news, leaders))
-            if news.metadata is not None:
-                await self._post(news, await translation.update_metadata(news, brokers))
-            if news.stop is not None:
-                await self._post(news, await translation.stop_replica(news))
+    async def send(self, effect: SendRequests) -> None:
+        """Queue the requests for each broker; waits while a queue is full."""
+        translation = _Translation(effect, self._broker_id, self._controller_epoch)
+        leaders = list(_live_leaders(effect.brokers.values(), self._listener))
+        brokers = [_live_broker(broker) for broker in effect.brokers.values()]
+        for to_send in effect.requests:
+            if to_send.leader_and_isr is not None:
+                await self._post(to_send, await translation.leader_and_isr(to_send, leaders))
+            if to_send.metadata is not None:
+                await self._post(to_send, await translation.update_metadata(to_send, brokers))
+            if to_send.stop is not None:
+                await self._post(to_send, await translation.stop_replica(to_send))
 
-    async def _post(self, news: BrokerRequests, request: ControlRequest) -> None:
-        channel = self._channels.get(news.broker)
-        if channel is None or channel.broker.broker_epoch != news.broker_epoch:
+    async def _post(self, to_send: BrokerRequests, request: ControlRequest) -> None:
+        channel = self._channels.get(to_send.broker)
+        if channel is None or channel.broker.broker_epoch != to_send.broker_epoch:
             return
         while True:
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await channel.queue.put(request)
             except TimeoutError:
-                if await self.lives(channel.broker):
+                if await self.is_registered(channel.broker):
                     continue
-                self.remove(news.broker)
+                self.remove(to_send.broker)
             break
 
-    def _heard(self, broker: Broker, request: ControlRequest, response: ControlResponse) -> None:
+    def _responded(
+        self, broker: Broker, request: ControlRequest, response: ControlResponse
+    ) -> None:
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self.fenced(broker.id)
         elif isinstance(request, LeaderAndIsrRequest):
@@ -173,13 +175,13 @@ class _Channel:
         self,
         broker: Broker,
         port: BrokerPort,
-        heard: Callable[[Broker, ControlRequest, ControlResponse], None],
+        responded: Callable[[Broker, ControlRequest, ControlResponse], None],
     ) -> None:
         self.broker = broker
         self.queue: asyncio.Queue[ControlRequest] = asyncio.Queue(QUEUED_MAX)
         self.task: asyncio.Task[None] | None = None
         self._port = port
-        self._heard = heard
+        self._responded = responded
 
     async def run(self) -> None:
         """One request after the other, each until it is answered; until cancelled."""
@@ -187,11 +189,11 @@ class _Channel:
             while True:
                 request = await self.queue.get()
                 try:
-                    self._heard(self.broker, request, await self._send(request))
+                    self._responded(self.broker, request, await self._send(request))
                 finally:
                     self.queue.task_done()
         finally:
-            while not self.queue.empty():  # the broker has gone: what waits for it is void
+            while not self.queue.empty():  # the channel is closed: drop what is queued
                 self.queue.get_nowait()
                 self.queue.task_done()
 
@@ -203,24 +205,24 @@ class _Channel:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
 
-# ------------------------------------------------------------------------ news to requests
+# ------------------------------------------------------------------------ updates to requests
 
 
 class _Translation:
-    """One announcement in the words of the wire. What several brokers are told is made once."""
+    """Updates as messages of the protocol. What several brokers are sent is made once."""
 
-    def __init__(self, announce: SendRequests, controller_id: int, controller_epoch: int) -> None:
-        self._ids = announce.topic_ids
+    def __init__(self, effect: SendRequests, controller_id: int, controller_epoch: int) -> None:
+        self._ids = effect.topic_ids
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._states: dict[int, LeaderAndIsrPartitionState] = {}
         self._metadata: dict[int, list[UpdateMetadataTopicState]] = {}
 
     async def leader_and_isr(
-        self, news: BrokerRequests, leaders: list[LeaderAndIsrLiveLeader]
+        self, to_send: BrokerRequests, leaders: list[LeaderAndIsrLiveLeader]
     ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
-        for count, item in enumerate(news.leader_and_isr or (), 1):
+        for count, item in enumerate(to_send.leader_and_isr or (), 1):
             name = item.partition.topic
             topic = topics.get(name)
             if topic is None:
@@ -231,27 +233,27 @@ class _Translation:
                 state = self._states[id(item)] = _leader_and_isr_state(item)
             topic.partition_states.append(state)
             await _breathe(count)
-        led = {item.leader_and_isr.leader for item in news.leader_and_isr or ()}
+        led = {item.leader_and_isr.leader for item in to_send.leader_and_isr or ()}
         return LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
-            broker_epoch=news.broker_epoch,
+            broker_epoch=to_send.broker_epoch,
             topic_states=list(topics.values()),
             live_leaders=[leader for leader in leaders if leader.broker_id in led],
         )
 
     async def update_metadata(
-        self, news: BrokerRequests, brokers: list[UpdateMetadataBroker]
+        self, to_send: BrokerRequests, brokers: list[UpdateMetadataBroker]
     ) -> UpdateMetadataRequest:
-        assert news.metadata is not None
-        told = self._metadata.get(id(news.metadata))
-        if told is None:
-            told = self._metadata[id(news.metadata)] = await self._topics(news.metadata)
+        assert to_send.metadata is not None
+        states = self._metadata.get(id(to_send.metadata))
+        if states is None:
+            states = self._metadata[id(to_send.metadata)] = await self._topics(to_send.metadata)
         return UpdateMetadataRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
-            broker_epoch=news.broker_epoch,
-            topic_states=told,
+            broker_epoch=to_send.broker_epoch,
+            topic_states=states,
             live_brokers=brokers,
         )
 
@@ -267,9 +269,9 @@ class _Translation:
             await _breathe(count)
         return list(topics.values())
 
-    async def stop_replica(self, news: BrokerRequests) -> StopReplicaRequest:
+    async def stop_replica(self, to_send: BrokerRequests) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
-        for count, item in enumerate(news.stop or (), 1):
+        for count, item in enumerate(to_send.stop or (), 1):
             name = item.partition.topic
             topic = topics.setdefault(name, StopReplicaTopicState(topic_name=name))
             topic.partition_states.append(_stop_state(item))
@@ -277,7 +279,7 @@ class _Translation:
         return StopReplicaRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
-            broker_epoch=news.broker_epoch,
+            broker_epoch=to_send.broker_epoch,
             topic_states=list(topics.values()),
         )
 
@@ -358,7 +360,7 @@ def _leader_and_isr_errors(
     request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
 ) -> Mapping[TopicPartition, ErrorCode]:
     if response.error_code:
-        return {}  # the request as a whole: a former life of the broker was meant
+        return {}  # refused as a whole: it was for an earlier registration of the broker
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return {
         # Calling an enum is slow, and 10,000 partitions answer at once when a broker starts.
@@ -374,13 +376,13 @@ def _leader_and_isr_errors(
 def _deletion_errors(
     request: StopReplicaRequest, response: StopReplicaResponse
 ) -> Mapping[TopicPartition, ErrorCode]:
-    said = {
+    by_name = {
         TopicPartition(error.topic_name, error.partition_index): ErrorCode(error.error_code)
         for error in response.partition_errors
     }
     everywhere = ErrorCode(response.error_code)
     return {
-        name: everywhere or said.get(name, ErrorCode.NONE)
+        name: everywhere or by_name.get(name, ErrorCode.NONE)
         for topic in request.topic_states
         for state in topic.partition_states
         if state.delete_partition

@@ -1,12 +1,12 @@
-"""The race for `/controller`: the first broker to make the node reigns while its session lives.
+"""The election of the controller: the first broker to create `/controller` is it for its session.
 
-Winning is one transaction: the ephemeral node is made and `/controller_epoch` raised by one, if
-nobody raised it meanwhile. The version which that gives `/controller_epoch` is the term's token:
-every later write of the controller is conditional on it, so that a controller which was deposed
-without noticing can write nothing any more.
+It is elected in one transaction: the ephemeral node is created and `/controller_epoch` raised by
+one, if no other broker raised it in between. The version of `/controller_epoch` after that is the
+term's token: every later write of the controller checks it, so that a controller that was replaced
+without having read it can write nothing any more.
 
-Who loses watches the node; when it goes, all try again. Whether a lost answer meant victory is
-found out by looking who owns the node.
+The other brokers watch the node; when it is removed, all try again. If the answer to the
+transaction is lost, the owner of the node shows whether it was stored.
 """
 
 import asyncio
@@ -55,14 +55,14 @@ class ControllerElection:
     """One broker in the race. `on_change` is called when `/controller` comes, goes or changes."""
 
     def __init__(self, store: Store, *, broker_id: int, clock: Clock) -> None:
-        self.on_change: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _ignore
         self._store = store
         self._broker_id = broker_id
         self._clock = clock
-        self.controller_id = NO_CONTROLLER  # as last seen, whoever it is
+        self.controller_id = NO_CONTROLLER  # as last read
 
     async def race(self) -> ControllerTerm | None:
-        """Become controller, or learn who is and watch it. Call it again when that changes.
+        """Become controller, or read which broker is and watch it. Call it again when that changes.
 
         A term that this session already holds is returned again.
         """
@@ -70,17 +70,17 @@ class ControllerElection:
             try:
                 return await self._try()
             except (ConnectionLostError, MultiError, NoNodeError):
-                # Somebody was faster, or we cannot know: look again.
+                # Another broker was faster, or the outcome is not known: read again.
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def abdicate(self, term: ControllerTerm) -> None:
-        """Give a term up in favour of whoever is next, if it still is ours."""
-        with suppress(MultiError):  # refused: it was not ours any more
+        """End a term by removing `/controller`, unless another controller was elected."""
+        with suppress(MultiError):  # refused: another controller was elected
             await self._store.multi([term.token, Delete(layout.CONTROLLER)])
         self.controller_id = NO_CONTROLLER
 
     async def _try(self) -> ControllerTerm | None:
-        # The epoch first: read after the node, it might be that of another who came meanwhile.
+        # The epoch first: read after the node, it might be that of a controller elected in between.
         epoch = await self._epoch()
         stat = await self._store.exists(layout.CONTROLLER, self.on_change)
         if stat is None:
@@ -90,7 +90,7 @@ class ControllerElection:
             return ControllerTerm(*epoch)
         self.controller_id = await self._incumbent()
         if self.controller_id == self._broker_id:
-            # A former life of this broker: it is over, for we could register in its place.
+            # Of an earlier session of this broker, which is over: it could register again.
             await self._store.delete(layout.CONTROLLER, stat.version)
             return await self._claim(epoch)
         return None
@@ -117,7 +117,7 @@ class ControllerElection:
         try:
             return layout.decode_controller(data).broker
         except CorruptNodeError:
-            return NO_CONTROLLER  # somebody reigns whom we cannot read
+            return NO_CONTROLLER  # there is a controller, but its node cannot be decoded
 
     async def _epoch(self) -> _Epoch:
         try:
@@ -129,5 +129,5 @@ class ControllerElection:
         return _Epoch(layout.decode_controller_epoch(data), stat.version)
 
 
-def _nobody() -> None:
-    """Hears of nothing."""
+def _ignore() -> None:
+    """Until the shell sets its own callback."""

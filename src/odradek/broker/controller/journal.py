@@ -1,8 +1,8 @@
-"""What the controller decided, and why: the newest of it in memory, all of it in the log.
+"""The controller's decisions with their causes: the newest in memory, all of them in the log.
 
-The ring is what `why` questions are answered from (`/journal`, `odradek why`); the state-change log
-is for those who come later. Every broker keeps what it decided while it was controller: who wants
-the whole story asks all of them.
+`odradek why` and `/journal` read the ring in memory; the state-change log keeps the older ones.
+Every broker keeps what it decided while it was controller, so the whole history is that of all
+brokers together.
 """
 
 import logging
@@ -20,12 +20,10 @@ ENTRIES_MAX: Final = 10_000
 
 
 class Entry(NamedTuple):
-    """Something that was decided, or that happened to the decider."""
+    """A decision, or an event in the controller's own life cycle."""
 
     at_ms: int  # wall clock
-    number: (
-        int  # of all that this broker ever entered: what came first where the clock does not say
-    )
+    number: int  # of all entries of this broker: their order, where the clock is too coarse
     what: Decision | str
 
 
@@ -45,7 +43,7 @@ class DecisionJournal:
         log.log(logging.WARNING if unclean else logging.INFO, "%s", decision)
 
     def note(self, text: str) -> None:
-        """Something an operator may want to know."""
+        """Enter and log something that is not a decision, such as the end of a term."""
         self._enter(text)
         log.warning("%s", text)
 

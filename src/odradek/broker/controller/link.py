@@ -1,8 +1,9 @@
-"""A broker's way to the controller, whoever that is.
+"""A broker's requests to the controller.
 
-The own controller is asked by a plain call, another's broker over its inter-broker listener; both
-by the same handlers. Who reigns is what the controller itself announced (the metadata cache); an
-answer that says NOT_CONTROLLER, or none, is for the asker to wait and ask again.
+If this broker is the controller, the request's handler is called; if another one is, it is sent to
+its inter-broker listener and handled in the same way there. Which broker is controller is what
+UpdateMetadata named last (the metadata cache). After NOT_CONTROLLER, or no response, the caller is
+to wait and send again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,14 +41,14 @@ class ControllerLink:
         """The controller's answer.
 
         Raises:
-            PeerError: nobody reigns, or no answer came.
+            PeerError: no controller is known, or no response came.
         """
         controller = self._cache.brokers.get(self._cache.controller_id)
         if controller is None:
             raise PeerError("no controller is known")
         if controller.id == self._broker_id:
             handler = self._own.get(type(request))
-            if handler is None:  # else the asker would have taken the short way
+            if handler is None:  # else the caller would have used it directly
                 raise PeerError("the controller of this broker is not ready yet")
             return await handler(request)
         return await self._to(controller).ask(request)

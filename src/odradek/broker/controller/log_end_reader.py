@@ -1,7 +1,8 @@
-"""Where replicas' logs end, asked by the controller when nobody in sync is beyond doubt.
+"""Reads where replicas' logs end, for an election in which every in-sync replica may lack records.
 
-ListOffsets as a debugging replica (-2), Kafka's own way to read past the leader: a broker answers
-it from its log, whatever it was told to be. Who does not answer is asked again, some times.
+ListOffsets as a debugging replica (-2), Kafka's own way to read past the high watermark: a broker
+answers from its log, whether it leads or follows. A broker that does not respond is sent the
+request again, a few times.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class LogEndReader:
         self._tasks = tasks
 
     def find(self, wanted: ReadLogEnds, found: Callable[[Ends], None]) -> None:
-        """Ask for all of it; `found` is told what was heard."""
+        """Read all of these; `found` is called with the responses that came."""
         self._tasks.start(self._find(wanted, found), "log ends")
 
     async def _find(self, wanted: ReadLogEnds, found: Callable[[Ends], None]) -> None:
@@ -68,12 +69,12 @@ class LogEndReader:
             except OSError:
                 continue
             for topic in answer.topics:
-                for told in topic.partitions:
-                    partition = TopicPartition(topic.name, told.partition_index)
-                    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                for end in topic.partitions:
+                    partition = TopicPartition(topic.name, end.partition_index)
+                    if end.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         ends[partition][broker] = NO_LOG
-                    elif not told.error_code:
-                        ends[partition][broker] = LogEnd(told.leader_epoch, told.offset)
+                    elif not end.error_code:
+                        ends[partition][broker] = LogEnd(end.leader_epoch, end.offset)
             return
 
 

@@ -1,17 +1,18 @@
-"""The controller's store: carries out what its machines ask for.
+"""The controller's shell: it reads what changed, and carries out what the state machine decides.
 
-One task takes one thing at a time: a notice (a watch fired: read what it is about), or a request
-of a broker that waits for an answer. What was read or asked becomes an event for the machines;
-their effects are carried out in order, and the outcome of each is settled, with all that follows
-from it, before the next. Between two steps everybody else on the loop has a turn.
+One task takes one thing at a time: a notice (a watch fired, and its node is to be read), an event,
+or a request of a broker that waits for its answer. Each becomes an event of the state machine; the
+effects are carried out in order, and the outcome of each is handled, with all that follows from it,
+before the next. In between, other tasks of the event loop run.
 
-    no term       race for `/controller`; who loses waits for a notice
-    a term        begins with loading all there is, ends when the session does, when another
-                   controller's epoch refuses a write, or when a machine has lost its mind
-                   (an assertion: the term is given up, and the next one loads what is stored)
+    not elected    the broker tries to create `/controller`; if another one did, it waits for a
+                   notice that the node is removed
+    elected        the term begins with loading everything from the store. It ends with the session,
+                   when the store refuses a write because the controller epoch is a later one, or
+                   when an invariant does not hold (an assertion): then the broker resigns, and the
+                   next term loads what is stored
 
-A shell has no opinions. If a line here begins with `if` and speaks of ISRs or leaders, it
-belongs into a machine.
+The shell decides nothing: what concerns leaders or ISRs belongs in `odradek.controller`.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ from odradek.model.partition import TopicPartition
 
 FIRST_REBALANCE_SECONDS: Final = 5  # after a term has begun, as Apache Kafka has it
 DELIVERY_SECONDS_MAX: Final = 2.0  # for what was decided last, when the broker stops
-REQUESTS_MAX: Final = 1_000  # that wait for their turn; who comes then waits to get in
+REQUESTS_MAX: Final = 1_000  # in the queue; further requests wait for a place
 _PAUSE_SECONDS: Final = 1.0
 
 Asked = (
@@ -114,17 +115,17 @@ A = TypeVar(
 
 
 class Notice(Enum):
-    """What a watch may have to say. It says it once, until it is looked into."""
+    """Something that is to be read. A notice that is still in the queue is not added again."""
 
-    CONTROLLER = auto()  # `/controller` came, went or changed; or it is time to race
+    CONTROLLER = auto()  # `/controller` was created, removed or changed
     BROKERS = auto()
     TOPICS = auto()
     TOPIC_NODES = auto()  # those in `_changed_topics`
     DELETIONS = auto()
     REASSIGNMENTS = auto()
     ELECTIONS = auto()
-    REBALANCE = auto()  # no watch: the timer of the leaders' balance
-    UNCLEAN = auto()  # no watch either: topics in `_unclean_allowed` may be led by anybody now
+    REBALANCE = auto()  # no watch: the timer for preferred leaders
+    UNCLEAN = auto()  # no watch: unclean election was allowed for the topics in `_unclean_allowed`
     LOG_DIRS = auto()
 
 
@@ -137,11 +138,11 @@ class ControllerOptions(Protocol):
 
     @property
     def isr_min(self) -> int:
-        """`min.insync.replicas`, where a topic does not say otherwise."""
+        """`min.insync.replicas` of topics that do not set it."""
 
     @property
     def unclean_allowed(self) -> bool:
-        """`unclean.leader.election.enable`, where a topic does not say otherwise."""
+        """`unclean.leader.election.enable` of topics that do not set it."""
 
     @property
     def rebalance_enabled(self) -> bool:
@@ -196,7 +197,7 @@ class ControllerShell:
         election.on_change = partial(self.notice, Notice.CONTROLLER)
         channels.answered = self._put
         channels.fenced = lambda _: self.notice(Notice.CONTROLLER)
-        channels.lives = self._lives
+        channels.is_registered = self._is_registered
         self.term: ControllerTerm | None = None
         self._machine: Controller | None = None
         self._has_loaded = False
@@ -218,12 +219,12 @@ class ControllerShell:
 
     @property
     def controller_id(self) -> int:
-        """Who reigns, as far as this broker has heard; -1 if nobody does."""
+        """The broker that is controller, as last read by this broker; -1 if there is none."""
         return self._election.controller_id
 
     @property
     def machine(self) -> Controller | None:
-        """The mind of the present term, to be looked at (metrics); None while another reigns."""
+        """The state machine of the present term, for metrics and reports; None on other brokers."""
         return self._machine
 
     @property
@@ -255,13 +256,13 @@ class ControllerShell:
         return [name for name in context.topics if name not in context.being_deleted]
 
     def topic_name(self, topic_id: bytes, announced: str | None) -> str | None:
-        """The name of a topic, by its id; None if this term knows of none with that id.
+        """The name of the topic with this id; None if there is none.
 
         `announced` is the name by which this broker's metadata has it: where to look first. What
         was announced here is no answer by itself, for a term begins before anything is.
 
         Raises:
-            ApiError: NOT_CONTROLLER, nobody reigns here, or has yet to load what there is.
+            ApiError: NOT_CONTROLLER, this broker is not the controller, or is still loading.
         """
         if self._machine is None or not self._has_loaded:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
@@ -276,7 +277,7 @@ class ControllerShell:
         self._something.set()
 
     def unclean_allowed(self, topic: str | None) -> None:
-        """Unclean election was allowed for a topic; None: for all that do not say otherwise."""
+        """Unclean election was allowed for a topic; None: for all that do not configure it."""
         if self.term is not None:
             self._unclean_allowed[topic] = None
             self.notice(Notice.UNCLEAN)
@@ -291,7 +292,7 @@ class ControllerShell:
         self.notice(Notice.CONTROLLER)
 
     async def ask(self, asked: Asked, kind: type[A]) -> A:
-        """What a broker wants of the controller, answered when it is settled.
+        """Hand in a request of a broker or client; its answer, once it is settled.
 
         Raises:
             ApiError: NOT_CONTROLLER, this broker is not (or not any longer).
@@ -323,9 +324,10 @@ class ControllerShell:
         self._is_stopping = True
 
     async def stop(self) -> None:
-        """Give up a term, so that the next controller need not wait for our session's end.
+        """Resign, so that the next controller need not wait for the end of this session.
 
-        What was decided last - who leads instead of this very broker - is delivered first.
+        Requests to brokers that are still queued are sent first, such as the new leaders of the
+        partitions that this broker led.
         """
         self._is_stopping = True
         if self.term is not None:
@@ -359,13 +361,13 @@ class ControllerShell:
         except coord.SessionExpiredError:
             self.session_lost()
         except coord.StoreError as error:
-            # What is stored is not in doubt, what we believe of it may be: begin again.
-            self._journal.note(f"the controller begins again in {_PAUSE_SECONDS} s: {error}")
-            self._end_term("what it believes may be wrong")
+            # Whether a write was stored is not known: load everything again.
+            self._journal.note(f"the controller loads all again in {_PAUSE_SECONDS} s: {error}")
+            self._end_term("the coordination store failed, and all is to be loaded again")
             await asyncio.sleep(_PAUSE_SECONDS)
             self.notice(Notice.CONTROLLER)
         except AssertionError as error:
-            await self._give_up(f"the controller has lost its mind: {error!r}")
+            await self._give_up(f"an invariant of the controller does not hold: {error!r}")
 
     async def _give_up(self, why: str) -> None:
         term = self.term
@@ -391,7 +393,7 @@ class ControllerShell:
         for item in self._inbox.values():
             if isinstance(item, _Request):
                 self._refuse(item)
-        # What was heard in this term is void; that somebody else reigns is to be heard.
+        # Notices and events of this term are void, but not that another controller was elected.
         self._inbox = {key: None for key in self._inbox if key is Notice.CONTROLLER}
         self._changed_topics.clear()
         self._unclean_allowed.clear()
@@ -442,7 +444,7 @@ class ControllerShell:
         return UncleanElectionsEnabled(topics)
 
     def _topic_watch(self, name: str) -> coord.Watcher:
-        # The same object each time: a watcher that is set twice is told once.
+        # The same object each time: a watcher that is set twice is called once.
         return self._topic_watches.setdefault(name, partial(self._topic_changed, name))
 
     def _topic_changed(self, name: str) -> None:
@@ -491,7 +493,7 @@ class ControllerShell:
         await self._remove_notices(store)
         watch = partial(self.notice, Notice.BROKERS)
         brokers = await store.brokers(watch, watch)
-        await self._settle(BrokersLoaded(brokers, gone=store.gone))
+        await self._settle(BrokersLoaded(brokers, unregistered=store.unregistered))
         names = await store.children(layout.TOPICS, partial(self.notice, Notice.TOPICS))
         watch_deletions = partial(self.notice, Notice.DELETIONS)
         deletions = await store.children(layout.DELETE_TOPICS, watch_deletions)
@@ -522,7 +524,7 @@ class ControllerShell:
             return None
         return max(0.0, self._rebalance.when() - asyncio.get_running_loop().time())
 
-    async def _lives(self, broker: Broker) -> bool:
+    async def _is_registered(self, broker: Broker) -> bool:
         stat = await self._store.exists(layout.broker_path(broker.id))
         return stat is not None and stat.created_id == broker.broker_epoch
 
@@ -530,7 +532,7 @@ class ControllerShell:
         """Notices meant for an earlier controller: what they were about is read anew now."""
         for path, watch in (
             (layout.LOG_DIR_EVENTS, partial(self.notice, Notice.LOG_DIRS)),
-            (layout.ISR_CHANGES, _nobody),
+            (layout.ISR_CHANGES, _ignore),
         ):
             names = await store.children(path, watch)
             await store.remove_notices(path, names)
@@ -563,7 +565,7 @@ class ControllerShell:
         assert store is not None, effect
         match effect:
             case SendRequests():
-                await self._channels.announce(effect)
+                await self._channels.send(effect)
             case Connect(broker):
                 self._channels.add(broker)
             case Disconnect(broker_id):
@@ -592,9 +594,9 @@ class ControllerShell:
                 return await self._perform_on_store(effect, store)
         return ()
 
-    def _log_ends_found(self, asker: Controller | None, heard: LogEndsRead) -> None:
-        if self._machine is asker and asker is not None:  # else it reigns no more
-            self._put(heard)
+    def _log_ends_found(self, asker: Controller | None, read: LogEndsRead) -> None:
+        if self._machine is asker and asker is not None:  # else the term is over
+            self._put(read)
 
     async def _perform_on_store(
         self,
@@ -627,7 +629,7 @@ class ControllerShell:
             case WriteAssignments(assignments):
                 return (AssignmentsWritten(await store.write_assignments(assignments)),)
             case RemoveDeletions() | RemoveReassignments() | RemoveElections():
-                await _forget(effect, store)
+                await _remove_requests(effect, store)
             case _:
                 assert_never(effect)
         return ()
@@ -644,10 +646,10 @@ def _by_size(topics: Iterable[TopicSeen]) -> Iterable[tuple[TopicSeen, ...]]:
     yield tuple(group)
 
 
-async def _forget(
+async def _remove_requests(
     effect: RemoveDeletions | RemoveReassignments | RemoveElections, store: ControllerStore
 ) -> None:
-    """Take away what asked for something that is done, or will not be."""
+    """Remove the nodes of requests that are carried out or refused."""
     match effect:
         case RemoveDeletions(names):
             await store.remove_deletions(names)
@@ -657,5 +659,5 @@ async def _forget(
             await store.remove_elections()
 
 
-def _nobody() -> None:
-    """Hears of nothing: old brokers' ISR notices are of no use to anybody."""
+def _ignore() -> None:
+    """No watch: ISR notifications of brokers before 2.7 are removed, and not used."""

@@ -1,9 +1,9 @@
-"""The controller's hands on the coordination store: what its effects mean in znodes.
+"""The controller's effects as writes to the coordination store, and the nodes it loads.
 
-Every write is a transaction with the term's token. If that check fails another controller
-reigns, and `ControllerMovedError` ends this one. Everything else that may fail does so for each
-partition or topic on its own and is reported, not raised; a lost answer is settled by reading
-what stands there. Much is written in few pipelined steps, and encoded in slices.
+Every write is a transaction that checks the version of `/controller_epoch`. If that check fails,
+another controller was elected, and `ControllerMovedError` ends the term. Everything else that fails
+does so for one partition or topic and is reported, not raised; whether a write whose answer was
+lost is stored is found by reading it. Many writes go out in few pipelined steps, encoded in slices.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _ISR_MIN: Final = "min.insync.replicas"
 
 
 class ControllerMovedError(OdradekError):
-    """Another controller reigns; what this one wants is void."""
+    """Another controller was elected: nothing of this term can be written any more."""
 
 
 def slices(items: Iterable[T], size: int) -> Iterable[tuple[T, ...]]:
@@ -82,9 +82,9 @@ class ControllerStore:
         self._store = store
         self._term = term
         self._draw_id = draw_id
-        self._skip = skip  # told what is wrong with a node that cannot be read
-        # Brokers that the controller before this one knew, and that were gone at the last look.
-        self.gone: tuple[int, ...] = ()
+        self._skip = skip  # called with what is wrong with a node that cannot be decoded
+        # Brokers that were registered in the term before, and were not when they were last read.
+        self.unregistered: tuple[int, ...] = ()
 
     # ------------------------------------------------------------------------- reading
 
@@ -105,11 +105,12 @@ class ControllerStore:
         return await self._noted(list(map(self._with_note, found, notes)))
 
     async def _noted(self, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
-        """Note down which lives of brokers are known from now on, before anything follows from it.
+        """Note in the store which registrations this controller read, before it decides by them.
 
-        A state that was written after a broker has registered may yet have been decided by a
-        controller that had not heard of it, and died before it did. So the next one goes by these
-        notes, unless another kind of controller has reigned since, which makes none.
+        1. Broker 2 of ISR {1,2} restarts. 2. The controller, which has not read that yet, writes an
+        ISR with 2 in it, and stops. 3. The state is newer than the registration, and still says
+        nothing about what broker 2 has on its disk. So the next controller goes by these notes.
+        They are void if a controller of another kind was elected since, which makes none.
         """
         (node,) = await self._store.get_many([layout_odradek.NOTED])
         before = NotedRegistrations(-1, {})
@@ -124,17 +125,17 @@ class ControllerStore:
         epoch = self._term.controller_epoch
         follows = before.controller_epoch in {epoch, epoch - 1}
         registered = {broker.id for broker in brokers}
-        self.gone = tuple(sorted(before.brokers.keys() - registered)) if follows else ()
-        lives = {}
+        self.unregistered = tuple(sorted(before.brokers.keys() - registered)) if follows else ()
+        registrations = {}
         for broker in brokers:
             known = before.brokers.get(broker.id)
             if known is None or known.broker_epoch != broker.broker_epoch:
                 since = layout_odradek.SINCE_NOW if follows else broker.broker_epoch
                 known = NotedRegistration(broker.broker_epoch, since)
-            lives[broker.id] = known
+            registrations[broker.id] = known
         noted_id = 0
-        if (epoch, lives) != before:
-            data = layout_odradek.encode_noted(NotedRegistrations(epoch, lives))
+        if (epoch, registrations) != before:
+            data = layout_odradek.encode_noted(NotedRegistrations(epoch, registrations))
             operations: list[Operation] = [
                 self._term.token,
                 SetData(layout_odradek.NOTED, data),
@@ -147,12 +148,12 @@ class ControllerStore:
             assert isinstance(written, Stat), result
             noted_id = written.modified_id
         return tuple(
-            replace(broker, noted_id=lives[broker.id].transaction_id or noted_id)
+            replace(broker, noted_id=registrations[broker.id].transaction_id or noted_id)
             for broker in brokers
         )
 
     def _with_note(self, broker: Broker, note: tuple[bytes | None, Stat] | None) -> Broker:
-        """Since when it has lost nothing, if it was a broker of ours that registered."""
+        """Since which transaction it has lost nothing, if it is an Odradek broker."""
         if note is None or note[1].modified_id != broker.broker_epoch:
             return broker
         try:
@@ -170,7 +171,7 @@ class ControllerStore:
             return ()
 
     async def reassignments(self, watch: Watcher) -> dict[TopicPartition, tuple[int, ...]]:
-        """What `/admin/reassign_partitions` wants; nothing if it is not there."""
+        """The targets in `/admin/reassign_partitions`; empty if it is not there."""
         data = await self._watched(layout.REASSIGN_PARTITIONS, watch)
         if data is None:
             return {}
@@ -181,7 +182,7 @@ class ControllerStore:
             return {}
 
     async def elections(self, watch: Watcher) -> tuple[TopicPartition, ...] | None:
-        """What `/admin/preferred_replica_election` wants; None if it is not there."""
+        """The partitions in `/admin/preferred_replica_election`; None if it is not there."""
         path = layout.PREFERRED_REPLICA_ELECTION
         data = await self._watched(path, watch)
         if data is None:
@@ -190,7 +191,7 @@ class ControllerStore:
             return tuple(layout.decode_partitions(path, data))
         except CorruptNodeError as error:
             self._skip(str(error))
-            return ()  # it is removed: nobody could be helped by it
+            return ()  # so it is removed
 
     async def _watched(self, path: str, watch: Watcher) -> bytes | None:
         """A node that comes and goes; `watch` fires when it does either."""
@@ -251,7 +252,7 @@ class ControllerStore:
     async def _with_histories(
         self, states: dict[TopicPartition, StoredState]
     ) -> dict[TopicPartition, StoredState]:
-        """Those that need it with what is remembered of their last ISRs."""
+        """Add the ISR history to states with one in-sync replica or without a leader."""
         critical = [
             partition
             for partition, state in states.items()
@@ -269,9 +270,10 @@ class ControllerStore:
         return states
 
     async def _make_histories(self, proposals: Sequence[Proposal]) -> None:
-        """Have a node for each history that is to be written, so that a state's can go with it.
+        """Create missing nodes of ISR histories, so that each can be written with its state.
 
-        What is made here is void until its state stands; what is there is in force until then.
+        A history that is created here is void until its state is stored; an existing one holds
+        until then.
         """
         histories = {
             layout_odradek.isr_history_path(p.partition): p.history
@@ -296,7 +298,7 @@ class ControllerStore:
             if not isinstance(result, MultiError):
                 continue
             self._check_term(result)
-            # An earlier answer that was lost may have made it already: then it is what we want.
+            # A request whose answer was lost may have created it already, with this content.
             with suppress(NodeExistsError):
                 await self._persist(path, data)
 
@@ -396,7 +398,7 @@ class ControllerStore:
 
     @staticmethod
     def _write_history(proposal: Proposal) -> list[Operation]:
-        """What is remembered with a state, to be written in its transaction."""
+        """The ISR history that belongs to a state, written in its transaction."""
         if proposal.history is None:
             return []
         data = layout_odradek.encode_isr_history(proposal.history)
@@ -432,9 +434,9 @@ class ControllerStore:
         return layout.encode_partition_state(state)
 
     def _judge(self, proposal: Proposal, found: StoredState) -> Outcome:
-        """What stands there may be our own write, whose answer was lost."""
+        """The stored state may be this proposal's: its answer may have been lost."""
         stands, wanted = found.leader_and_isr, proposal.proposed
-        ours = found.controller_epoch == self._term.controller_epoch
+        is_own = found.controller_epoch == self._term.controller_epoch
         follows = stands.partition_epoch == wanted.partition_epoch + 1
         same = (stands.leader, stands.leader_epoch, stands.isr, stands.leader_recovery_state) == (
             wanted.leader,
@@ -442,12 +444,12 @@ class ControllerStore:
             wanted.isr,
             wanted.leader_recovery_state,
         )
-        if ours and follows and same:
+        if is_own and follows and same:
             return Accepted(proposal, stands.partition_epoch)
         return Conflicting(proposal, found)
 
     async def _missing(self, partition: TopicPartition) -> list[Operation] | None:
-        """The parents of a state that are to be made; None if the topic itself is gone."""
+        """The parent nodes of a state that do not exist; None if the topic itself was removed."""
         paths = [
             layout.topic_path(partition.topic),
             layout.topic_partitions_path(partition.topic),
@@ -462,7 +464,7 @@ class ControllerStore:
     # ---------------------------------------------------------------------------- topics
 
     async def write_topics(self, topics: Sequence[TopicSeen]) -> None:
-        """Write their nodes, where they are unchanged; else the watch tells of the change."""
+        """Write their nodes if they are unchanged; if not, the watch on them has fired."""
         batches = []
         for seen in topics:
             node = layout.TopicNode(topic_id=seen.id, assignments=seen.assignments)
@@ -475,7 +477,7 @@ class ControllerStore:
     ) -> dict[TopicPartition, Assignment]:
         """Put these into their topics' nodes, beside whatever else stands there by now.
 
-        Returns those that stand; of the others the topic is gone or its node cannot be read.
+        Returns those that are stored; the topics of the others are removed or cannot be decoded.
         """
         left: dict[str, dict[int, Assignment]] = {}
         for name, assignment in assignments.items():
@@ -485,14 +487,14 @@ class ControllerStore:
             left = await self._write_assignments(left, stands)
             if not left:
                 return stands
-        raise StoreError(f"{', '.join(left)}: written by others {_ATTEMPTS} times meanwhile")
+        raise StoreError(f"{', '.join(left)}: other clients wrote {_ATTEMPTS} times in between")
 
     async def _write_assignments(
         self,
         wanted: Mapping[str, dict[int, Assignment]],
         stands: dict[TopicPartition, Assignment],
     ) -> dict[str, dict[int, Assignment]]:
-        """One attempt; returns what somebody else was faster to write to."""
+        """One attempt; returns the topics whose nodes another client wrote in between."""
         batches: dict[str, list[Operation]] = {}
         paths = [layout.topic_path(topic) for topic in wanted]
         nodes = await self._store.get_many(paths)
@@ -546,7 +548,7 @@ class ControllerStore:
     async def remove_topics(self, names: Sequence[str]) -> tuple[str, ...]:
         """Remove all that is stored of these topics: states first, the request last.
 
-        Returns those of which nothing is left; another may have been given a child meanwhile.
+        Returns those of which nothing is left; others may have got another child in between.
         """
         left = [name for chunk in slices(names, SLICE) for name in await self._remove_some(chunk)]
         return tuple(name for name in names if name not in left)
@@ -595,7 +597,7 @@ class ControllerStore:
         await self._write_all([[Create(layout.FEATURE, data)]])
 
     async def _write_all(self, batches: Sequence[Sequence[Operation]]) -> None:
-        """Write what can be written; what cannot has been written by somebody else."""
+        """Write each batch; one that is refused was written by another client, and stays so."""
         for chunk in slices(batches, STEP):
             with_token = [[self._term.token, *operations] for operations in chunk]
             for result in await self._multi_many(with_token):
@@ -607,7 +609,7 @@ class ControllerStore:
     ) -> list[list[Result] | MultiError]:
         """Write, again after a lost connection: what was done the first time is refused then.
 
-        So whoever calls this must be able to tell its own work from another's (`_judge`).
+        So a caller must be able to recognize its own write (`_judge`).
         """
         while True:
             try:

@@ -1,8 +1,8 @@
-"""What the controller believes and has decided, as JSON: two reports (`odradek.broker.reports`).
+"""The controller's state and its decisions as JSON: two reports (`odradek.broker.reports`).
 
-Every broker has a journal: of what it decided while it was controller. How things stand only the
-controller that reigns can say; the others say who that is. Long answers are made in pieces, one in
-each turn of the loop.
+Every broker has a journal: of what it decided while it was controller. Only the present controller
+has the state of the cluster; other brokers name the controller. Long answers are made in pieces,
+one in each turn of the loop.
 """
 
 import json
@@ -23,7 +23,7 @@ SLICE: Final = 100  # entries or partitions made into text in one turn
 
 
 class _WrongQueryError(Exception):
-    """What was asked is not understood; the text says why."""
+    """A query parameter is wrong; the message names it."""
 
 
 def control_routes(
@@ -106,7 +106,7 @@ def _partitions(
         found = (p for p in context.partitions() if broker in p.assignment.replicas)
     else:
         found = ()
-    # What changes while the answer is made shows as it is then; who is deleted shows once more.
+    # A partition that changes or is deleted while the answer is made is shown as it is in its turn.
     return (_partition(context, partition) for partition in list(found))
 
 

@@ -423,13 +423,13 @@ def no_controller(picture: Picture) -> str:
 def _because(picture: Picture, entry: Entry | None, ids: Sequence[int]) -> tuple[str, str]:
     """The cause of a decision, and what else is known of these brokers' coming and going.
 
-    Where the cause is that one went away and it still is, the second would say the same again.
+    Where the cause is that one went offline and it still is, the second would say the same again.
     """
     stories = "; ".join(filter(None, map(picture.story, ids)))
     if entry is None:
         return "", stories
     says = entry["cause"]["says"]
-    if says == f"{brokers(ids)} went away" and not any(map(picture.registered, ids)):
+    if says == f"{brokers(ids)} went offline" and not any(map(picture.registered, ids)):
         known = "; ".join(filter(None, map(picture.caller.process, ids)))
         verb = "is" if len(ids) == 1 else "are"
         return f" because {brokers(ids)} {verb} away{f' ({known})' if known else ''}", ""
