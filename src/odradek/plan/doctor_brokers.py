@@ -73,11 +73,18 @@ def _advertised(facts: ClusterFacts, broker: int, at: str, advertised: str, why:
         Severity.CRITICAL,
         "advertised",
         f"broker {broker}",
-        f"it answers at {at}, but advertised.listeners directs clients to {advertised}, "
-        f"where nothing answers ({why}): clients and other brokers cannot reach it",
+        f"it answers at {at}, but advertised.listeners directs clients to {advertised}"
+        f"{_started(facts, broker)}, where nothing answers ({why}): clients and other brokers "
+        "cannot reach it",
         f"set advertised.listeners of broker {broker} in its server.properties to an address that "
         f"clients reach, such as {at}; then {_restart(facts, broker)}",
     )
+
+
+def _started(facts: ClusterFacts, broker: int) -> str:
+    """Since when its read-only options are in effect: since it started."""
+    report = facts.reports.get(broker)
+    return facts.since(report["began_ms"] if report is not None else None)
 
 
 def _restart(facts: ClusterFacts, broker: int) -> str:
@@ -95,8 +102,8 @@ def _addresses(facts: ClusterFacts) -> Iterator[Finding]:
             Severity.CRITICAL,
             "unresolvable",
             f"broker {broker}",
-            f"advertised.listeners directs clients to {address.host}:{address.port}, and "
-            f"that name cannot be resolved here: {address.problem}"
+            f"advertised.listeners directs clients to {address.host}:{address.port}"
+            f"{_started(facts, broker)}, and that name cannot be resolved here: {address.problem}"
             + (f"; the broker itself answers at {at}" if at else ""),
             f"set advertised.listeners of broker {broker} in its server.properties to a name that "
             f"clients resolve; then {_restart(facts, broker)}",

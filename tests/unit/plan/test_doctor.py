@@ -239,6 +239,17 @@ def reported(**changed):
             "set advertised.listeners of broker 0 in its server.properties",
         ),
         (
+            facts(unreachable={0: "b0:1: Connection refused"}, addresses={0: Address("b0", 1)},
+                  answers_at={0: "b:9092"}, **reported()), "advertised",
+            f"directs clients to b0:1 since {CLOCK(NOW_MS - 5_000)}, where nothing answers",
+            "set advertised.listeners of broker 0 in its server.properties",
+        ),
+        (
+            facts(addresses={0: Address("nope", 1, "not known")}, **reported()), "unresolvable",
+            f"directs clients to nope:1 since {CLOCK(NOW_MS - 5_000)}, and that name",
+            "to a name that clients resolve",
+        ),
+        (
             facts(caller=Caller(options=" --dir D", local={2: "crashed"},
                                 ends={2: "/d: No space left on device"})), "crashed",
             "its process has ended by itself: /d: No space left on device",

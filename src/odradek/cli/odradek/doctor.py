@@ -74,8 +74,11 @@ def doctor(
     assert servers is not None
 
     async def work(cluster: Cluster) -> int:
-        answers_at = _bound(asked) if asked is not None else await _seed(cluster, servers)
-        found = asked or await ask_cluster(cluster, servers, _WANTED)
+        if asked is not None:
+            found, answers_at = asked, _bound(asked)
+        else:
+            found = await ask_cluster(cluster, servers, _WANTED)
+            answers_at = await _seed(cluster, found)
         facts = await facts_of(cluster, _reported(found, answers_at, limits))
         return _show(facts, as_json=as_json)
 
@@ -96,17 +99,21 @@ def _bound(asked: Asked) -> dict[int, str]:
     }
 
 
-async def _seed(cluster: Cluster, servers: str) -> dict[int, str]:
-    """Which broker answers at the address that the user gave, if that can be said."""
+async def _seed(cluster: Cluster, asked: Asked) -> dict[int, str]:
+    """The broker behind the bootstrap address, if it can be identified, with that address.
+
+    Its report is added to `asked`: at the address that it advertises it may not answer.
+    """
     connection = await cluster.any_broker()
     try:
         report = await describe_state(connection, "broker")
     except (ApiError, ConnectionError):
         return {}
     if report is not None:
+        asked.reports.setdefault(report["broker_id"], {}).setdefault("broker", report)
         return {report["broker_id"]: connection.name}
     nodes = await cluster.nodes()
-    return dict.fromkeys(nodes, connection.name) if len(nodes) == 1 and servers else {}
+    return dict.fromkeys(nodes, connection.name) if len(nodes) == 1 else {}
 
 
 def _reported(asked: Asked, answers_at: Mapping[int, str], limits: Mapping[str, Any]) -> Reported:
