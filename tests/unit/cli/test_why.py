@@ -69,7 +69,7 @@ ALL = (
 )
 HEAD = (
     "t-3: broker 1 leads instead of the preferred replica 2 since 10:01:00 because broker 2 went "
-    "away; "
+    "offline; "
 )
 OUT = "t-3: replica 2 is out of sync since 10:01:00 because broker 2 went offline; "
 WELL = "the preferred replica leads, and all replicas are in sync"
