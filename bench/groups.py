@@ -66,7 +66,7 @@ from odradek.wire.messages.sync_group import (
 RESULTS = ROOT / "bench" / "results" / "groups.jsonl"
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 TIMEOUT_S = 180.0
-POSITIONS_A_REQUEST = 100
+OFFSETS_A_REQUEST = 100
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\6groups\xff\xff\xff\xff"
 
 
@@ -143,16 +143,16 @@ async def commits(target: Target, clients: int, seconds: float) -> dict[str, flo
 
 
 async def load(target: Target, commit_count: int, keys: int) -> dict[str, float]:
-    raw.create_topic(target.bootstrap, "groups", POSITIONS_A_REQUEST)
+    raw.create_topic(target.bootstrap, "groups", OFFSETS_A_REQUEST)
     await until_coordinated(target.bootstrap, "group-0")
-    groups = keys // POSITIONS_A_REQUEST
+    groups = keys // OFFSETS_A_REQUEST
     rounds = commit_count // keys
 
     async def client(mine: range) -> None:
         async with await connect(target.bootstrap) as connection:
             for number in range(rounds):
                 for group in mine:
-                    offsets = dict.fromkeys(range(POSITIONS_A_REQUEST), number)
+                    offsets = dict.fromkeys(range(OFFSETS_A_REQUEST), number)
                     error = await commit(connection, f"group-{group}", offsets)
                     assert not error, error
 
@@ -205,7 +205,7 @@ async def watch(address: str, stalls: list[float]) -> None:
 
 async def until_fetched(address: str, group: str, offset: int) -> None:
     """Return when the coordinator returns this committed offset."""
-    topics = [OffsetFetchRequestTopics(name="groups", partition_indexes=[POSITIONS_A_REQUEST - 1])]
+    topics = [OffsetFetchRequestTopics(name="groups", partition_indexes=[OFFSETS_A_REQUEST - 1])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
     deadline_s = time.monotonic() + TIMEOUT_S
     async with await connect(address) as connection:

@@ -149,10 +149,10 @@ class Talk:
             ],
         )
 
-    def commit(self, group: str | None, positions: dict[Any, int], **fields: Any) -> Any:
+    def commit(self, group: str | None, offsets: dict[Any, int], **fields: Any) -> Any:
         metadata = fields.pop("metadata", "")
         topics: dict[str, list[Any]] = {}
-        for (topic, partition), offset in positions.items():
+        for (topic, partition), offset in offsets.items():
             part = offset_commit.OffsetCommitRequestPartition(
                 partition_index=partition, committed_offset=offset, committed_metadata=metadata
             )
@@ -228,7 +228,7 @@ def versions(key: int) -> range:
 # ------------------------------------------------------------------------------ the talk
 
 
-async def positions(talk: Talk) -> None:
+async def committed_offsets(talk: Talk) -> None:
     here = {(talk.topic, 0): 5, (talk.topic, 1): 6}
     for version in versions(8):
         await talk.say(talk.commit(f"p{version}", here, metadata="m"), version)
@@ -359,13 +359,13 @@ async def two_members(talk: Talk) -> None:
     await talk.say(talk.beat("t", 1, first), note="preparing")
     await talk.say(talk.describe("t"), note="preparing")
     await talk.say(talk.sync("t", 1, first), 3, note="preparing")
-    position = {(talk.topic, 0): 4}
+    offsets = {(talk.topic, 0): 4}
     who = {"member_id": first, "generation_id_or_member_epoch": 1}
-    await talk.say(talk.commit("t", position, **who), note="preparing")
+    await talk.say(talk.commit("t", offsets, **who), note="preparing")
     await talk.say(talk.join("t", member_id=first), 9)
     second = await coming
     talk.lines.append(f"the other: {talk.text(second)}")
-    await talk.say(talk.commit("t", position, **who), note="of generation 1")
+    await talk.say(talk.commit("t", offsets, **who), note="of generation 1")
     waiting = asyncio.create_task(other.ask(other.sync("t", 2, second.member_id), 3))
     await talk.say(talk.sync("t", 2, first, parts={second.member_id: b"his", "who": b"?"}), 3)
     talk.lines.append(f"the other: {talk.text(await waiting)}")
@@ -401,7 +401,7 @@ async def lists(talk: Talk) -> None:
             talk.lines.append(f"ListGroups v{version} {each}: {talk.text(answer)}")
 
 
-CHAPTERS = (positions, membership, refusals, static_members, two_members, lists)
+CHAPTERS = (committed_offsets, membership, refusals, static_members, two_members, lists)
 
 
 async def everything(bootstrap: str) -> list[str]:

@@ -132,7 +132,7 @@ def test_members_share_and_take_over(cluster: harness.Cluster, strategy: str) ->
     play(main())
 
 
-def test_positions_are_committed_and_found_again(cluster: harness.Cluster) -> None:
+def test_offsets_are_committed_and_found_again(cluster: harness.Cluster) -> None:
     async def main() -> None:
         made, group = await topic(cluster), name("g")
         async with await producer(cluster) as it:
@@ -177,8 +177,8 @@ def test_a_transaction_is_seen_whole_or_not_at_all(cluster: harness.Cluster) -> 
                 it.begin_transaction()
                 await it.send(made, b"%d" % i, partition=0)
                 await it.send(made, b"%d" % i, partition=1)
-                position = {source: OffsetAndMetadata(100 + i)}
-                await it.send_offsets(position, member.group_metadata())
+                offsets = {source: OffsetAndMetadata(100 + i)}
+                await it.send_offsets(offsets, member.group_metadata())
                 if i % 3 == 1:
                     await it.abort_transaction()
                 else:

@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients: all or nothing, with the positions of a group, and fenced."""
+"""Transactions of unmodified clients: all or nothing, with the offsets of a group, and fenced."""
 
 import pathlib
 import time

@@ -74,11 +74,9 @@ async def ours(bootstrap: str, group: str, topic: str, notes: Notes) -> None:
         while True:
             ends = notes.read((r.partition, r.offset) for r in await consumer.poll(500))
             if ends:
-                positions = {
-                    TopicPartition(topic, p): OffsetAndMetadata(o) for p, o in ends.items()
-                }
+                offsets = {TopicPartition(topic, p): OffsetAndMetadata(o) for p, o in ends.items()}
                 try:
-                    await consumer.commit(positions)
+                    await consumer.commit(offsets)
                 except (ApiError, OdradekError) as error:
                     notes.note("refused", why=str(error))
                 else:
@@ -119,9 +117,9 @@ def librdkafka(bootstrap: str, group: str, topic: str, notes: Notes) -> None:
         found = [each for each in consumer.consume(100, 0.5) if each.error() is None]
         ends = notes.read((each.partition(), each.offset()) for each in found)
         if ends:
-            positions = [TopicPartition(topic, p, o) for p, o in ends.items()]
+            offsets = [TopicPartition(topic, p, o) for p, o in ends.items()]
             try:
-                consumer.commit(offsets=positions, asynchronous=False)
+                consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException as error:
                 notes.note("refused", why=str(error))
             else:

@@ -1,4 +1,4 @@
-"""A group under faults: one owner for each partition, generations fence, no position goes back."""
+"""A group under faults: one owner for each partition, fencing, no committed offset goes back."""
 
 from collections import Counter
 from functools import cache
@@ -52,7 +52,7 @@ def test_a_group_keeps_its_word_on_a_single_broker(seed):
 
 
 @pytest.mark.parametrize("seed", DURABLE)
-def test_on_a_single_broker_that_flushes_first_not_even_lost_power_takes_a_position(seed):
+def test_on_a_single_broker_that_flushes_first_not_even_lost_power_takes_a_committed_offset(seed):
     violations, _, commits, _ = played(seed, 1, durable=True)
     assert not violations
     assert commits > 5
@@ -77,7 +77,7 @@ def test_three_brokers_that_flush_first_may_lose_power_all_at_once(seed):
                 "members paused": 20,
                 "members put out": 20,
                 "group coordinators loaded": 100,
-                "positions not stable": 1,
+                "offsets not stable": 1,
                 "power loss": 2,
                 "pause": 2,
             },

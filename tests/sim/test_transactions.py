@@ -78,8 +78,8 @@ def test_these_seeds_have_what_transactions_have_to_survive():
         "group coordinators loaded": 50,
         "members put out": 20,
         "pauses within a transaction": 20,
-        "positions moved by a transaction": 100,
-        "positions not stable": 5,
+        "offsets moved by a transaction": 100,
+        "offsets not stable": 5,
         "power loss": 2,
         "producers fenced": 50,
         "transaction coordinators loaded": 50,
@@ -104,7 +104,7 @@ def test_version_1_is_right_as_long_as_nothing_comes_late(seed):
     violations, happened, _ = played(seed, version=1, late_copies=False, kinds=CLEAN)
     assert not violations
     assert happened["committed"] > 10
-    assert happened["positions moved by a transaction"] > 5
+    assert happened["offsets moved by a transaction"] > 5
 
 
 def test_a_run_of_transactions_is_a_function_of_its_seed():

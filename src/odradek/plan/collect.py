@@ -331,18 +331,18 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
         told = await connection.request(wire.ListGroupsRequest(), wire.ListGroupsResponse)
         for group in told.groups:
             states[group.group_id] = group.group_state
-    positions = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
-    wanted = {partition for found in positions.values() for partition in found}
+    committed = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
+    wanted = {partition for found in committed.values() for partition in found}
     ends = await admin_partitions.list_offsets(
         cluster, dict.fromkeys(sorted(wanted), admin_partitions.LATEST)
     )
     groups = []
-    for name, found in positions.items():
+    for name, found in committed.items():
         lag = 0
-        for partition, position in found.items():
+        for partition, offset in found.items():
             end = ends[partition]
             if not isinstance(end, ApiError):
-                lag += max(0, end.offset - position)
+                lag += max(0, end.offset - offset)
         groups.append(GroupFacts(name, states[name], lag))
     return groups
 

@@ -296,7 +296,7 @@ class TransactionMachine:
         effects: list[Effect] = []
         if prepared_ones:
             effects.append(
-                Note(f"goes on with {len(prepared_ones)} transactions that are prepared")
+                Note(f"writes the markers of {len(prepared_ones)} prepared transactions")
             )
         for entry in prepared_ones:
             effects += self._send_markers(entry, wall_ms)

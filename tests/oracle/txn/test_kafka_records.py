@@ -1,7 +1,7 @@
 """Values in `__transaction_state` that Apache Kafka 3.9.2 wrote: read, and written again alike.
 
 A life of one transactional id, as an aiokafka producer lived it: begun, committed, aborted,
-committed with the positions of a group, fenced.
+committed with the offsets of a group, fenced.
 """
 
 import pytest

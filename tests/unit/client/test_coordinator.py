@@ -374,7 +374,7 @@ def test_it_commits_by_itself_every_five_seconds_and_at_the_end():
     assert names(cluster)[-2:] == ["OffsetCommit", "LeaveGroup"]
 
 
-def test_committed_positions_come_back_and_what_is_missing_stays_out():
+def test_committed_offsets_are_returned_and_partitions_without_one_are_left_out():
     async def then(coordinator, consumer, cluster):
         parts = [
             OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="m"),

@@ -348,9 +348,9 @@ def test_in_version_2_offsets_join_by_being_committed():
         cluster.connection.features = {"transaction.version": 2}
         await producer.init_transactions()
         producer.begin_transaction()
-        position = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+        offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
         cluster.answers = [TxnOffsetCommitResponse(), EndTxnResponse(producer_id=7)]
-        await producer.send_offsets(position, GroupMetadata("g", 3, "m"))
+        await producer.send_offsets(offsets, GroupMetadata("g", 3, "m"))
         await producer.commit_transaction()
 
     cluster = producing(then, transactional_id="x")

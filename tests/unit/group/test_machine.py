@@ -248,7 +248,7 @@ def test_another_generation_is_illegal_whatever_is_asked(two, off):
     assert coordinator.offset() is None
 
 
-def test_who_is_not_in_the_group_is_unknown(two):
+def test_a_client_that_is_not_in_the_group_is_an_unknown_member(two):
     coordinator, a, _ = two
     stranger = Member("c")
     stranger.id, stranger.generation = "c-9", a.generation
@@ -306,7 +306,7 @@ def test_a_static_member_that_waits_for_its_part_is_fenced_when_another_takes_it
 
 
 @pytest.mark.parametrize("can_skip", [True, False])
-def test_a_static_leader_that_comes_back_is_not_asked_for_another_assignment(can_skip):
+def test_a_static_leader_that_restarts_is_not_asked_for_another_assignment(can_skip):
     coordinator, leader, other = Coordinator(), Member("s", "S"), Member("o")
     coordinator.together(leader, other)
     back = Member("s", "S")
@@ -332,14 +332,14 @@ def test_a_commit_waits_for_the_part_of_the_new_generation(two):
 # --------------------------------------------------------------------- rebalances, by events
 
 
-def test_members_hear_of_a_rebalance_by_their_heartbeats(two):
+def test_heartbeats_are_answered_with_a_rebalance(two):
     coordinator, a, _ = two
     coordinator.join(Member("c"))
     assert coordinator.beat(a) is ErrorCode.REBALANCE_IN_PROGRESS
     assert coordinator.sync(a).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_does_not_join_in_time_is_out(two):
+def test_a_member_that_does_not_join_in_time_is_removed(two):
     coordinator, a, b = two
     c = Member("c")
     coordinator.join(c)
@@ -352,7 +352,7 @@ def test_who_does_not_join_in_time_is_out(two):
     assert coordinator.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_ask_for_its_part_in_time_is_out():
+def test_a_member_that_sends_no_sync_group_in_time_is_removed():
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.join(a)
     coordinator.join(b)
@@ -367,7 +367,7 @@ def test_who_does_not_ask_for_its_part_in_time_is_out():
     assert set(coordinator.group.members) == {a.id}
 
 
-def test_the_silent_are_out_and_a_commit_is_no_silence(two):
+def test_a_member_without_heartbeats_is_removed_and_a_commit_prolongs_its_session(two):
     coordinator, a, b = two
     coordinator.later(SESSION_MS - 1)
     assert coordinator.commit(a, 1) is NONE
@@ -376,7 +376,7 @@ def test_the_silent_are_out_and_a_commit_is_no_silence(two):
     assert coordinator.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_for_an_answer_need_not_say_that_it_lives(two):
+def test_a_member_that_waits_for_an_answer_needs_no_heartbeat(two):
     coordinator, a, _ = two
     coordinator.join(Member("c"))
     coordinator.join(a)
@@ -384,7 +384,7 @@ def test_who_waits_for_an_answer_need_not_say_that_it_lives(two):
     assert a.id in coordinator.group.members
 
 
-def test_a_generation_that_could_not_be_stored_is_given_to_nobody():
+def test_no_member_gets_an_assignment_whose_append_failed():
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.join(a)
     coordinator.join(b)
@@ -421,7 +421,7 @@ def test_a_leader_that_asks_twice_gives_one_assignment_to_its_generation():
         assert again.sync(member).assignment == part
 
 
-def test_a_static_member_whose_return_takes_long_to_store_is_silent_from_then_on():
+def test_the_session_of_a_static_member_begins_when_its_replacement_is_appended():
     coordinator, static = Coordinator(session_timeout_ms_min=1_000), Member("s", "S")
     coordinator.together(static, session_timeout_ms=1_000)
     coordinator.held = []
@@ -454,7 +454,7 @@ def test_an_assignment_that_is_stored_too_late_is_of_a_generation_that_is_over()
     assert coordinator.answer(b) is None
 
 
-def test_the_leader_may_want_another_assignment_and_others_may_not(two):
+def test_the_leader_may_rebalance_without_a_change_and_others_may_not(two):
     coordinator, a, b = two
     assert coordinator.join(b).generation == b.generation
     assert coordinator.group.state is GroupState.STABLE
@@ -462,7 +462,7 @@ def test_the_leader_may_want_another_assignment_and_others_may_not(two):
     assert coordinator.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_if_the_leader_goes_another_one_leads(two):
+def test_if_the_leader_leaves_another_member_leads(two):
     coordinator, a, b = two
     assert coordinator.leave(a) is NONE
     assert coordinator.group.leader == b.id
@@ -470,7 +470,7 @@ def test_if_the_leader_goes_another_one_leads(two):
     assert [m.member_id for m in coordinator.hear(b).members] == [b.id]
 
 
-def test_a_leader_that_keeps_its_place_and_is_not_there_does_not_lead():
+def test_a_static_leader_that_has_not_joined_does_not_lead():
     coordinator, static, other = Coordinator(), Member("s", "S"), Member("o")
     coordinator.together(static, other, session_timeout_ms=1_000_000)
     coordinator.join(Member("c"), session_timeout_ms=1_000_000)
@@ -492,7 +492,7 @@ def test_the_first_rebalance_waits_longer_while_more_come():
     assert coordinator.hear(a).generation == 1
 
 
-def test_the_strategy_is_what_all_speak_and_most_prefer():
+def test_the_protocol_is_one_that_all_support_and_most_prefer():
     coordinator = Coordinator()
     wishes = (("b", "a", "z"), ("b", "a"), ("a", "b"))
     members = [Member(name) for name in "xyz"]
@@ -505,14 +505,14 @@ def test_the_strategy_is_what_all_speak_and_most_prefer():
 @pytest.mark.parametrize(
     ("protocol_type", "protocols"), [("consumer", (("other", b""),)), ("connect", RANGE)]
 )
-def test_who_speaks_nothing_that_the_others_do_is_not_let_in(two, protocol_type, protocols):
+def test_a_member_without_a_common_protocol_is_refused(two, protocol_type, protocols):
     coordinator, _, _ = two
     answer = coordinator.join(Member("c"), protocol_type=protocol_type, protocols=protocols)
     assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert coordinator.group.state is GroupState.STABLE
 
 
-def test_a_full_group_lets_nobody_in():
+def test_a_full_group_refuses_members():
     coordinator, a, b = Coordinator(size_max=2), Member("a"), Member("b")
     coordinator.together(a, b)
     assert coordinator.join(Member("c")).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -525,7 +525,7 @@ def test_a_session_of_no_sensible_length_is_refused(session_ms):
     assert answer.error is ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def test_who_got_an_id_and_does_not_come_with_it_holds_up_nobody_for_long():
+def test_a_member_id_that_is_not_used_delays_a_rebalance_for_the_session_timeout():
     coordinator, a, b = Coordinator(), Member("a"), Member("b")
     coordinator.together(a)
     coordinator.tell(
@@ -542,7 +542,7 @@ def test_who_got_an_id_and_does_not_come_with_it_holds_up_nobody_for_long():
     assert coordinator.hear(a).generation == 2
 
 
-def test_a_group_of_static_members_that_are_all_away_waits_for_them_and_then_ends():
+def test_a_group_of_static_members_that_do_not_join_waits_for_their_sessions_and_is_then_empty():
     coordinator, static = Coordinator(), Member("s", "S")
     coordinator.together(static, session_timeout_ms=100_000)
     coordinator.join(Member("c"), session_timeout_ms=6_000)
@@ -563,7 +563,7 @@ def ids(coordinator):
     return list(coordinator.group.members)
 
 
-def test_a_static_member_that_comes_back_with_another_strategy_rebalances_the_group():
+def test_a_static_member_that_joins_again_with_another_protocol_rebalances_the_group():
     coordinator, static = Coordinator(), Member("s", "S")
     both = (("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))
     coordinator.together(static, protocols=both)
@@ -583,7 +583,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id_alone():
     assert ids(coordinator) == [other.id]
 
 
-def test_who_has_an_id_and_no_part_yet_may_leave():
+def test_a_member_id_that_is_not_used_yet_may_leave():
     coordinator, a = Coordinator(), Member("a")
     coordinator.tell(asking(coordinator, a))
     a.id = coordinator.answer(a).member_id
@@ -600,7 +600,7 @@ def asking(coordinator, member):
     )  # fmt: skip
 
 
-def test_of_those_who_were_sent_back_for_their_id_the_oldest_is_forgotten():
+def test_of_too_many_unused_member_ids_the_oldest_is_dropped():
     coordinator, first = Coordinator(), Member("a")
     coordinator.tell(asking(coordinator, first))
     first.id = coordinator.answer(first).member_id
@@ -610,7 +610,7 @@ def test_of_those_who_were_sent_back_for_their_id_the_oldest_is_forgotten():
     assert coordinator.join(first).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_of_a_group_that_nobody_knows_nobody_is_a_member():
+def test_a_group_that_does_not_exist_has_no_members():
     coordinator, a = Coordinator(), Member("a")
     a.id, a.generation = "a-1", 1
     assert coordinator.beat(a) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -620,7 +620,7 @@ def test_of_a_group_that_nobody_knows_nobody_is_a_member():
     assert coordinator.commit(a, 1) is ErrorCode.ILLEGAL_GENERATION
 
 
-# -------------------------------------------------------------------------------- positions
+# ---------------------------------------------------------------------------------- offsets
 
 
 @pytest.mark.parametrize("producer", [-1, 7])
@@ -660,7 +660,7 @@ def test_an_offset_that_is_deleted_while_it_is_staged_stays_deleted():
     assert not coordinator.is_unstable()
 
 
-def test_a_position_is_not_told_before_it_is_stored_and_is_unstable_till_then():
+def test_an_offset_is_committed_when_it_is_appended_and_unstable_till_then():
     coordinator = Coordinator()
     commit = coordinator.prepare(None, 1)
     assert coordinator.offset() is None
@@ -671,7 +671,7 @@ def test_a_position_is_not_told_before_it_is_stored_and_is_unstable_till_then():
 
 
 @pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR])
-def test_a_position_that_was_not_stored_is_not_told(error):
+def test_an_offset_whose_append_failed_is_not_committed(error):
     coordinator = Coordinator()
     coordinator.outcome(coordinator.prepare(None, 1), error)
     assert coordinator.offset() is None
@@ -679,7 +679,7 @@ def test_a_position_that_was_not_stored_is_not_told(error):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_position_in_a_transaction_counts_when_it_is_committed(committed):
+def test_an_offset_in_a_transaction_is_committed_with_it(committed):
     coordinator = Coordinator()
     assert coordinator.commit(None, 1) is NONE
     assert coordinator.commit(None, 2, producer=7) is NONE
@@ -690,7 +690,7 @@ def test_a_position_in_a_transaction_counts_when_it_is_committed(committed):
     assert not coordinator.is_unstable()
 
 
-def test_the_marker_brings_no_position_back_whose_topic_has_gone_meanwhile():
+def test_a_marker_does_not_bring_back_an_offset_of_a_deleted_topic():
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     coordinator.commit(None, 2, producer=7)
@@ -700,7 +700,7 @@ def test_the_marker_brings_no_position_back_whose_topic_has_gone_meanwhile():
     assert coordinator.offsets().keys() == {OTHER}
 
 
-def test_a_record_of_a_newer_kafka_is_passed_over():
+def test_a_record_of_a_newer_kafka_is_skipped():
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     newer = (b"\0\3whatever", b"\0\0")
@@ -708,14 +708,14 @@ def test_a_record_of_a_newer_kafka_is_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("error", "position"), [(ErrorCode.REQUEST_TIMED_OUT, 2), (ErrorCode.NOT_COORDINATOR, 1)]
+    ("error", "offset"), [(ErrorCode.REQUEST_TIMED_OUT, 2), (ErrorCode.NOT_COORDINATOR, 1)]
 )
-def test_what_may_stand_in_the_log_before_its_marker_counts_with_it(error, position):
+def test_an_offset_that_may_be_in_the_log_before_its_marker_is_committed_by_it(error, offset):
     coordinator = Coordinator()
     assert coordinator.commit(None, 1) is NONE
     coordinator.outcome(coordinator.prepare(None, 2, producer=7), error)
     coordinator.end_transaction(7, committed=True)
-    assert coordinator.offset() == position
+    assert coordinator.offset() == offset
 
 
 def test_metadata_has_a_limit():
@@ -724,7 +724,7 @@ def test_metadata_has_a_limit():
     assert coordinator.commit(None, 1, metadata="abc") is NONE
 
 
-def test_the_log_alone_gives_the_same_positions_and_members(two):
+def test_the_log_alone_gives_the_same_offsets_and_members(two):
     coordinator, a, _ = two
     assert coordinator.commit(a, 5) is NONE
     coordinator.commit(a, 6, partition=T1)
@@ -737,7 +737,7 @@ def test_the_log_alone_gives_the_same_positions_and_members(two):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_position_whose_transaction_is_open_in_the_log_waits_for_its_marker(committed):
+def test_an_offset_whose_transaction_is_open_in_the_log_waits_for_its_marker(committed):
     coordinator = Coordinator()
     coordinator.commit(None, 1)
     coordinator.log += coordinator.prepare(None, 2, producer=7).records
@@ -751,7 +751,7 @@ def test_a_position_whose_transaction_is_open_in_the_log_waits_for_its_marker(co
     assert again.offset() == (2 if committed else 1)
 
 
-def test_after_a_change_of_coordinators_the_silent_are_still_put_out(two):
+def test_sessions_time_out_after_a_failover_too(two):
     coordinator, a, b = two
     again = Coordinator(coordinator.log)
     again.later(SESSION_MS - 1)
@@ -761,7 +761,7 @@ def test_after_a_change_of_coordinators_the_silent_are_still_put_out(two):
     assert again.beat(b) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_whoever_waits_when_another_coordinates_is_sent_there(two):
+def test_requests_that_wait_get_not_coordinator_after_a_resignation(two):
     coordinator, a, b = two
     coordinator.join(Member("c"))
     coordinator.join(a)
@@ -794,7 +794,7 @@ def test_a_group_that_is_deleted_leaves_nothing_in_the_log(two):
     assert coordinator.ask(DeleteGroup).error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_positions_that_are_deleted_are_deleted_in_the_log_and_read_ones_stay(two):
+def test_deleted_offsets_are_deleted_in_the_log_and_subscribed_ones_stay(two):
     coordinator, a, _ = two
     coordinator.commit(a, 5)
     coordinator.commit(a, 6, partition=OTHER)
@@ -815,7 +815,7 @@ def expired(coordinator, wall_ms):
     return left
 
 
-def test_positions_expire_so_long_after_the_last_member_has_gone():
+def test_offsets_expire_so_long_after_the_last_member_has_left():
     coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
     coordinator.together(a)
     coordinator.commit(a, 5)
@@ -826,7 +826,7 @@ def test_positions_expire_so_long_after_the_last_member_has_gone():
     assert coordinator.group is None
 
 
-def test_what_a_living_group_reads_does_not_expire_and_what_it_does_not_read_does():
+def test_offsets_of_subscribed_topics_do_not_expire_and_others_do():
     coordinator, a = Coordinator(offsets_retention_ms=1_000), Member("a")
     coordinator.together(a)
     coordinator.commit(a, 5)
@@ -835,7 +835,7 @@ def test_what_a_living_group_reads_does_not_expire_and_what_it_does_not_read_doe
     assert expired(coordinator, 5_000) == {T0}
 
 
-def test_positions_without_a_group_expire_so_long_after_their_commit():
+def test_offsets_without_a_group_expire_so_long_after_their_commit():
     coordinator = Coordinator(offsets_retention_ms=1_000)
     coordinator.commit(None, 5)
     assert expired(coordinator, 999) == {T0}
@@ -899,7 +899,7 @@ def test_an_offset_that_is_deleted_within_a_transaction_is_not_brought_back_by_t
     assert again.offsets() == coordinator.offsets() == {}
 
 
-def test_positions_of_a_topic_that_is_gone_go_with_it(two):
+def test_offsets_of_a_deleted_topic_are_removed(two):
     coordinator, a, _ = two
     coordinator.commit(a, 5)
     coordinator.commit(a, 5, partition=OTHER)

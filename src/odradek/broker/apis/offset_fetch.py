@@ -1,11 +1,11 @@
-"""OffsetFetch (9), versions 1-9: committed positions of a group, from v8 on of many.
+"""OffsetFetch (9), versions 1-9: committed offsets of a group, from v8 on of many.
 
 Behaviour:
-    * A position that was never committed, and a group that nobody knows: offset -1, no error.
-    * None instead of topics (v2): all positions of the group.
+    * A partition without a committed offset, and a group that does not exist: offset -1, no error.
+    * None instead of topics (v2): all offsets of the group.
     * `require_stable` (v7): UNSTABLE_OFFSET_COMMIT where a commit or a transaction is under way.
     * Group Describe, or GROUP_AUTHORIZATION_FAILED for that group; Topic Describe, or
-      TOPIC_AUTHORIZATION_FAILED, and among all positions silence.
+      TOPIC_AUTHORIZATION_FAILED, and with all offsets of a group they are left out.
 
 Versions:
     v2 all topics, an error for the group    v5 leader epochs    v6 flexible

@@ -174,7 +174,7 @@ class TransactionVerification:
         *,
         add: bool,
     ) -> Callable[[], ErrorCode]:
-        """For positions of a group: see `odradek.broker.coordinators.group_shell.Transactions`."""
+        """For offsets of a group: see `TransactionVerifier` in `group_shell`."""
         guard = _Guard(self._replicas, self._clock, partition, producer_id, producer_epoch)
         if not (add or self.is_enabled()) or guard.is_open():
             return _nothing_against_it
@@ -195,7 +195,7 @@ class TransactionVerification:
         error = (errors if errors is not None else await answered)[partition]
         if error is ErrorCode.NONE:
             return guard.check
-        told = _TOLD_TO_GROUPS.get(error, error)
+        told = _GROUP_ERRORS.get(error, error)
         return lambda: told
 
     # ------------------------------------------------------------------ another broker's
@@ -251,7 +251,7 @@ class TransactionVerification:
 class _Guard:
     """Holds that no marker came between what the coordinator said and the append.
 
-    A group's positions are written without sequences by its coordinator.
+    The group coordinator appends offsets without checking sequences.
     """
 
     def __init__(
@@ -307,8 +307,8 @@ def _nothing_against_it() -> ErrorCode:
     return ErrorCode.NONE
 
 
-# As Kafka tells it to who commits positions.
-_TOLD_TO_GROUPS: Final = {
+# The errors of TxnOffsetCommit, as Kafka translates them.
+_GROUP_ERRORS: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Not the group's coordinator is meant, which the producer would look for, but the other.

@@ -288,9 +288,9 @@ class Consumer(Closing):
         # One that was taken and given again meanwhile may be committed further on by now.
         without = [p for p in self._readings.without_position() if asked.get(p) == self._visit(p)]
         for partition in without:
-            position = committed.get(partition)
-            if position is not None:
-                self._readings.seek(partition, position.offset, position.leader_epoch)
+            offset = committed.get(partition)
+            if offset is not None:
+                self._readings.seek(partition, offset.offset, offset.leader_epoch)
             elif self._settings.offset_reset in _RESETS:
                 self._readings.reset(partition, _RESETS[self._settings.offset_reset])
         without = [partition for partition in without if partition not in committed]
@@ -466,7 +466,7 @@ class Consumer(Closing):
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed positions; partitions without one are left out."""
+        """The group's committed offsets; partitions without one are left out."""
         return await self._group().committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:

@@ -566,13 +566,13 @@ class Coordinator:
         if not offsets:
             return
         topics: dict[str, OffsetCommitRequestTopic] = {}
-        for (topic, partition), position in sorted(offsets.items()):
+        for (topic, partition), committed in sorted(offsets.items()):
             topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
                 )
             )
         request = OffsetCommitRequest(
@@ -606,7 +606,7 @@ class Coordinator:
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed positions; partitions without one are left out.
+        """The group's committed offsets; partitions without one are left out.
 
         Raises:
             ApiError: the broker refuses for good.
@@ -686,7 +686,7 @@ class Coordinator:
 def _read_offsets(
     answer: OffsetFetchResponse,
 ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata], list[int]]:
-    """The error of the whole, the positions, and the errors of single partitions."""
+    """The error of the whole, the committed offsets, and the errors of single partitions."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     codes: list[int] = []
     code = answer.error_code

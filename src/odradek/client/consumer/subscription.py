@@ -11,7 +11,7 @@ NO_LEADER_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position as it is committed."""
+    """An offset to commit, or a committed one."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -19,7 +19,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group: a transaction that commits its positions tells it."""
+    """Who a consumer is in its group: sent with the offsets of a transaction."""
 
     group_id: str
     generation: int = NO_GENERATION

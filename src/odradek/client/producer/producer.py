@@ -394,7 +394,7 @@ class Producer(Closing):
     async def send_offsets(
         self, offsets: "Mapping[TopicPartition, OffsetAndMetadata]", group: "GroupMetadata"
     ) -> None:
-        """Commit a group's positions with the transaction; see `Transactions.send_offsets`."""
+        """Commit a group's offsets with the transaction; see `Transactions.send_offsets`."""
         await self._transactional().send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:

@@ -3,7 +3,7 @@
     init     a producer id and epoch; whoever had this transactional id before is fenced
     begin    nothing is sent yet
     join     partitions are named to the coordinator before they are written to
-    offsets  a group's positions, committed with the transaction
+    offsets  a group's offsets, committed with the transaction
     end      commit or abort; markers follow
 
 In transactions of version 2 (KIP-890), which the brokers' features tell of, joining is the leaders'
@@ -170,7 +170,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commit a group's positions with the transaction.
+        """Commit a group's offsets with the transaction.
 
         Raises:
             ApiError: a coordinator refuses; the transaction can only be aborted.

@@ -10,8 +10,8 @@ and moves. Each has a connection of its own, loses answers and asks again.
     nothing goes back who commits successfully had been told at least what was confirmed before he
                       asked; and so is who asks in the end
 
-A member that was cut off may be told old positions by a coordinator that does not know yet that
-another reigns: what it was told counts only when a commit of its generation is taken.
+A member that was cut off may get old committed offsets from a coordinator that has not resigned
+yet: they count only when a commit of its generation is accepted.
 """
 
 import asyncio
@@ -334,17 +334,17 @@ class GroupMember:
         mine = [number for (number,) in _NUMBER.iter_unpack(synced.assignment)]
         self._book.given(self.instance_id or self._member_id, self._generation, mine)
         floors = {partition: self._book.confirmed.get(partition, -1) for partition in mine}
-        told = await self.positions(connection, mine)
+        told = await self.committed_offsets(connection, mine)
         if told is None:
-            self._workload.happened["positions not stable"] += 1
+            self._workload.happened["offsets not stable"] += 1
             raise RejoinError
         return [Place(p, told[p], floors[p], told[p]) for p in mine]
 
     @staticmethod
-    async def positions(
+    async def committed_offsets(
         connection: Connection, partitions: list[int], group: str = GROUP
     ) -> dict[int, int] | None:
-        """What is committed; None if that cannot be told just now."""
+        """The committed offsets; None if there is an error, or one of them is not stable."""
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
         asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
         request = OffsetFetchRequest(groups=[asked], require_stable=True)
@@ -437,7 +437,9 @@ class LastReader:
         """Ask once."""
         try:
             connection = await GroupMember.coordinator(self._client, self._group)
-            told = await GroupMember.positions(connection, list(range(PARTITIONS)), self._group)
+            told = await GroupMember.committed_offsets(
+                connection, list(range(PARTITIONS)), self._group
+            )
         except TROUBLE:
             await self._client.begin_anew()
             return

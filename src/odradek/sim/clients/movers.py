@@ -2,10 +2,11 @@
 
 All in one transaction (consume, transform, produce), as members of one group, each under a
 transactional id of its own: what a mover has read and not committed, another reads again, and the
-generation that goes with the positions fences who was put out meanwhile (KIP-447). They pause
+generation in TxnOffsetCommit fences a member that was removed meanwhile (KIP-447). They pause
 with everything written and nothing decided, lose answers, are put out, and come back as zombies.
 
-    exactly once     of what is committed in the source, below the group's position everything
+    exactly once     of what is committed in the source, below the group's committed offset
+                     everything
                      was moved once, and nothing at or above it
     nothing goes back, generations fence, one owner    see `odradek.sim.clients.groups`
 """
@@ -89,12 +90,12 @@ class Moves:
         for key, (partition, offset) in self.ledger.seen.items():
             if partition.topic != TOPIC:
                 continue
-            position = self.last.told.get(partition.partition, -1)
+            committed = self.last.told.get(partition.partition, -1)
             is_moved = (partition.partition, offset) in self._moved
-            if is_moved != (offset < position):
+            if is_moved != (offset < committed):
                 self._workload.violated(
                     f"{key!r} at {partition}@{offset} was{'' if is_moved else ' not'} moved; "
-                    f"the group's position is {position}"
+                    f"the group's committed offset is {committed}"
                 )
 
 
@@ -148,18 +149,18 @@ class Mover(Transactor):
             try:
                 await self._write_moved(transaction, place, records)
                 await self._dawdle()
-                newest_given = await self._send_position(place, following)
+                newest_given = await self._send_offset(place, following)
                 await self._dawdle()
             except AbortError:
                 await self._abort()
                 return
             if await self._decide(transaction):
                 place.offset = following
-                self._workload.happened["positions moved by a transaction"] += 1
+                self._workload.happened["offsets moved by a transaction"] += 1
                 self._moves.book.committed(self._name, place, newest_given, self._member.generation)
 
     async def _read(self, place: Place) -> tuple[list[Record], int]:
-        """What comes next in the source, and the position behind it."""
+        """What comes next in the source, and the offset after it."""
         partition = TopicPartition(TOPIC, place.partition)
         position = max(place.offset, 0)
         data = await fetch_committed(self._client, partition, position)
@@ -182,10 +183,10 @@ class Mover(Transactor):
             self._moves.moving(key, (place.partition, record.offset))
         await self._write(transaction, topic, place.partition, len(records))
 
-    # ------------------------------------------------------------------------- positions
+    # ------------------------------------------------------------------- committed offsets
 
-    async def _send_position(self, place: Place, offset: int) -> int:
-        """Have the transaction take the position along.
+    async def _send_offset(self, place: Place, offset: int) -> int:
+        """Commit the offset with the transaction.
 
         Returns the newest generation of which anybody was known to have been told, then.
         """

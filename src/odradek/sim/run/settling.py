@@ -111,7 +111,7 @@ class Settling:
         for group in PROBES:
             try:
                 connection = await GroupMember.coordinator(self._client, group)
-                told = await GroupMember.positions(connection, [0], group)
+                told = await GroupMember.committed_offsets(connection, [0], group)
             except TROUBLE as error:
                 await self._client.begin_anew()
                 return [f"{group}: {error}"]

@@ -65,7 +65,7 @@ LAGS_MS: Final = ("2000", "4000", "30000")
 _HAPPENED: Final = {
     "loaded __consumer_offsets": "group coordinators loaded",
     "loaded __transaction_state": "transaction coordinators loaded",
-    "decided before": "failovers between decision and end",
+    "prepared transactions": "failovers between decision and end",
     "open for too long": "transactions timed out",
 }
 BROKER_PROPERTIES: Final = {

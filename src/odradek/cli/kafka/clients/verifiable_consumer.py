@@ -84,7 +84,7 @@ def command_line() -> ArgumentParser:
         "--reset-policy",
         default="earliest",
         metavar="RESETPOLICY",
-        help="where to begin without a committed position: earliest, latest or none",
+        help="where to begin without a committed offset: earliest, latest or none",
     )
     add("--assignment-strategy", default=RANGE, metavar="ASSIGNMENTSTRATEGY", help="a Java name")
     add("--consumer.config", dest="consumer_config", metavar="CONFIG_FILE", help="properties")
@@ -123,8 +123,8 @@ async def _consume(settings: ConsumerSettings, chosen: Namespace) -> int:
             taken = records if left < 0 else records[:left]
             left -= len(taken) if left > 0 else 0
             offsets = _tell_of(records, taken, verbose=chosen.verbose)
-            for partition, position in offsets.items():
-                consumer.seek(partition, position.offset)
+            for partition, committed in offsets.items():
+                consumer.seek(partition, committed.offset)
             if not chosen.enable_autocommit:
                 await _commit(consumer, offsets)
     except WakeUpError:
@@ -174,8 +174,8 @@ def _tell_of(
 
 async def _commit(consumer: Consumer, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     shown = [
-        {"topic": p.topic, "partition": p.partition, "offset": position.offset}
-        for p, position in offsets.items()
+        {"topic": p.topic, "partition": p.partition, "offset": committed.offset}
+        for p, committed in offsets.items()
     ]
     try:
         await consumer.commit(offsets)
