@@ -58,7 +58,7 @@ def clean_alone(directory: pathlib.Path, size_bytes: int, keys: int, codec: Code
     log.write_bytes(data)
     job = CleaningJob(
         directory=str(directory), segments=(SourceSegment(0, len(data)),), first_dirty_offset=0,
-        end_offset=1 << 40, aborted=(), producers={}, now_ms=1, delete_retention_ms=0,
+        end_offset=1 << 40, aborted=(), producers={}, wall_ms=1, delete_retention_ms=0,
         segment_bytes=1 << 30, segment_index_bytes=10 << 20, index_interval_bytes=4096,
         map_bytes=120_000_000,
     )  # fmt: skip

@@ -83,7 +83,7 @@ def main(rounds: int) -> None:
             row = {
                 kind: processor_us(
                     lambda rules=rules, view=view: validate_produced(
-                        view, rules, now_ms=NOW_MS, api_version=9
+                        view, rules, wall_ms=NOW_MS, api_version=9
                     ),
                     rounds,
                 )

@@ -136,12 +136,12 @@ def committed_of(log, end):
     return {key: found for key, found in seen.items() if found[1] is not None}
 
 
-def clean(log, now_ms, map_bytes, operations=None, as_json=True):
+def clean(log, wall_ms, map_bytes, operations=None, as_json=True):
     """Run one whole round of cleaning."""
-    found = cleanable(log, now_ms=now_ms)
+    found = cleanable(log, wall_ms=wall_ms)
     if not found.cleanable_bytes:
         return None
-    job = job_for(found, now_ms=now_ms, map_bytes=map_bytes, read_bytes=1 << 20)
+    job = job_for(found, wall_ms=wall_ms, map_bytes=map_bytes, read_bytes=1 << 20)
     job = CleaningJob.from_json(copy.deepcopy(job.to_json()))
     steps = cleaning(job, log.host.disk)
     while True:
@@ -230,7 +230,7 @@ class CleanedLogLife(RuleBasedStateMachine):
 
     def append_batch(self, batch):
         appended = self.log.append_as_leader(
-            bytes(batch), read_header(batch), leader_epoch=0, now_ms=self.around.now_ms
+            bytes(batch), read_header(batch), leader_epoch=0, wall_ms=self.around.now_ms
         )
         assert not appended.duplicate
         self.log.set_high_watermark(self.log.leo)

@@ -143,7 +143,7 @@ class LogLife(RuleBasedStateMachine):
 
     def write(self, batch: bytes) -> None:
         appended = self.log.append_as_leader(
-            batch, read_header(batch), leader_epoch=self.epoch, now_ms=self.around.now_ms
+            batch, read_header(batch), leader_epoch=self.epoch, wall_ms=self.around.now_ms
         )
         assert not appended.duplicate
         header, written = batches_of(self.log)[-1]

@@ -146,7 +146,7 @@ class ProducerStateLife(RuleBasedStateMachine):
         before = list(self.state.active_producers())
         snapshot = self.state.encode_snapshot()
         self.state = ProducerState()
-        self.state.load_snapshot(snapshot, now_ms=self.now_ms, expiration_ms=DAY_MS)
+        self.state.load_snapshot(snapshot, wall_ms=self.now_ms, expiration_ms=DAY_MS)
         assert list(self.state.active_producers()) == before
         for producer_id in range(3):
             _, batches, _ = self.current(producer_id)

@@ -49,7 +49,7 @@ def test_validation_does_not_change_the_records(records, codec, target):
     produced = build_batch(records, codec=codec)
     rules = ValidationRules(codec=target, full=True, message_bytes_max=1 << 30)
 
-    validated = validate_produced(memoryview(produced), rules, now_ms=0, api_version=9)
+    validated = validate_produced(memoryview(produced), rules, wall_ms=0, api_version=9)
 
     assert list(iter_records(validated.view)) == list(iter_records(produced))
     assert has_valid_crc(validated.view, 0, validated.header)
@@ -74,7 +74,7 @@ def judged(view):
         ValidationRules(codec=Codec.GZIP, compacted=True, decompressed_bytes_max=1 << 20),
     ):
         with contextlib.suppress(ApiError):
-            validate_produced(view, rules, now_ms=0, api_version=9)
+            validate_produced(view, rules, wall_ms=0, api_version=9)
     with contextlib.suppress(ApiError):
         validate_replicated(view)
     with contextlib.suppress(ApiError):
@@ -132,4 +132,4 @@ def test_damaged_files_raise_our_errors_only(data):
         with contextlib.suppress(OdradekError):
             decode(data)
     with contextlib.suppress(OdradekError):
-        ProducerState().load_snapshot(data, now_ms=0, expiration_ms=1)
+        ProducerState().load_snapshot(data, wall_ms=0, expiration_ms=1)

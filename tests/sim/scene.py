@@ -234,7 +234,7 @@ def append(broker, *values, **batch):
         data = memoryview(build_batch([Record(None, value, timestamp=EPOCH_MS)], **batch))
         ((_, header),) = iter_batches(data)
         partition.append(
-            data, header, now_ms=broker.clock.monotonic_ms(), wall_ms=broker.clock.wall_ms()
+            data, header, monotonic_ms=broker.clock.monotonic_ms(), wall_ms=broker.clock.wall_ms()
         )
     return partition.log.leo
 

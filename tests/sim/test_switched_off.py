@@ -81,9 +81,11 @@ def a_fetch_of_a_former_registration_is_counted(monkeypatch):
     """It says what the follower had before it lost power (KAFKA-15221)."""
     fetched = LeaderReplica.fetched
 
-    def counted(self, follower, *, offset, now_ms, broker_epoch=-1):
+    def counted(self, follower, *, offset, monotonic_ms, broker_epoch=-1):
         newest = max(broker_epoch, self.followers[follower].broker_epoch)
-        return fetched(self, follower, offset=offset, now_ms=now_ms, broker_epoch=newest)
+        return fetched(
+            self, follower, offset=offset, monotonic_ms=monotonic_ms, broker_epoch=newest
+        )
 
     monkeypatch.setattr(LeaderReplica, "fetched", counted)
 

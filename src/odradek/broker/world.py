@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.coord.store import Store
 from odradek.log.disk import Disk
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, MonotonicMs, WallMs
 from odradek.net.channel import Connector
 from odradek.net.server import Network
 
@@ -27,15 +27,18 @@ class WorldNetwork(Network, Connector, Protocol):
 
 
 class RealClock:
-    """The host's clocks."""
+    """The host's clocks.
 
-    def wall_ms(self) -> int:
+    A call of `WallMs` or `MonotonicMs` would take a fifth of the time of reading the clock.
+    """
+
+    def wall_ms(self) -> WallMs:
         """Milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000  # type: ignore[return-value]
 
-    def monotonic_ms(self) -> int:
+    def monotonic_ms(self) -> MonotonicMs:
         """Milliseconds since the host started, more or less."""
-        return time.monotonic_ns() // 1_000_000
+        return time.monotonic_ns() // 1_000_000  # type: ignore[return-value]
 
 
 @dataclass(slots=True, kw_only=True)

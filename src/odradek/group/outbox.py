@@ -16,7 +16,7 @@ from odradek.group.events import Committer, Join
 from odradek.group.group import Group, Member
 from odradek.group.protocols import Protocols
 from odradek.group.records import CommittedOffset
-from odradek.model.clock import Now
+from odradek.model.clock import MonotonicMs, Now, WallMs
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import NO_SEQUENCE
@@ -81,7 +81,7 @@ class Outbox:
     """Shared by the parts of one `GroupMachine`."""
 
     def __init__(self) -> None:
-        self.now = Now(0, 0)  # of the event that is handled
+        self.now = Now(MonotonicMs(0), WallMs(0))  # of the event that is handled
         self.appends: dict[int, AnyAppend] = {}  # under way, by number
         self._append_count = 0
         self._effects: list[Effect] = []

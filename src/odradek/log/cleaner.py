@@ -51,6 +51,7 @@ from odradek.log.segment import (
     Segment,
     segment_stem,
 )
+from odradek.model.clock import WallMs
 
 SWAP: Final = ".swap"
 # A log without indexes gets new ones, indexes without a log are removed: the log is renamed last.
@@ -81,12 +82,12 @@ class Cleanable(NamedTuple):
         return self.overdue_ms > 0 or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def cleanable(log: Log, *, now_ms: int) -> Cleanable:
+def cleanable(log: Log, *, wall_ms: WallMs) -> Cleanable:
     """What could be cleaned of a log now (Kafka: `LogCleanerManager.cleanableOffsets`)."""
     first_dirty = log.first_dirty_offset
     if not log.log_start_offset <= first_dirty <= log.leo:
         first_dirty = log.log_start_offset
-    end = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
+    end = max(first_dirty, _first_uncleanable(log, first_dirty, wall_ms))
     # The whole segment with the first dirty offset counts as dirty.
     clean_bytes = cleanable_bytes = 0
     dirty_from = log.segments_from(first_dirty)[0].base_offset
@@ -97,15 +98,15 @@ def cleanable(log: Log, *, now_ms: int) -> Cleanable:
             clean_bytes += segment.size
         else:
             cleanable_bytes += segment.size
-    overdue_ms = _overdue_ms(log, first_dirty, now_ms)
+    overdue_ms = _overdue_ms(log, first_dirty, wall_ms)
     return Cleanable(log, first_dirty, end, clean_bytes, cleanable_bytes, overdue_ms)
 
 
-def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
+def _first_uncleanable(log: Log, first_dirty: int, wall_ms: WallMs) -> int:
     """The base offset of the first segment that must not be cleaned yet."""
     active = log.active_segment
     limit = min(log.last_stable_offset, active.base_offset)
-    oldest_ms = now_ms - log.config.min_compaction_lag_ms
+    oldest_ms = wall_ms - log.config.min_compaction_lag_ms
     if log.config.min_compaction_lag_ms > 0:
         for segment in log.segments_from(first_dirty):
             if segment is active or segment.base_offset >= limit:
@@ -120,14 +121,14 @@ def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
     return active.base_offset
 
 
-def _overdue_ms(log: Log, first_dirty: int, now_ms: int) -> int:
+def _overdue_ms(log: Log, first_dirty: int, wall_ms: WallMs) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= NEVER:
         return 0
     dirty = (s for s in log.segments_from(first_dirty) if s is not log.active_segment)
     stamps = (segment.first_timestamp for segment in dirty)
     oldest_ms = min((stamp for stamp in stamps if stamp > 0), default=NEVER)
-    return max(0, now_ms - lag_ms - oldest_ms)
+    return max(0, wall_ms - lag_ms - oldest_ms)
 
 
 def dirtiest(found: Iterable[Cleanable]) -> Cleanable | None:
@@ -153,7 +154,7 @@ class Stamp(NamedTuple):
         return cls(log.cuts, log.epochs.latest_epoch, log.directory)
 
 
-def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -> CleaningJob:
+def job_for(found: Cleanable, *, wall_ms: WallMs, map_bytes: int, read_bytes: int) -> CleaningJob:
     """Everything that a round needs to know of the log."""
     log, config = found.log, found.log.config
     segments = [s for s in log.segments if s.base_offset < found.end_offset]
@@ -168,7 +169,7 @@ def job_for(found: Cleanable, *, now_ms: int, map_bytes: int, read_bytes: int) -
             for producer in log.active_producers()
             if producer.last_offset < found.end_offset  # else its last batch is not cleaned
         },
-        now_ms=now_ms,
+        wall_ms=wall_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from odradek.log.producer_state import NO_OFFSET
 from odradek.log.transaction_index import AbortedTransaction
+from odradek.model.clock import WallMs
 from odradek.record.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -173,7 +174,7 @@ class BatchFilter:
         producers: Mapping[int, LastOfProducer],
         end_of_round: int,
         delete_retention_ms: int,
-        now_ms: int,
+        wall_ms: WallMs,
     ) -> None:
         """`end_of_round` is the offset up to which the log may be cleaned now."""
         self._offsets = offset_map.offsets
@@ -182,7 +183,7 @@ class BatchFilter:
         self._producers = producers
         self._end_of_round = end_of_round
         self._delete_retention_ms = delete_retention_ms
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.counts = Counts()
         self.ended: AbortedTransaction | None = None  # by the last marker that was kept
 
@@ -211,7 +212,7 @@ class BatchFilter:
     def _keep_marker(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         may_go, self.ended = self._transactions.marker_met(header, batch)
         horizon_ms = header.delete_horizon_ms
-        gone = may_go and horizon_ms is not None and horizon_ms <= self._now_ms
+        gone = may_go and horizon_ms is not None and horizon_ms <= self._wall_ms
         if gone or not header.record_count:
             return None
         self.counts.records_kept += 1
@@ -225,7 +226,7 @@ class BatchFilter:
         body = records_bytes(batch, header)
         records = outline(body, header.record_count)
         horizon_ms = header.delete_horizon_ms
-        nulls_stay = horizon_ms is None or self._now_ms < horizon_ms
+        nulls_stay = horizon_ms is None or self._wall_ms < horizon_ms
         offsets, base_offset, known_end = self._offsets, header.base_offset, self._known_end
         find = offsets.get
         kept: list[Outline] = []
@@ -280,7 +281,7 @@ class BatchFilter:
             leader_epoch=header.leader_epoch,
             append_time_ms=header.max_timestamp,
             last_offset=header.last_offset,
-            delete_horizon_ms=self._now_ms + self._delete_retention_ms,
+            delete_horizon_ms=self._wall_ms + self._delete_retention_ms,
         )
 
 

@@ -37,6 +37,7 @@ from odradek.log.segment import (
 )
 from odradek.log.time_index import TimeIndex
 from odradek.log.transaction_index import AbortedTransaction
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.record.batch import (
     CONTROL_BIT,
@@ -72,7 +73,7 @@ class CleaningJob:
     end_offset: int  # base offset of the first segment that must not be cleaned
     aborted: tuple[AbortedTransaction, ...]
     producers: Mapping[int, LastOfProducer]
-    now_ms: int
+    wall_ms: WallMs
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
@@ -148,7 +149,7 @@ def cleaning(job: CleaningJob, disk: Disk) -> Steps:
         producers=job.producers,
         end_of_round=job.end_offset,
         delete_retention_ms=job.delete_retention_ms,
-        now_ms=job.now_ms,
+        wall_ms=job.wall_ms,
     )
     counts = batch_filter.counts
     counts.map_records, counts.map_bytes = outcome.counts.map_records, outcome.counts.map_bytes

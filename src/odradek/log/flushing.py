@@ -14,6 +14,7 @@ from odradek.log.disk import DirectoryEntry, File, StorageError
 from odradek.log.log_state import LogState
 from odradek.log.partition_metadata import PARTITION_METADATA
 from odradek.log.segment import SNAPSHOT
+from odradek.model.clock import MonotonicMs
 
 FlushDone = Callable[[StorageError | None], None]
 
@@ -67,10 +68,12 @@ class Flusher:
         self._closing = True
         self.request(done)
 
-    def is_overdue(self, now_ms: int) -> bool:
+    def is_overdue(self, monotonic_ms: MonotonicMs) -> bool:
         """Whether `flush.ms` has passed since the start of the last flush."""
         log = self._log
-        return log.leo > log.recovery_point and now_ms - self._started_ms >= log.config.flush_ms
+        return (
+            log.leo > log.recovery_point and monotonic_ms - self._started_ms >= log.config.flush_ms
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -48,6 +48,7 @@ from odradek.log.slices import (
 )
 from odradek.log.timestamps import StampedOffset, first_at, largest
 from odradek.log.transaction_index import AbortedTransaction, collect
+from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (
@@ -164,7 +165,7 @@ class Log:
         header: BatchHeader,
         *,
         leader_epoch: int,
-        now_ms: int,
+        wall_ms: WallMs,
         flushed: FlushDone | None = None,
     ) -> Appended:
         """Append one validated batch at the end of the log.
@@ -190,7 +191,7 @@ class Log:
             position + size > self._segment_bytes
             or header.max_timestamp > self._roll_after
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-        ) and self._must_roll(header, size, last_offset, position, now_ms):
+        ) and self._must_roll(header, size, last_offset, position, wall_ms):
             active = self.roll()
             position = 0
         if leader_epoch != self.epochs.latest_epoch:
@@ -206,7 +207,7 @@ class Log:
             return Appended(first_offset, last_offset, append_time, flushes=True)
         return Appended(first_offset, last_offset, append_time)
 
-    def append_as_follower(self, batches: memoryview, *, now_ms: int) -> int:
+    def append_as_follower(self, batches: memoryview, *, wall_ms: WallMs) -> int:
         """Append fetched batches, offsets and epochs unchanged. Returns the bytes appended.
 
         An incomplete batch at the end of `batches` is ignored.
@@ -224,7 +225,7 @@ class Log:
         for header in headers:
             size = header.length + OVERHEAD_BYTES
             planned = self._active.size + end - begin
-            if self._must_roll(header, size, header.last_offset, planned, now_ms):
+            if self._must_roll(header, size, header.last_offset, planned, wall_ms):
                 self._write_run(batches[begin:end], run)
                 # The roll is at the log end offset, even if compaction has left a gap before the
                 # batch: recovery removes segments after a gap if the topic is not compacted.
@@ -289,7 +290,7 @@ class Log:
     # ------------------------------------------------------------------------------- rolling
 
     def _must_roll(
-        self, header: BatchHeader, size: int, last_offset: int, position: int, now_ms: int
+        self, header: BatchHeader, size: int, last_offset: int, position: int, wall_ms: WallMs
     ) -> bool:
         active = self._active
         if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
@@ -297,17 +298,17 @@ class Log:
         return position > 0 and (
             position + size > self._segment_bytes
             or active.index_is_full(self.config.segment_index_bytes)
-            or self._is_open_too_long(header.max_timestamp, now_ms)
+            or self._is_open_too_long(header.max_timestamp, wall_ms)
         )
 
-    def _is_open_too_long(self, timestamp: int, now_ms: int) -> bool:
+    def _is_open_too_long(self, timestamp: int, wall_ms: WallMs) -> bool:
         if timestamp <= self._roll_after:
             return False
         active, config = self._active, self.config
         open_ms = config.roll_ms - self._jitter_ms(active.base_offset)
         first_timestamp = active.first_timestamp
         if first_timestamp < 0:
-            return now_ms - active.created_ms > open_ms
+            return wall_ms - active.created_ms > open_ms
         self._roll_after = first_timestamp + open_ms
         return timestamp > self._roll_after
 
@@ -347,8 +348,8 @@ class Log:
 
     def open_segment(self, base_offset: int) -> None:
         """Add an empty active segment."""
-        now_ms = self.host.clock.wall_ms()
-        segment = Segment.create(self.host.disk, self.directory, base_offset, now_ms)
+        wall_ms = self.host.clock.wall_ms()
+        segment = Segment.create(self.host.disk, self.directory, base_offset, wall_ms)
         self.segments.append(segment)
         self._bases.append(base_offset)
         self._flusher.directory_changed = True
@@ -638,7 +639,7 @@ class Log:
 
     # --------------------------------------------------------------- deletion of old segments
 
-    def delete_old_segments(self, now_ms: int) -> Expired:
+    def delete_old_segments(self, wall_ms: WallMs) -> Expired:
         """Delete segments by retention: renamed now, removed after `file.delete.delay.ms`."""
         expired = expired_segments(
             self.segments,
@@ -646,7 +647,7 @@ class Log:
             leo=self.leo,
             high_watermark=self.high_watermark,
             log_start_offset=self.log_start_offset,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
         count = expired.segments
         if not count:
@@ -705,9 +706,9 @@ class Log:
         self._flusher.doubt(self.host.disk.list(self.directory))
         self._flusher.paths += [active.file.path, *active.index_paths()]
 
-    def flush_if_overdue(self, now_ms: int) -> None:
-        """Flush if `flush.ms` has passed; `now_ms` is monotonic."""
-        if self._flusher.is_overdue(now_ms):
+    def flush_if_overdue(self, monotonic_ms: MonotonicMs) -> None:
+        """Flush if `flush.ms` has passed; monotonic."""
+        if self._flusher.is_overdue(monotonic_ms):
             self.flush()
 
     def close(self, done: FlushDone) -> None:

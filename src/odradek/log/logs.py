@@ -570,11 +570,11 @@ class Logs:
 
     def applying_retention(self) -> Iterator[None]:
         """Delete old segments by retention; a step for each log."""
-        now_ms = self._host.clock.wall_ms()
+        wall_ms = self._host.clock.wall_ms()
         for log in self:
             if not log.gone:
                 try:
-                    log.delete_old_segments(now_ms)
+                    log.delete_old_segments(wall_ms)
                 except StorageError as error:
                     self.failed(error)
             yield
@@ -585,17 +585,19 @@ class Logs:
 
     def expiring_producers(self) -> Iterator[None]:
         """Remove producer ids idle for too long; a step for each log."""
-        now_ms = self._host.clock.wall_ms()
+        wall_ms = self._host.clock.wall_ms()
         for log in self:
-            log.producers.expire(now_ms=now_ms, expiration_ms=self._host.producer_id_expiration_ms)
+            log.producers.expire(
+                wall_ms=wall_ms, expiration_ms=self._host.producer_id_expiration_ms
+            )
             yield
 
     def flush_overdue(self) -> None:
         """Flush the logs whose `flush.ms` has passed."""
-        now_ms = self._host.clock.monotonic_ms()
+        monotonic_ms = self._host.clock.monotonic_ms()
         for log in self._logs.values():
             if log.config.flush_ms < NEVER:
-                log.flush_if_overdue(now_ms)
+                log.flush_if_overdue(monotonic_ms)
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points."""

@@ -56,7 +56,7 @@ def load_snapshot(log: LogState, *, offset: int) -> int:
         try:
             log.producers.load_snapshot(
                 host.disk.read_file(path) or b"",
-                now_ms=host.clock.wall_ms(),
+                wall_ms=host.clock.wall_ms(),
                 expiration_ms=host.producer_id_expiration_ms,
             )
         except CorruptSnapshotError:

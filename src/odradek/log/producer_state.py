@@ -43,6 +43,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.record.batch import NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
 from odradek.record.control import ControlType, Marker
@@ -138,10 +139,10 @@ class _Producer:
             self.epoch = epoch
             self.batches.clear()
 
-    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+    def is_expired(self, wall_ms: WallMs, expiration_ms: int) -> bool:
         return (
             self.transaction_first_offset == NO_OFFSET
-            and now_ms - self.last_timestamp >= expiration_ms
+            and wall_ms - self.last_timestamp >= expiration_ms
         )
 
 
@@ -233,14 +234,14 @@ class ProducerState:
         )
 
     def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, *, now_ms: int
+        self, producer_id: int, epoch: int, sequence: int, *, wall_ms: WallMs
     ) -> Verification:
-        """A request to the coordinator about a transaction is sent; `now_ms` is wall time."""
+        """A request to the coordinator about a transaction is sent; `wall_ms` is wall time."""
         if self._verifications is None:
             self._verifications = {}
         known = self._verifications.get(producer_id)
         if known is None:
-            known = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+            known = self._verifications[producer_id] = Verification(epoch, sequence, wall_ms)
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
         elif epoch == known.epoch:
@@ -385,17 +386,17 @@ class ProducerState:
                 producer.transaction_first_offset,
             )
 
-    def expire(self, *, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, *, wall_ms: WallMs, expiration_ms: int) -> int:
         """Remove producer ids idle for `producer.id.expiration.ms`. Returns their number."""
         for producer_id, verification in list((self._verifications or {}).items()):
-            if now_ms - verification.since_ms >= expiration_ms:
+            if wall_ms - verification.since_ms >= expiration_ms:
                 del (self._verifications or {})[producer_id]
         if not self._producers:
             return 0
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
-            if producer.is_expired(now_ms, expiration_ms)
+            if producer.is_expired(wall_ms, expiration_ms)
         ]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -428,7 +429,7 @@ class ProducerState:
             )
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(out)) + bytes(out)
 
-    def load_snapshot(self, data: bytes, *, now_ms: int, expiration_ms: int) -> None:
+    def load_snapshot(self, data: bytes, *, wall_ms: WallMs, expiration_ms: int) -> None:
         """Replace the state by that of a snapshot, without expired producer ids.
 
         Raises:
@@ -448,7 +449,7 @@ class ProducerState:
             if first >= 0:
                 producer.transaction_first_offset = first
                 ongoing[first] = producer_id
-            if not producer.is_expired(now_ms, expiration_ms):
+            if not producer.is_expired(wall_ms, expiration_ms):
                 producers[producer_id] = producer
         self._producers = producers or None
         self._ongoing.update(sorted(ongoing.items()))

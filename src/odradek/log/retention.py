@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.log.log_config import LogConfig
+from odradek.model.clock import WallMs
 
 
 class RetentionCandidate(Protocol):
@@ -50,7 +51,7 @@ def expired_segments(
     leo: int,
     high_watermark: int,
     log_start_offset: int,
-    now_ms: int,
+    wall_ms: WallMs,
 ) -> Expired:
     """Which of a log's segments, oldest first, are to be deleted now."""
     ends = [segment.base_offset for segment in segments[1:]] + [leo]
@@ -75,7 +76,7 @@ def expired_segments(
     by_size = index - by_log_start
 
     if config.retention_ms >= 0:
-        oldest_ms = now_ms - config.retention_ms
+        oldest_ms = wall_ms - config.retention_ms
         while index < free and segments[index].age_timestamp_ms < oldest_ms:
             index += 1
     return Expired(by_log_start, by_size, index - by_size - by_log_start)

@@ -24,6 +24,7 @@ from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.time_index import TimeIndex, TimestampAndOffset
 from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from odradek.log.transaction_index import AbortedTransaction, decode
+from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.record.batch import (
     HEADER_BYTES,
@@ -96,11 +97,11 @@ class Segment:
         self._aborted: list[AbortedTransaction] | None = None  # None: not read yet
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, now_ms: int) -> "Segment":
+    def create(cls, disk: Disk, directory: str, base_offset: int, wall_ms: WallMs) -> "Segment":
         """A new, empty segment. Its index files are created when it is flushed or closed."""
         stem = segment_stem(directory, base_offset)
         segment = cls(disk, stem, base_offset, disk.create(stem + LOG))
-        segment.created_ms = now_ms
+        segment.created_ms = wall_ms
         segment.offset_index = OffsetIndex()
         segment.time_index = TimeIndex()
         segment._aborted = []

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError
 from odradek.net.connection import Chunk, write_joined
 from odradek.wire.frame import FrameBuffer
@@ -48,11 +49,20 @@ class _InFlight(NamedTuple):
 class Channel(asyncio.BufferedProtocol):
     """One connection to one broker, with its requests in flight."""
 
-    __slots__ = ("_correlation_id", "_ended", "_frames", "_in_flight", "_now_ms", "_transport")
+    __slots__ = (
+        "_correlation_id",
+        "_ended",
+        "_frames",
+        "_in_flight",
+        "_monotonic_ms",
+        "_transport",
+    )
 
-    def __init__(self, *, now_ms: Callable[[], int], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, *, monotonic_ms: Callable[[], MonotonicMs], ended: Callable[[], None]
+    ) -> None:
         """`ended` is called once, when the connection is closed for whatever reason."""
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._ended = ended
         self._frames = FrameBuffer(frame_bytes_max=RESPONSE_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
@@ -79,7 +89,7 @@ class Channel(asyncio.BufferedProtocol):
             answered(None, 0)
             return
         self._in_flight.append(
-            _InFlight(api_key, api_version, self._correlation_id, self._now_ms(), answered)
+            _InFlight(api_key, api_version, self._correlation_id, self._monotonic_ms(), answered)
         )
         write_joined(self._transport, chunks)
 

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, cast
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import MalformedRequestError, OdradekError
 from odradek.wire.frame import FrameBuffer
 
@@ -126,8 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         "_in_flight_max",
         "_is_crowded",
         "_memory_bytes",
+        "_monotonic_ms",
         "_muted",
-        "_now_ms",
         "_outgoing",
         "_peer_is_slow",
         "_piled_bytes",
@@ -159,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         frame_bytes_max: int,
         in_flight_max: int,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         soon: Callable[[Callable[[], None]], None],
         received: Callable[[int], None] | None = None,
         holds: Callable[[int], None] | None = None,
@@ -174,13 +175,15 @@ class Connection(asyncio.BufferedProtocol):
         self.session: Any = None
         self.peer_host = "unknown"
         self.peer_port = 0
-        self.active_ms = 0  # when it last received something: when the present request arrived
-        self.taken_ms = 0  # when the client last resumed reading responses
+        self.active_ms = MonotonicMs(
+            0
+        )  # when it last received something: when the present request arrived
+        self.taken_ms = MonotonicMs(0)  # when the client last resumed reading responses
         self.closing = False
         self._handler = handler
         self._frames = FrameBuffer(frame_bytes_max=frame_bytes_max)
         self._in_flight_max = in_flight_max
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._transport: asyncio.Transport | None = None
         self._pipeline: deque[ResponseSlot] = deque()
         self._ready: list[Part] = []
@@ -341,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host, self.peer_port = str(peer[0]), int(peer[1])
-        self.active_ms = self.taken_ms = self._now_ms()
+        self.active_ms = self.taken_ms = self._monotonic_ms()
         self._handler.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -364,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.wrote(nbytes)
-        self.active_ms = self._now_ms()
+        self.active_ms = self._monotonic_ms()
         self._handle_frames()
 
     def eof_received(self) -> bool:
@@ -377,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._peer_is_slow = False
-        self.taken_ms = self._now_ms()
+        self.taken_ms = self._monotonic_ms()
         self._count()
         self._send_on()
 
@@ -413,8 +416,8 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     break
                 if handled == 1:
-                    until_ms = self._now_ms() + _SLICE_MS
-                elif handled > 1 and self._now_ms() >= until_ms:
+                    until_ms = self._monotonic_ms() + _SLICE_MS
+                elif handled > 1 and self._monotonic_ms() >= until_ms:
                     frames.put_back(frame)
                     self._wait_for_turn()
                     break

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import EndPoint
 from odradek.model.errors import StartupError
 from odradek.net.connection import Connection, FrameHandler
@@ -69,7 +70,7 @@ class Server:
         handler: FrameHandler,
         limits: ConnectionLimits,
         *,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`soon` calls a function after other work has had its turn (`Turns.soon`)."""
@@ -86,7 +87,7 @@ class Server:
         self._handler = handler
         # Bound here without a call in between: it is called for every request.
         self.frame: Callable[[Connection, memoryview], None] = handler.frame
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._listening: list[ListeningSocket] = []
         self._connections: dict[Connection, None] = {}  # in the order of their acceptance
         self._by_ip: Counter[str] = Counter()
@@ -129,7 +130,7 @@ class Server:
             listener=listener,
             frame_bytes_max=self.limits.frame_bytes_max,
             in_flight_max=self.limits.in_flight_max,
-            now_ms=self._now_ms,
+            monotonic_ms=self._monotonic_ms,
             soon=self._soon,
             received=self._received if self.limits.queued_bytes_max > 0 else None,
             holds=self._holds,
@@ -154,7 +155,7 @@ class Server:
 
     def drop_idle(self) -> int:
         """Close connections that are idle for too long. Returns their number."""
-        oldest_ms = self._now_ms() - self.limits.idle_ms_max
+        oldest_ms = self._monotonic_ms() - self.limits.idle_ms_max
         idle = [connection for connection in self._connections if connection.is_idle(oldest_ms)]
         for connection in idle:
             connection.abort()  # a response that the client has not read yet will not be read
@@ -162,7 +163,7 @@ class Server:
 
     def rest(self, interval_ms: int) -> None:
         """Shrink the buffers of connections that received nothing for `interval_ms`."""
-        oldest_ms = self._now_ms() - interval_ms
+        oldest_ms = self._monotonic_ms() - interval_ms
         for connection in self._connections:
             connection.rest(oldest_ms)
 

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
+from odradek.model.clock import MonotonicMs
+
 T = TypeVar("T")
 SLICE_MS: Final = 1
 
@@ -22,9 +24,11 @@ SLICE_MS: Final = 1
 class Turns:
     """The queue of long work of one broker."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, monotonic_ms: Callable[[], MonotonicMs]
+    ) -> None:
         self._loop = loop
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
 
@@ -46,16 +50,16 @@ class Turns:
 
     async def run(self, steps: Generator[None, None, T]) -> T:
         """Run the generator to its end, in slices, and return its return value."""
-        until_ms = self._now_ms() + SLICE_MS
+        until_ms = self._monotonic_ms() + SLICE_MS
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 made: T = end.value
                 return made
-            if self._now_ms() >= until_ms:
+            if self._monotonic_ms() >= until_ms:
                 await self.next()
-                until_ms = self._now_ms() + SLICE_MS
+                until_ms = self._monotonic_ms() + SLICE_MS
 
     def _schedule(self) -> None:
         if not self._is_scheduled:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from odradek.model.clock import MonotonicMs
+
 LINES_MAX: Final = 100
 INTERVAL_MS: Final = 10_000
 _KEYS_MAX: Final = 1_000
@@ -22,16 +24,16 @@ class LogLimit(logging.Filter):
 
     def __init__(
         self,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         *,
         lines_max: int = LINES_MAX,
         interval_ms: int = INTERVAL_MS,
     ) -> None:
         super().__init__()
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._lines_max = lines_max
         self._interval_ms = interval_ms
-        self._began_ms = now_ms()
+        self._began_ms = monotonic_ms()
         self._counts: dict[tuple[str, str], list[int]] = {}  # number of lines, and their level
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -46,12 +48,12 @@ class LogLimit(logging.Filter):
 
     def flush(self, *, ends: bool = False) -> None:
         """Report what was left out and begin a new interval, if this one is over or `ends`."""
-        now_ms = self._now_ms()
-        if not ends and now_ms - self._began_ms < self._interval_ms:
+        monotonic_ms = self._monotonic_ms()
+        if not ends and monotonic_ms - self._began_ms < self._interval_ms:
             return
         counts, self._counts = self._counts, {}
-        seconds = (now_ms - self._began_ms) / 1000
-        self._began_ms = now_ms
+        seconds = (monotonic_ms - self._began_ms) / 1000
+        self._began_ms = monotonic_ms
         for (name, text), (lines, level) in counts.items():
             if lines > self._lines_max:
                 logging.getLogger(name).log(

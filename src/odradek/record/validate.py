@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
 
+from odradek.model.clock import WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.record.batch import (
     ATTRIBUTES_AT,
@@ -163,7 +164,7 @@ def validate_produced(  # noqa: C901 - on the produce path: no call that can be 
     view: memoryview,
     rules: ValidationRules,
     *,
-    now_ms: int,
+    wall_ms: WallMs,
     api_version: int,
     spend_ns: int = UNLIMITED_NS,
 ) -> ValidatedBatch:
@@ -235,7 +236,7 @@ def validate_produced(  # noqa: C901 - on the produce path: no call that can be 
             if not rejected and largest == max_timestamp:
                 return _new_tuple(ValidatedBatch, (view, header, cost_ns))
     if rules.rewrites or (rules.decompresses if attributes & CODEC_MASK else rules.checks):
-        return look_inside(view, header, rules, now_ms=now_ms, spend_ns=spend_ns)
+        return look_inside(view, header, rules, wall_ms=wall_ms, spend_ns=spend_ns)
     _check_outside(view, header, rules)
     return ValidatedBatch(view, header, 0)
 
@@ -245,7 +246,7 @@ def look_inside(
     header: BatchHeader,
     rules: ValidationRules,
     *,
-    now_ms: int,
+    wall_ms: WallMs,
     spend_ns: int = UNLIMITED_NS,
 ) -> ValidatedBatch:
     """Check the records of a batch with a valid header, and set what a leader sets.
@@ -284,11 +285,11 @@ def look_inside(
         if cost_ns > spend_ns:
             return ValidatedBatch(view, header, UNFINISHED)
         if rules.checks:
-            max_timestamp = _checked(body, start, header, rules, now_ms)
+            max_timestamp = _checked(body, start, header, rules, wall_ms)
     if not rules.rewrites and max_timestamp == header.max_timestamp:
         return ValidatedBatch(view, header, cost_ns)
     records = memoryview(body)[start:] if recompresses else None
-    return _rewritten(view, header, rules, records, max_timestamp, now_ms, cost_ns)
+    return _rewritten(view, header, rules, records, max_timestamp, wall_ms, cost_ns)
 
 
 def validate_replicated(view: memoryview) -> tuple[int, list[BatchHeader]]:
@@ -403,13 +404,13 @@ def _check_outside(view: memoryview, header: BatchHeader, rules: ValidationRules
 
 
 def _checked(
-    body: Bytes, start: int, header: BatchHeader, rules: ValidationRules, now_ms: int
+    body: Bytes, start: int, header: BatchHeader, rules: ValidationRules, wall_ms: WallMs
 ) -> int:
     """Check every record; returns the largest timestamp."""
     earliest, latest = _INT64_MIN, _INT64_MAX
     if rules.limits_timestamps:
-        earliest = max(earliest, now_ms - rules.timestamp_before_max_ms)
-        latest = min(latest, now_ms + rules.timestamp_after_max_ms)
+        earliest = max(earliest, wall_ms - rules.timestamp_before_max_ms)
+        latest = min(latest, wall_ms + rules.timestamp_after_max_ms)
     try:
         largest, count, listed = rules.check(
             body,
@@ -454,14 +455,14 @@ def _rewritten(  # noqa: PLR0913, PLR0917 - the parts of one thing
     rules: ValidationRules,
     records: memoryview | None,
     max_timestamp: int,
-    now_ms: int,
+    wall_ms: WallMs,
     cost_ns: int,
 ) -> ValidatedBatch:
     """The batch with what the leader sets; `records` are compressed by the topic's codec."""
     attributes = header.attributes
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_BIT
-        max_timestamp = now_ms
+        max_timestamp = wall_ms
     if records is not None:
         assert rules.codec is not None
         attributes = attributes & ~CODEC_MASK | rules.codec

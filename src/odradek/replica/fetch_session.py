@@ -15,6 +15,7 @@ new one, any other has to be the expected one.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
 
 NO_SESSION: Final = 0
@@ -81,13 +82,13 @@ class FetchSession:
     )  # fmt: skip
 
     def __init__(
-        self, *, session_id: int, by_topic_id: bool, privileged: bool, now_ms: int
+        self, *, session_id: int, by_topic_id: bool, privileged: bool, monotonic_ms: MonotonicMs
     ) -> None:
         self.id = session_id
         self.by_topic_id = by_topic_id
         self.privileged = privileged
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
+        self.created_ms = monotonic_ms
+        self.last_used_ms = monotonic_ms
         self.epoch = 1  # of the next request
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.partitions_max = 0  # a larger session is closed; set when it is added to the cache
@@ -138,7 +139,7 @@ class FetchSessionCache:
         return iter(self._sessions.values())
 
     def resume(
-        self, session_id: int, session_epoch: int, *, by_topic_id: bool, now_ms: int
+        self, session_id: int, session_epoch: int, *, by_topic_id: bool, monotonic_ms: MonotonicMs
     ) -> FetchSession | ErrorCode:
         """The session of an incremental request, or the error code of the response."""
         session = self._sessions.get(session_id)
@@ -149,10 +150,12 @@ class FetchSessionCache:
         if session.epoch != session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         session.epoch = 1 if session_epoch == _EPOCH_MAX else session_epoch + 1
-        session.last_used_ms = now_ms
+        session.last_used_ms = monotonic_ms
         return session
 
-    def admit(self, session: FetchSession, *, session_id: int, now_ms: int) -> FetchSession | None:
+    def admit(
+        self, session: FetchSession, *, session_id: int, monotonic_ms: MonotonicMs
+    ) -> FetchSession | None:
         """Cache a session under a new id, if there is room or another can be evicted.
 
         Returns the evicted session, if any; `session.id` stays `NO_SESSION` if there is no room.
@@ -163,7 +166,7 @@ class FetchSessionCache:
         if sum(len(known.partitions) for known in self) + size > PARTITIONS_MAX:
             return None
         if len(self._sessions) >= self.slots:
-            evicted = self._evictable(session, now_ms)
+            evicted = self._evictable(session, monotonic_ms)
             if evicted is None:
                 return None
             self.evictions += 1
@@ -179,9 +182,9 @@ class FetchSessionCache:
         """Remove a session. Returns it, if it was there."""
         return self._sessions.pop(session_id, None)
 
-    def _evictable(self, new: FetchSession, now_ms: int) -> FetchSession | None:
+    def _evictable(self, new: FetchSession, monotonic_ms: MonotonicMs) -> FetchSession | None:
         oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)
-        if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS_MIN:
+        if oldest is not None and monotonic_ms - oldest.last_used_ms > EVICTION_MS_MIN:
             return oldest
         # KIP-227: a consumer's session is evicted for a follower's (privileged) one, and a smaller
         # session for a larger one of the same kind if it is old enough.
@@ -191,7 +194,7 @@ class FetchSessionCache:
             if (
                 new.privileged == session.privileged
                 and len(new.partitions) > len(session.partitions)
-                and now_ms - session.created_ms > EVICTION_MS_MIN
+                and monotonic_ms - session.created_ms > EVICTION_MS_MIN
             ):
                 return session
         return None

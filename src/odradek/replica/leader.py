@@ -8,12 +8,13 @@ The high watermark does not move while the ISR is smaller than `min.insync.repli
 the producers' acks: consumers do not see records that are not on enough replicas (Kafka 3.9).
 
 This is on the produce and fetch path: it is called once for each partition of a request. So it
-returns plain numbers, makes no objects, and reads no clock: `now_ms` comes from the caller, who
-reads it once for the whole request.
+returns plain numbers, makes no objects, and reads no clock: the caller reads it once for the whole
+request.
 """
 
 from dataclasses import dataclass
 
+from odradek.model.clock import MonotonicMs
 from odradek.replica.isr import Isr, may_join
 
 
@@ -77,7 +78,7 @@ class LeaderReplica:
 
     # ----------------------------------------------------------------- produce and fetch
 
-    def appended(self, leo: int, *, now_ms: int) -> int:
+    def appended(self, leo: int, *, monotonic_ms: MonotonicMs) -> int:
         """The local log has grown to `leo`. Returns the high watermark."""
         assert leo >= self.leo, (leo, self.leo)
         if not self.followers:
@@ -87,26 +88,28 @@ class LeaderReplica:
             if progress.leo >= self.leo and follower in self._maximal:
                 # It had the whole log until now. An idle follower sends no fetch while nothing
                 # is appended (fetch sessions), so its lag begins to count now.
-                progress.caught_up_ms = now_ms
+                progress.caught_up_ms = monotonic_ms
         self.leo = leo
-        return self._advance(now_ms)
+        return self._advance(monotonic_ms)
 
-    def fetched(self, follower: int, *, offset: int, now_ms: int, broker_epoch: int = -1) -> int:
+    def fetched(
+        self, follower: int, *, offset: int, monotonic_ms: MonotonicMs, broker_epoch: int = -1
+    ) -> int:
         """A follower fetched from `offset`: it has everything below. Returns the HW."""
         progress = self.followers[follower]
         if -1 < broker_epoch < progress.broker_epoch:
             return self.high_watermark  # a late fetch of an earlier registration (KAFKA-15221)
         progress.broker_epoch = broker_epoch
         if offset >= self.leo:
-            progress.caught_up_ms = now_ms
+            progress.caught_up_ms = monotonic_ms
         elif offset >= progress.leader_leo_then:
             # While records are appended all the time no fetch reaches the log end. One that
             # reaches the log end of the fetch before it shows that it had caught up then.
             progress.caught_up_ms = progress.fetched_ms
         progress.leo = offset
-        progress.fetched_ms = now_ms
+        progress.fetched_ms = monotonic_ms
         progress.leader_leo_then = self.leo
-        return self._advance(now_ms)
+        return self._advance(monotonic_ms)
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The lowest log start offset of the registered replicas (DeleteRecords, KIP-107).
@@ -153,18 +156,18 @@ class LeaderReplica:
                     return proposed
         return None
 
-    def shrinkage(self, now_ms: int) -> tuple[int, ...] | None:
+    def shrinkage(self, monotonic_ms: MonotonicMs) -> tuple[int, ...] | None:
         """The ISR to request without the followers that have fallen behind; None if none has."""
         if self.isr.is_in_flight:
             return None
-        leaving = self.fallen_behind(now_ms)
+        leaving = self.fallen_behind(monotonic_ms)
         if not leaving:
             return None
         proposed = self.isr.shrink(leaving)
         self._count_isr()
         return proposed
 
-    def fallen_behind(self, now_ms: int) -> frozenset[int]:
+    def fallen_behind(self, monotonic_ms: MonotonicMs) -> frozenset[int]:
         """The in-sync followers that exceed `replica.lag.time.max.ms` (Kafka: out of sync)."""
         committed = self.isr.committed
         return frozenset(
@@ -172,14 +175,16 @@ class LeaderReplica:
             for follower, progress in self.followers.items()
             if follower in committed
             and progress.leo < self.leo
-            and now_ms - progress.caught_up_ms > self._lag_ms_max
+            and monotonic_ms - progress.caught_up_ms > self._lag_ms_max
         )
 
-    def isr_stored(self, isr: tuple[int, ...], partition_epoch: int, *, now_ms: int) -> int:
+    def isr_stored(
+        self, isr: tuple[int, ...], partition_epoch: int, *, monotonic_ms: MonotonicMs
+    ) -> int:
         """Take over the stored ISR. Returns the HW: a smaller ISR may raise it."""
         self.isr.stored(isr, partition_epoch)
         self._count_isr()
-        return self._advance(now_ms)
+        return self._advance(monotonic_ms)
 
     def isr_refused(self) -> None:
         """The controller refused the requested ISR."""
@@ -187,16 +192,16 @@ class LeaderReplica:
         self.isr.refused()
         self._count_isr()
 
-    def brokers_changed(self, live: frozenset[int], *, now_ms: int) -> int:
+    def brokers_changed(self, live: frozenset[int], *, monotonic_ms: MonotonicMs) -> int:
         """The registered brokers changed. Returns the HW: it waits for no unregistered broker."""
         self.live = live
-        return self._advance(now_ms)
+        return self._advance(monotonic_ms)
 
-    def isr_min_changed(self, isr_min: int, *, now_ms: int) -> int:
+    def isr_min_changed(self, isr_min: int, *, monotonic_ms: MonotonicMs) -> int:
         """`min.insync.replicas` changed. Returns the HW: a smaller minimum may raise it."""
         self._isr_min = isr_min
         self._count_isr()
-        return self._advance(now_ms)
+        return self._advance(monotonic_ms)
 
     def _count_isr(self) -> None:
         # A topic needs no more in-sync replicas than it has replicas.
@@ -204,7 +209,7 @@ class LeaderReplica:
         self.is_under_min_isr = len(self.isr.committed) < enough
         self._maximal = self.isr.maximal
 
-    def _advance(self, now_ms: int) -> int:
+    def _advance(self, monotonic_ms: MonotonicMs) -> int:
         if self.is_under_min_isr:
             return self.high_watermark
         committed = self.leo
@@ -213,7 +218,10 @@ class LeaderReplica:
                 # A follower that has caught up holds back the HW even before it joins the ISR:
                 # otherwise the HW would stay ahead of it and it could never join.
                 follower in self._maximal
-                or (follower in self.live and now_ms - progress.caught_up_ms <= self._lag_ms_max)
+                or (
+                    follower in self.live
+                    and monotonic_ms - progress.caught_up_ms <= self._lag_ms_max
+                )
             ):
                 committed = progress.leo
         # A follower may restart with a shorter log; what is committed stays committed.

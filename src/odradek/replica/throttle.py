@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from odradek.model.clock import MonotonicMs
+
 UNLIMITED: Final = (1 << 63) - 1
 
 
@@ -28,26 +30,26 @@ class ReplicationQuota:
         self._samples: deque[tuple[int, int]] = deque()  # start of a window, bytes in it
         self._total = 0
 
-    def record(self, count_bytes: int, now_ms: int) -> None:
+    def record(self, count_bytes: int, monotonic_ms: MonotonicMs) -> None:
         """Count bytes that were copied."""
         samples = self._samples
-        if samples and now_ms - samples[-1][0] < self.window_ms:
+        if samples and monotonic_ms - samples[-1][0] < self.window_ms:
             began_ms, known = samples[-1]
             samples[-1] = began_ms, known + count_bytes
         else:
-            samples.append((now_ms, count_bytes))
+            samples.append((monotonic_ms, count_bytes))
         self._total += count_bytes
 
-    def is_exceeded(self, now_ms: int) -> bool:
+    def is_exceeded(self, monotonic_ms: MonotonicMs) -> bool:
         """Whether the average is above the rate, so that throttled replicas wait."""
         if self.rate >= UNLIMITED:
             return False
         samples = self._samples
-        while samples and now_ms - samples[0][0] >= self.windows * self.window_ms:
+        while samples and monotonic_ms - samples[0][0] >= self.windows * self.window_ms:
             self._total -= samples.popleft()[1]
         if not samples:
             return False
-        elapsed_ms = max(now_ms - samples[0][0], self.window_ms)
+        elapsed_ms = max(monotonic_ms - samples[0][0], self.window_ms)
         return self._total * 1000 > self.rate * elapsed_ms
 
 

@@ -36,9 +36,9 @@ def files(stage):
         return {name.partition("/")[2]: archive.read(name) for name in names}
 
 
-def loaded(stage, now_ms):
+def loaded(stage, wall_ms):
     world = World()
-    world.now_ms = now_ms
+    world.now_ms = wall_ms
     world.config = CONFIG
     world.disk.mkdir(DIRECTORY)
     for name, data in files(stage).items():
@@ -64,8 +64,8 @@ def told(world):
 def clean(world, first_dirty_offset):
     log = world.log
     log.first_dirty_offset = first_dirty_offset
-    found = cleanable(log, now_ms=world.now_ms)
-    job = job_for(found, now_ms=world.now_ms, map_bytes=1 << 24, read_bytes=1 << 20)
+    found = cleanable(log, wall_ms=world.now_ms)
+    job = job_for(found, wall_ms=world.now_ms, map_bytes=1 << 24, read_bytes=1 << 20)
     steps = cleaning(job, world.disk)
     while True:
         try:

@@ -137,7 +137,7 @@ def test_appends_batch_by_batch_write_the_files_that_kafka_wrote():
             data = memoryview(theirs[name])
             for position, header in iter_batches(data):
                 batch = data[position : position + header.size_bytes]
-                log.append_as_follower(batch, now_ms=NOW_MS)
+                log.append_as_follower(batch, wall_ms=NOW_MS)
     stage.close(log)
 
     assert differing(stage.files(), theirs) == []
@@ -158,7 +158,7 @@ def test_appends_as_leader_write_the_same_log():
                     batch,
                     read_header(batch),
                     leader_epoch=header.leader_epoch,
-                    now_ms=NOW_MS,
+                    wall_ms=NOW_MS,
                 )
                 assert appended.first_offset == header.base_offset
     stage.close(log)

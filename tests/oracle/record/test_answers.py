@@ -130,7 +130,7 @@ def answer(fields, **more):
         return "NONE", validate_produced(
             memoryview(bytes.fromhex(batch)),
             rules(config, **more),
-            now_ms=NOW_MS,
+            wall_ms=NOW_MS,
             api_version=int(api_version),
         )
     except ApiError as error:

@@ -163,7 +163,7 @@ def judge(batch, rules, api_version, *, full):
         return validate_produced(
             memoryview(bytes.fromhex(batch)),
             rules_of(rules, full=full),
-            now_ms=NOW,
+            wall_ms=NOW,
             api_version=int(api_version),
         )
     except ApiError as refused:
@@ -299,7 +299,7 @@ def append(state, replica, batch, leo, aborted):
 
 def assert_same_snapshot(state, replica, snapshot):
     loaded = ProducerState()
-    loaded.load_snapshot(snapshot, now_ms=NOW, expiration_ms=86_400_000)
+    loaded.load_snapshot(snapshot, wall_ms=NOW, expiration_ms=86_400_000)
     assert loaded.encode_snapshot() == snapshot
     assert sorted(loaded.active_producers()) == sorted(state.active_producers())
     assert sorted(loaded.active_producers()) == sorted(replica.active_producers())

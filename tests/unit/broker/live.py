@@ -397,7 +397,7 @@ class Live:
         return self.partition(name, index).append(
             memoryview(batch),
             read_header(batch),
-            now_ms=self.clock.monotonic_ms(),
+            monotonic_ms=self.clock.monotonic_ms(),
             wall_ms=self.clock.wall_ms(),
         )
 

@@ -20,7 +20,7 @@ OPTIONS = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "segment
 
 def write(live, log, *pairs):
     batch = bytes(build_batch([Record(k, v, live.clock.wall_ms()) for k, v in pairs]))
-    log.append_as_leader(batch, read_header(batch), leader_epoch=0, now_ms=live.clock.wall_ms())
+    log.append_as_leader(batch, read_header(batch), leader_epoch=0, wall_ms=live.clock.wall_ms())
     log.set_high_watermark(log.leo)
 
 
@@ -240,8 +240,8 @@ def _request(disk, directory):
         file = disk.create(f"{directory}/{name}")
         file.write(0, (world.disk.read_file(world.path(name)),))
         file.rest()
-    found = cleanable(log, now_ms=world.now_ms)
-    job = job_for(found, now_ms=world.now_ms, map_bytes=1 << 20, read_bytes=1 << 20)
+    found = cleanable(log, wall_ms=world.now_ms)
+    job = job_for(found, wall_ms=world.now_ms, map_bytes=1 << 20, read_bytes=1 << 20)
     return {"job": {**job.to_json(), "directory": directory}, "bytes_per_second": 1e18}
 
 

@@ -236,7 +236,7 @@ def test_too_few_in_sync_are_no_coordinator_and_nothing_is_appended():
         stage = Stage(live)
         await live.order("t", replicas=(LEADER, FOLLOWER), isr=(LEADER,))
         led = await stage.led()
-        live.partition().config_changed(live.partition().rules, isr_min=2, now_ms=0)
+        live.partition().config_changed(live.partition().rules, isr_min=2, monotonic_ms=0)
         led.append([(b"k", b"v")], stage.tell(), timeout_ms=1_000)
 
         assert stage.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]

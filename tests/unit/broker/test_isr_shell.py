@@ -212,7 +212,7 @@ def test_asked_again_it_is_in_the_life_that_was_judged_whatever_has_fetched_sinc
         partition = Held()
         stage.ask(partition)
         await asyncio.sleep(0.0005)
-        partition.leader.fetched(2, offset=0, now_ms=1, broker_epoch=202)
+        partition.leader.fetched(2, offset=0, monotonic_ms=1, broker_epoch=202)
         await stage.quiet()
         assert [isr_of(request) for request in stage.link.requests] == [{1: 101, 2: 102}] * 2
 

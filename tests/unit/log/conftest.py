@@ -90,7 +90,7 @@ class World:
 
     def append_batch(self, batch, epoch=0):
         return self.log.append_as_leader(
-            batch, read_header(batch), leader_epoch=epoch, now_ms=self.now_ms
+            batch, read_header(batch), leader_epoch=epoch, wall_ms=self.now_ms
         )
 
     def mark(self, kind: ControlType, producer_id, *, producer_epoch=0, coordinator_epoch=0):

@@ -49,8 +49,8 @@ def create(world, **options):
 
 
 def job_of(world, map_bytes=MANY):
-    found = cleanable(world.log, now_ms=world.now_ms)
-    return job_for(found, now_ms=world.now_ms, map_bytes=map_bytes, read_bytes=1 << 16)
+    found = cleanable(world.log, wall_ms=world.now_ms)
+    return job_for(found, wall_ms=world.now_ms, map_bytes=map_bytes, read_bytes=1 << 16)
 
 
 def run(job, disk):
@@ -260,12 +260,12 @@ def test_records_above_the_last_stable_offset_are_not_cleaned(world):
     keyed(world, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0,
           transactional=True)  # fmt: skip
     world.log.roll()
-    found = cleanable(world.log, now_ms=world.now_ms)
+    found = cleanable(world.log, wall_ms=world.now_ms)
 
     assert found.end_offset == 1
     world.mark(ControlType.COMMIT, 7)
     world.log.set_high_watermark(world.log.leo)
-    assert cleanable(world.log, now_ms=world.now_ms).end_offset == 2
+    assert cleanable(world.log, wall_ms=world.now_ms).end_offset == 2
 
 
 def test_records_above_the_high_watermark_are_not_cleaned(world):
@@ -275,7 +275,7 @@ def test_records_above_the_high_watermark_are_not_cleaned(world):
     world.append_batch(bytes(build_batch([Record(b"a", b"2", world.now_ms)])))
     world.log.roll()
 
-    assert cleanable(world.log, now_ms=world.now_ms).end_offset == 1
+    assert cleanable(world.log, wall_ms=world.now_ms).end_offset == 1
 
 
 def test_records_younger_than_the_compaction_lag_are_not_cleaned(world):
@@ -286,22 +286,22 @@ def test_records_younger_than_the_compaction_lag_are_not_cleaned(world):
     keyed(world, (b"a", b"2"))
     world.log.roll()
 
-    assert cleanable(world.log, now_ms=world.now_ms).end_offset == 1
-    assert cleanable(world.log, now_ms=world.now_ms + 10_000).end_offset == 2
+    assert cleanable(world.log, wall_ms=world.now_ms).end_offset == 1
+    assert cleanable(world.log, wall_ms=world.now_ms + 10_000).end_offset == 2
 
 
 def test_a_log_is_due_by_its_dirty_ratio(world):
     create(world, min_cleanable_dirty_ratio=0.5)
     keyed(world, (b"a", b"1"))
     clean(world)
-    assert not cleanable(world.log, now_ms=world.now_ms).is_due
+    assert not cleanable(world.log, wall_ms=world.now_ms).is_due
     keyed(world, (b"b", b"1"))
     world.log.roll()
-    assert cleanable(world.log, now_ms=world.now_ms).ratio == 0.5
-    assert not cleanable(world.log, now_ms=world.now_ms).is_due
+    assert cleanable(world.log, wall_ms=world.now_ms).ratio == 0.5
+    assert not cleanable(world.log, wall_ms=world.now_ms).is_due
     keyed(world, (b"c", b"1"))
     world.log.roll()
-    found = cleanable(world.log, now_ms=world.now_ms)
+    found = cleanable(world.log, wall_ms=world.now_ms)
     assert found.is_due
     assert dirtiest([found]) == found
 
@@ -310,8 +310,8 @@ def test_a_log_is_due_when_its_oldest_dirty_record_is_too_old(world):
     create(world, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5000)
     keyed(world, (b"a", b"1"))
     world.log.roll()
-    assert not cleanable(world.log, now_ms=world.now_ms + 5000).is_due
-    found = cleanable(world.log, now_ms=world.now_ms + 5001)
+    assert not cleanable(world.log, wall_ms=world.now_ms + 5000).is_due
+    found = cleanable(world.log, wall_ms=world.now_ms + 5001)
     assert found.is_due
     assert found.overdue_ms == 1
 
@@ -330,7 +330,7 @@ def test_several_rounds_clean_what_does_not_fit_into_the_offset_map(world):
     for n in range(6):
         keyed(world, (b"key%d" % (n % 3), b"%d" % n))
     rounds = 0
-    while cleanable(world.log, now_ms=world.now_ms).cleanable_bytes or not rounds:
+    while cleanable(world.log, wall_ms=world.now_ms).cleanable_bytes or not rounds:
         clean(world, map_bytes=1)
         rounds += 1
 
@@ -464,7 +464,7 @@ def test_a_first_dirty_offset_beyond_the_log_is_ignored(world):
     world.log.roll()
     world.log.first_dirty_offset = 99
 
-    assert cleanable(world.log, now_ms=world.now_ms).first_dirty_offset == 0
+    assert cleanable(world.log, wall_ms=world.now_ms).first_dirty_offset == 0
 
 
 # ------------------------------------------------------------------------------------- damage

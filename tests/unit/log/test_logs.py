@@ -56,7 +56,7 @@ class Broker:
         log = self.logs.get(partition)
         batch = self.world.batch(*(values or (b"x" * 100,)))
         return log.append_as_leader(
-            batch, read_header(batch), leader_epoch=0, now_ms=self.world.now_ms
+            batch, read_header(batch), leader_epoch=0, wall_ms=self.world.now_ms
         )
 
     def directory_of(self, partition):
@@ -435,7 +435,7 @@ def test_a_copy_of_another_topic_is_set_aside_at_start(world, broker):
     for _ in range(3):
         broker.append()
     copy = broker.logs.create_future(T0, "/b")
-    copy.append_as_follower(memoryview(world.batch(b"x")), now_ms=world.now_ms)
+    copy.append_as_follower(memoryview(world.batch(b"x")), wall_ms=world.now_ms)
     broker.stop()
     world.disk.rename("/a/t-0", "/a/elsewhere")
     other = Broker(world, "/a").start()
@@ -708,7 +708,7 @@ def move(world, broker, target="/b", between=lambda: None):
     moving = MovingLogs(
         broker.logs,
         lambda partition, log: moved.append((partition, log)),
-        now_ms=lambda: world.now_ms,
+        wall_ms=lambda: world.now_ms,
     )
     moving.start(T0, target)
     for _ in range(50):
@@ -785,7 +785,7 @@ def test_a_cold_log_moves_too(world, broker):
 def test_a_move_to_the_present_directory_cancels_a_move(world, broker):
     broker.create(directory="/a")
     broker.append()
-    moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
+    moving = MovingLogs(broker.logs, lambda *_: None, wall_ms=lambda: world.now_ms)
     moving.start(T0, "/b")
     assert [held.is_future for held in broker.logs.held_in("/b")] == [True]
     moving.start(T0, "/a")
@@ -807,7 +807,7 @@ def test_a_copy_whose_directory_was_offline_during_a_truncation_is_made_again(wo
         broker.append()
     future = broker.logs.create_future(T0, "/b")
     future.append_as_follower(
-        memoryview(log.read(0, 10_000, end_offset=5).data), now_ms=world.now_ms
+        memoryview(log.read(0, 10_000, end_offset=5).data), wall_ms=world.now_ms
     )
     broker.stop()
     alone = Broker(world, "/a").start()
@@ -815,7 +815,7 @@ def test_a_copy_whose_directory_was_offline_during_a_truncation_is_made_again(wo
     for value in (b"d", b"e", b"f"):
         batch = world.batch(value)
         alone.logs.get(T0).append_as_leader(
-            batch, read_header(batch), leader_epoch=1, now_ms=world.now_ms
+            batch, read_header(batch), leader_epoch=1, wall_ms=world.now_ms
         )
     alone.stop()
     again = Broker(world).start()
@@ -832,7 +832,7 @@ def test_a_copy_under_way_continues_after_a_crash(world, broker):
         broker.append()
     future = broker.logs.create_future(T0, "/b")
     future.append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=20).data), now_ms=0
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=20).data), wall_ms=0
     )
     world.pass_time()
     world.disk.crash(Crash.PROCESS)
@@ -864,7 +864,7 @@ def copied(world, broker):
     for _ in range(10):
         broker.append()
     future = broker.logs.create_future(T0, "/b")
-    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=10).data), now_ms=0)
+    future.append_as_follower(memoryview(log.read(0, 10_000, end_offset=10).data), wall_ms=0)
     world.pass_time()
     world.disk.crash(Crash.PROCESS)
     return Broker(world)
@@ -900,7 +900,7 @@ def test_a_moved_log_is_deleted_when_the_new_name_is_durable(world, broker):
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b").append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), wall_ms=0
     )
     broker.logs.swap_in(T0)
     assert world.disk.exists("/a/t-0")
@@ -915,7 +915,7 @@ def test_a_moved_log_is_deleted_before_its_name_is_used_again(world, broker, nex
     broker.create(directory="/a")
     broker.append()
     broker.logs.create_future(T0, "/b").append_as_follower(
-        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+        memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), wall_ms=0
     )
     broker.logs.swap_in(T0)
     if next_step == "delete":
@@ -928,7 +928,7 @@ def test_a_moved_log_is_deleted_before_its_name_is_used_again(world, broker, nex
         assert Broker(world).start().directory_of(T0) == "/b"
     else:
         broker.logs.create_future(T0, "/a").append_as_follower(
-            memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), now_ms=0
+            memoryview(broker.logs.get(T0).read(0, 1000, end_offset=1).data), wall_ms=0
         )
         broker.logs.swap_in(T0)
         assert broker.directory_of(T0) == "/a"
@@ -944,7 +944,7 @@ def test_total_and_free_space_are_reported(world, broker):
 def test_a_move_cancelled_during_the_flush_of_its_copy_takes_nothing_offline(world, broker):
     broker.create(directory="/a")
     broker.append()
-    moving = MovingLogs(broker.logs, lambda *_: None, now_ms=lambda: world.now_ms)
+    moving = MovingLogs(broker.logs, lambda *_: None, wall_ms=lambda: world.now_ms)
     moving.start(T0, "/b")
     assert moving.step() > 0
     world.disk.faults.append(Fault("flush", "-future"))

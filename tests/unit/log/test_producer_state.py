@@ -249,8 +249,8 @@ def test_idle_producer_ids_expire_unless_their_transaction_is_open():
     wrote(state, header(2, timestamp=NOW, transactional=True), base_offset=1)
     wrote(state, header(3, timestamp=NOW + 1), base_offset=2)
 
-    assert state.expire(now_ms=NOW + DAY_MS - 1, expiration_ms=DAY_MS) == 0
-    assert state.expire(now_ms=NOW + DAY_MS, expiration_ms=DAY_MS) == 1
+    assert state.expire(wall_ms=NOW + DAY_MS - 1, expiration_ms=DAY_MS) == 0
+    assert state.expire(wall_ms=NOW + DAY_MS, expiration_ms=DAY_MS) == 1
 
     assert [producer.producer_id for producer in state.active_producers()] == [2, 3]
     assert len(state) == 2
@@ -262,7 +262,7 @@ def test_a_partition_without_idempotent_producers_has_almost_no_state():
 
     parts = [getattr(state, name) for name in state.__slots__]
     assert sys.getsizeof(state) + sum(map(sys.getsizeof, parts)) < 300
-    assert state.expire(now_ms=NOW, expiration_ms=1) == len(state) == 0
+    assert state.expire(wall_ms=NOW, expiration_ms=1) == len(state) == 0
     assert list(state.active_producers()) == []
 
 
@@ -277,9 +277,9 @@ def a_state():
     return state
 
 
-def loaded(data, now_ms=NOW):
+def loaded(data, wall_ms=NOW):
     state = ProducerState()
-    state.load_snapshot(data, now_ms=now_ms, expiration_ms=DAY_MS)
+    state.load_snapshot(data, wall_ms=wall_ms, expiration_ms=DAY_MS)
     return state
 
 
@@ -295,10 +295,10 @@ def test_a_snapshot_has_producer_ids_their_last_batch_and_open_transactions():
 
 def test_loading_a_snapshot_replaces_the_state_without_expired_producer_ids():
     state = a_state()
-    state.load_snapshot(ProducerState().encode_snapshot(), now_ms=NOW, expiration_ms=DAY_MS)
+    state.load_snapshot(ProducerState().encode_snapshot(), wall_ms=NOW, expiration_ms=DAY_MS)
     assert (len(state), state.last_stable_offset(7)) == (0, 7)
 
-    late = loaded(a_state().encode_snapshot(), now_ms=NOW + DAY_MS)
+    late = loaded(a_state().encode_snapshot(), wall_ms=NOW + DAY_MS)
     assert [producer.producer_id for producer in late.active_producers()] == [2]
 
 
@@ -332,7 +332,7 @@ def test_a_damaged_snapshot_is_refused_and_the_state_is_empty(damage):
     state = a_state()
 
     with pytest.raises(CorruptSnapshotError):
-        state.load_snapshot(damage(state.encode_snapshot()), now_ms=NOW, expiration_ms=DAY_MS)
+        state.load_snapshot(damage(state.encode_snapshot()), wall_ms=NOW, expiration_ms=DAY_MS)
 
     assert len(state) == 0
     assert state.last_stable_offset(7) == 7

@@ -30,7 +30,7 @@ def expired(found, *, high_watermark=None, log_start_offset=0, leo=None, **optio
         leo=leo,
         high_watermark=leo if high_watermark is None else high_watermark,
         log_start_offset=log_start_offset,
-        now_ms=NOW,
+        wall_ms=NOW,
     )
 
 

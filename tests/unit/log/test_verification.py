@@ -10,7 +10,7 @@ HOUR_MS = 3_600_000
 
 
 def begin(state, *, epoch=0, sequence=0):
-    return state.begin_verification(1, epoch, sequence, now_ms=NOW)
+    return state.begin_verification(1, epoch, sequence, wall_ms=NOW)
 
 
 def verdict(state, verification, *, begins_at_0=False, **fields):
@@ -91,9 +91,9 @@ def test_an_open_transaction_belongs_to_its_producer_epoch(epoch):
 def test_a_verification_without_an_append_expires():
     state = ProducerState()
     verification = begin(state)
-    state.expire(now_ms=NOW + HOUR_MS - 1, expiration_ms=HOUR_MS)
+    state.expire(wall_ms=NOW + HOUR_MS - 1, expiration_ms=HOUR_MS)
     assert state.is_verified(1, verification)
-    state.expire(now_ms=NOW + HOUR_MS, expiration_ms=HOUR_MS)
+    state.expire(wall_ms=NOW + HOUR_MS, expiration_ms=HOUR_MS)
     assert not state.is_verified(1, verification)
 
 

@@ -13,7 +13,7 @@ class Ends:
         self.now_ms = 0
         self.ended = 0
         self.answers = []
-        self.channel = Channel(now_ms=lambda: self.now_ms, ended=self._ended)
+        self.channel = Channel(monotonic_ms=lambda: self.now_ms, ended=self._ended)
         self.transport = FakeTransport()
         self.channel.connection_made(self.transport)
 

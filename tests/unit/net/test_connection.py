@@ -78,7 +78,7 @@ class Peer:
             listener="PLAINTEXT",
             frame_bytes_max=frame_bytes_max,
             in_flight_max=in_flight_max,
-            now_ms=lambda: 0,
+            monotonic_ms=lambda: 0,
             soon=self.soon.append,
         )
         self.connection.connection_made(self.transport)
@@ -234,7 +234,7 @@ class Crowd:
         self.handler = Handler()
         self.server = Server(
             None, self.handler, ConnectionLimits(queued_bytes_max=queued_bytes_max),
-            now_ms=lambda: 0, soon=[].append,
+            monotonic_ms=lambda: 0, soon=[].append,
         )  # fmt: skip
         self.peers = [self.join() for _ in range(peers)]
 
@@ -359,7 +359,7 @@ class Slowly(Peer):
         answers = self.late
         self.connection = Connection(
             Answers(), listener="PLAINTEXT", frame_bytes_max=1 << 20, in_flight_max=5,
-            now_ms=lambda: 0, soon=self.soon.append,
+            monotonic_ms=lambda: 0, soon=self.soon.append,
         )  # fmt: skip
         self.transport = Slow(self.connection)
         self.connection.connection_made(self.transport)
@@ -449,7 +449,7 @@ def test_no_request_of_a_closed_connection_is_handled():
 def test_many_received_frames_are_handled_in_slices():
     peer = Peer()
     clock = iter(range(0, 1000, 3))
-    peer.connection._now_ms = lambda: next(clock)
+    peer.connection._monotonic_ms = lambda: next(clock)
     peer.send_bytes(b"".join(map(frame, "abcdefg")))
     assert peer.handler.frames == ["a", "b", "c"]
     assert not peer.transport.reading
@@ -528,7 +528,7 @@ class Shared:
         self.handler.broke_off = lambda connection, reason: self.handler.refusals.append(reason)
         self.server = Server(
             None, self.handler, ConnectionLimits(memory_bytes_max=memory_bytes_max),
-            now_ms=lambda: self.ms, soon=self.soon.append,
+            monotonic_ms=lambda: self.ms, soon=self.soon.append,
         )  # fmt: skip
 
     def half_sent(self, size):

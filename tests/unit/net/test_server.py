@@ -88,7 +88,7 @@ class Transport(asyncio.Transport):
 def served(handler, **limits):
     ms = iter(range(1000))
     return Server(
-        None, handler, ConnectionLimits(**limits), now_ms=lambda: next(ms), soon=[].append
+        None, handler, ConnectionLimits(**limits), monotonic_ms=lambda: next(ms), soon=[].append
     )
 
 

@@ -11,7 +11,7 @@ class Clock:
     def __init__(self):
         self.ms = 0
 
-    def now_ms(self):
+    def monotonic_ms(self):
         return self.ms
 
 
@@ -27,7 +27,7 @@ def steps(clock, name, count, done, step_ms=SLICE_MS + 1):
 def test_two_pieces_of_long_work_alternate_by_slice():
     async def story():
         clock, done = Clock(), []
-        turns = Turns(asyncio.get_running_loop(), clock.now_ms)
+        turns = Turns(asyncio.get_running_loop(), clock.monotonic_ms)
         ended = await asyncio.gather(
             turns.run(steps(clock, "a", 3, done)), turns.run(steps(clock, "b", 3, done))
         )
@@ -40,7 +40,7 @@ def test_two_pieces_of_long_work_alternate_by_slice():
 def test_each_iteration_of_the_loop_runs_one_slice_of_all_long_work():
     async def story():
         loop, clock, done, between = asyncio.get_running_loop(), Clock(), [], []
-        turns = Turns(loop, clock.now_ms)
+        turns = Turns(loop, clock.monotonic_ms)
         works = asyncio.gather(
             *(turns.run(steps(clock, name, 4, done)) for name in ("a", "b", "c"))
         )
@@ -58,7 +58,7 @@ def test_each_iteration_of_the_loop_runs_one_slice_of_all_long_work():
 def test_short_work_runs_without_waiting():
     async def story():
         clock, done = Clock(), []
-        turns = Turns(asyncio.get_running_loop(), clock.now_ms)
+        turns = Turns(asyncio.get_running_loop(), clock.monotonic_ms)
         work = turns.run(steps(clock, "a", 100, done, step_ms=0))
         with pytest.raises(StopIteration) as end:
             work.send(None)
@@ -70,7 +70,7 @@ def test_short_work_runs_without_waiting():
 def test_work_that_is_cancelled_while_it_waits_does_not_stop_the_others():
     async def story():
         clock, done = Clock(), []
-        turns = Turns(asyncio.get_running_loop(), clock.now_ms)
+        turns = Turns(asyncio.get_running_loop(), clock.monotonic_ms)
         first = asyncio.ensure_future(turns.run(steps(clock, "a", 3, done)))
         second = asyncio.ensure_future(turns.run(steps(clock, "b", 3, done)))
         await asyncio.sleep(0)

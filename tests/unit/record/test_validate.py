@@ -35,7 +35,7 @@ def by_header(batch):
 
 def validate(batch, *, api_version=9, **rules):
     return validate_produced(
-        memoryview(batch), ValidationRules(**rules), now_ms=NOW, api_version=api_version
+        memoryview(batch), ValidationRules(**rules), wall_ms=NOW, api_version=api_version
     )
 
 
@@ -49,7 +49,7 @@ def resigned(batch, position, data):
 def test_an_ordinary_batch_is_not_copied():
     view = memoryview(build_batch(some()))
 
-    validated = validate_produced(view, ValidationRules(), now_ms=NOW, api_version=9)
+    validated = validate_produced(view, ValidationRules(), wall_ms=NOW, api_version=9)
 
     assert validated.view is view
     assert validated.header == read_header(view)
@@ -88,7 +88,7 @@ def test_append_time_is_set_in_place_where_the_bytes_may_be_changed():
     validated = validate_produced(
         view,
         ValidationRules(timestamp_type=TimestampType.LOG_APPEND_TIME),
-        now_ms=NOW + 7,
+        wall_ms=NOW + 7,
         api_version=9,
     )
 
@@ -185,7 +185,7 @@ def test_a_batch_of_the_topics_codec_is_not_compressed_again():
     validated = validate_produced(
         view,
         ValidationRules(codec=Codec.GZIP, levels=Levels(gzip=9)),
-        now_ms=NOW,
+        wall_ms=NOW,
         api_version=9,
     )
 

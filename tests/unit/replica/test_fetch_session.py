@@ -12,8 +12,10 @@ from odradek.replica.fetch_session import (
 HOUR_MS = 3_600_000
 
 
-def session(*names, now_ms=0, privileged=False):
-    new = FetchSession(session_id=0, by_topic_id=False, privileged=privileged, now_ms=now_ms)
+def session(*names, monotonic_ms=0, privileged=False):
+    new = FetchSession(
+        session_id=0, by_topic_id=False, privileged=privileged, monotonic_ms=monotonic_ms
+    )
     new.update([requested(name) for name in names])
     return new
 
@@ -47,10 +49,10 @@ def test_a_dropped_partition_is_not_ready():
 def test_session_epochs_must_be_consecutive():
     cache = FetchSessionCache(slots=2)
     fetcher = session("a")
-    cache.admit(fetcher, session_id=7, now_ms=0)
+    cache.admit(fetcher, session_id=7, monotonic_ms=0)
 
     def resume(session_id, epoch, *, by_topic_id=False):
-        return cache.resume(session_id, epoch, by_topic_id=by_topic_id, now_ms=1)
+        return cache.resume(session_id, epoch, by_topic_id=by_topic_id, monotonic_ms=1)
 
     assert resume(8, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert resume(7, 2) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -63,29 +65,29 @@ def test_session_epochs_must_be_consecutive():
 def test_the_epoch_after_the_largest_is_1():
     cache = FetchSessionCache(slots=1)
     fetcher = session("a")
-    cache.admit(fetcher, session_id=7, now_ms=0)
+    cache.admit(fetcher, session_id=7, monotonic_ms=0)
     fetcher.epoch = 2**31 - 1
 
-    assert cache.resume(7, 2**31 - 1, by_topic_id=False, now_ms=1) is fetcher
+    assert cache.resume(7, 2**31 - 1, by_topic_id=False, monotonic_ms=1) is fetcher
     assert fetcher.epoch == 1
 
 
 def test_a_full_cache_adds_no_session_while_all_are_recent():
     cache = FetchSessionCache(slots=1)
-    cache.admit(session("a"), session_id=7, now_ms=0)
-    late = session("b", now_ms=1000)
+    cache.admit(session("a"), session_id=7, monotonic_ms=0)
+    late = session("b", monotonic_ms=1000)
 
-    assert cache.admit(late, session_id=8, now_ms=1000) is None
+    assert cache.admit(late, session_id=8, monotonic_ms=1000) is None
     assert late.id == 0
 
 
 def test_the_least_recently_used_session_is_evicted_first():
     cache = FetchSessionCache(slots=1)
     old = session("a")
-    cache.admit(old, session_id=7, now_ms=0)
-    new = session("b", now_ms=HOUR_MS)
+    cache.admit(old, session_id=7, monotonic_ms=0)
+    new = session("b", monotonic_ms=HOUR_MS)
 
-    assert cache.admit(new, session_id=8, now_ms=HOUR_MS) is old
+    assert cache.admit(new, session_id=8, monotonic_ms=HOUR_MS) is old
     assert new.id == 8
     assert cache.evictions == 1
 
@@ -93,16 +95,16 @@ def test_the_least_recently_used_session_is_evicted_first():
 def test_a_follower_evicts_the_session_of_a_consumer():
     cache = FetchSessionCache(slots=1)
     consumer = session("a")
-    cache.admit(consumer, session_id=7, now_ms=0)
+    cache.admit(consumer, session_id=7, monotonic_ms=0)
 
-    assert cache.admit(session("b", privileged=True), session_id=8, now_ms=1) is consumer
+    assert cache.admit(session("b", privileged=True), session_id=8, monotonic_ms=1) is consumer
 
 
 def test_a_session_id_in_use_is_not_given_twice():
     cache = FetchSessionCache(slots=2)
     first, second = session("a"), session("b")
-    cache.admit(first, session_id=7, now_ms=0)
-    cache.admit(second, session_id=7, now_ms=0)
+    cache.admit(first, session_id=7, monotonic_ms=0)
+    cache.admit(second, session_id=7, monotonic_ms=0)
 
     assert {first.id, second.id} == {7, 8}
 
@@ -112,7 +114,7 @@ def test_limits_on_partitions_of_all_sessions_and_of_one():
     half = session(*range(PARTITIONS_MAX // 2))
     small, another, too_large = session("a"), session("a"), session(*range(PARTITIONS_MAX // 2))
     for number, each in enumerate((half, small, too_large, another), 1):
-        assert cache.admit(each, session_id=number, now_ms=0) is None
+        assert cache.admit(each, session_id=number, monotonic_ms=0) is None
 
     assert [each.id for each in (half, small, too_large, another)] == [1, 2, NO_SESSION, 4]
     assert (half.partitions_max, small.partitions_max) == (PARTITIONS_MAX + 1_000, 1_002)

@@ -32,6 +32,7 @@ from odradek.broker.serving.session import Session
 from odradek.log.disk import StorageError
 from odradek.log.slices import ColdRead, OffsetOutOfRangeError
 from odradek.model.acl import CLUSTER_NAME, AclOperation, ResourceType
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
 from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
@@ -70,7 +71,7 @@ class FetchApi:
         quotas: Quotas,
         metrics: BrokerMetrics,
         randomness: random.Random,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         throttle: Callable[[Connection, int], None],
         knows_topic_id: Callable[[bytes], bool],
         session_slots: int,
@@ -89,7 +90,7 @@ class FetchApi:
         self._quotas = quotas
         self._metrics = metrics
         self._random = randomness
-        self.now_ms = now_ms
+        self.monotonic_ms = monotonic_ms
         self._throttle = throttle
         self._knows_topic_id = knows_topic_id
         self._turns = turns
@@ -158,10 +159,13 @@ class FetchApi:
     ) -> Fetcher | ErrorCode:
         """The session that this request goes on with, or a new one."""
         by_topic_id = api_version >= BY_TOPIC_ID_SINCE
-        now_ms = self.now_ms()
+        monotonic_ms = self.monotonic_ms()
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             resumed = self.sessions.resume(
-                request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=now_ms
+                request.session_id,
+                request.session_epoch,
+                by_topic_id=by_topic_id,
+                monotonic_ms=monotonic_ms,
             )
             if isinstance(resumed, ErrorCode):
                 return resumed
@@ -171,7 +175,7 @@ class FetchApi:
             if resumed.waiting is not None and not resumed.waiting.done:
                 # Its fetcher has given up on it, and moves on to other offsets now.
                 resumed.waiting.expire()
-            self._wants(resumed, request, follower_id, now_ms)
+            self._wants(resumed, request, follower_id, monotonic_ms)
             if not 0 < len(resumed.partitions) <= resumed.partitions_max:
                 # As in Kafka a session of nothing is none; nor is one that has outgrown its room.
                 # Its fetcher will ask for another.
@@ -185,16 +189,16 @@ class FetchApi:
             self.purgatory,
             by_topic_id=by_topic_id,
             follower_id=follower_id,
-            now_ms=now_ms,
+            monotonic_ms=monotonic_ms,
         )
-        self._wants(fetcher, request, follower_id, now_ms)
+        self._wants(fetcher, request, follower_id, monotonic_ms)
         if request.session_epoch == INITIAL_EPOCH and fetcher.partitions:
             drawn = self._random.randrange(1, 1 << 31)
-            self._end(self.sessions.admit(fetcher, session_id=drawn, now_ms=now_ms))
+            self._end(self.sessions.admit(fetcher, session_id=drawn, monotonic_ms=monotonic_ms))
         return fetcher
 
     def _wants(
-        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, now_ms: int
+        self, fetcher: Fetcher, request: FetchRequest, follower_id: int, monotonic_ms: MonotonicMs
     ) -> None:
         if request.forgotten_topics_data:
             by_id = fetcher.by_topic_id
@@ -213,7 +217,7 @@ class FetchApi:
         if follower_id >= 0:
             state = request.replica_state
             epoch = state.replica_epoch if state is not None else -1
-            self._acknowledged(fetcher, named, follower_id, epoch, now_ms)
+            self._acknowledged(fetcher, named, follower_id, epoch, monotonic_ms)
 
     def _acknowledged(
         self,
@@ -221,7 +225,7 @@ class FetchApi:
         named: Sequence[RequestedPartition],
         follower_id: int,
         follower_epoch: int,
-        now_ms: int,
+        monotonic_ms: MonotonicMs,
     ) -> None:
         """A follower has what is before the offsets it names.
 
@@ -244,7 +248,7 @@ class FetchApi:
                     partition,
                     follower_id,
                     wanted.fetch_offset,
-                    now_ms,
+                    monotonic_ms,
                     follower_epoch,
                     wanted.follower_log_start_offset,
                 )
@@ -284,7 +288,7 @@ class FetchApi:
                 self._metrics.topic(name).fetched(len(answer.records))
         self._metrics.fetched(reading.bytes, follower=is_follower)
         self._metrics.requests.answered(
-            ApiKey.FETCH, header.api_version, self.now_ms() - call.started_ms
+            ApiKey.FETCH, header.api_version, self.monotonic_ms() - call.started_ms
         )
         return encode_fetch_response(
             header.correlation_id,
@@ -297,7 +301,7 @@ class FetchApi:
     def _count_replicated(self, wanted: SessionPartition, count_bytes: int) -> None:
         quota, partition = self._throttle_replicas, wanted.target
         if quota is not None and isinstance(partition, Partition) and partition.leader_throttled:
-            quota.record(count_bytes, self.now_ms())
+            quota.record(count_bytes, self.monotonic_ms())
 
     def waits(self, partition: Partition, follower_id: int) -> bool:
         """Whether a follower that is not in sync has had too much of throttled partitions."""
@@ -307,7 +311,7 @@ class FetchApi:
             and partition.leader_throttled
             and leader is not None
             and follower_id not in leader.isr.committed
-            and quota.is_exceeded(self.now_ms())
+            and quota.is_exceeded(self.monotonic_ms())
         )
 
     def storage_failed(self, error: StorageError) -> None:

@@ -43,7 +43,7 @@ from odradek.log.disk import StorageError
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import Verification
 from odradek.model.acl import AclOperation, ResourceType
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, MonotonicMs, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import INTERNAL_TOPICS
 from odradek.net.connection import Connection, ResponseSlot
@@ -317,7 +317,7 @@ class ProduceApi:
         index: int,
         batch: Buffer | None,
         request: Produce,
-        wall_ms: int,
+        wall_ms: WallMs,
     ) -> ProducePartitionResult:
         partition = self._replicas.find_led(topic, index)
         if isinstance(partition, ErrorCode):
@@ -330,7 +330,7 @@ class ProduceApi:
             view, header, cost_ns = validate_produced(
                 _EMPTY if batch is None else memoryview(batch),
                 partition.rules,
-                now_ms=wall_ms,
+                wall_ms=wall_ms,
                 api_version=call.header.api_version,
                 spend_ns=self._left_ns,
             )
@@ -357,7 +357,7 @@ class ProduceApi:
         view: memoryview,
         header: BatchHeader,
         acks: int,
-        wall_ms: int,
+        wall_ms: WallMs,
         place: "tuple[int, int] | None" = None,
     ) -> ProducePartitionResult:
         """`place` is that of an answer which was left open; None: it is being made."""
@@ -370,7 +370,7 @@ class ProduceApi:
             appended = partition.append(
                 view,
                 header,
-                now_ms=call.started_ms,
+                monotonic_ms=call.started_ms,
                 wall_ms=wall_ms,
                 flushed=None if flush is None else flush.done,
             )
@@ -408,7 +408,7 @@ class ProduceApi:
 
     # ---------------------------------------------------------------- records, in a worker
 
-    def _look_inside(self, call: "ProduceCall", request: Produce, wall_ms: int) -> None:
+    def _look_inside(self, call: "ProduceCall", request: Produce, wall_ms: WallMs) -> None:
         """Have a worker look at the records, and append them then."""
         unchecked, connection = call.unchecked, call.connection
 
@@ -472,7 +472,7 @@ class ProduceApi:
         verdict: ValidatedBatch | Exception,
         request: Produce,
         place: tuple[int, int],
-        wall_ms: int,
+        wall_ms: WallMs,
     ) -> ProducePartitionResult | None:
         """None: its transaction has to be verified first."""
         partition = batch.partition
@@ -541,7 +541,7 @@ class ProduceApi:
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
-            now_ms=self._clock.wall_ms(),
+            wall_ms=self._clock.wall_ms(),
         )
         slot = call.one_more() if slot is None else slot
         call.unverified.append(_Unverified(slot, partition, view, header, verification))
@@ -602,7 +602,7 @@ class ProduceApi:
         acks: int,
         error: ErrorCode,
         place: tuple[int, int],
-        wall_ms: int,
+        wall_ms: WallMs,
     ) -> ProducePartitionResult:
         topic, index = waiting.partition.topic_partition
         version = call.header.api_version
@@ -635,10 +635,10 @@ class _Unchecked(NamedTuple):
     header: BatchHeader
     rules: ValidationRules
 
-    def look_inside(self, now_ms: int) -> ValidatedBatch | Exception:
+    def look_inside(self, wall_ms: WallMs) -> ValidatedBatch | Exception:
         """In the worker; what is raised is returned."""
         try:
-            return look_inside(self.view, self.header, self.rules, now_ms=now_ms)
+            return look_inside(self.view, self.header, self.rules, wall_ms=wall_ms)
         except Exception as error:
             return error
 
@@ -662,13 +662,13 @@ class _Unverified:
         self.header = header
         self.verification = verification
 
-    def begin_again(self, wall_ms: int) -> None:
+    def begin_again(self, wall_ms: WallMs) -> None:
         """What is asked from here on is asked of the transaction that is open then."""
         log_of = self.partition.log
         if log_of is not None:
             header = self.header
             self.verification = log_of.producers.begin_verification(
-                header.producer_id, header.producer_epoch, header.base_sequence, now_ms=wall_ms
+                header.producer_id, header.producer_epoch, header.base_sequence, wall_ms=wall_ms
             )
 
     def holds(self) -> bool:
@@ -749,7 +749,11 @@ class ProduceCall(Waiting):
     )  # fmt: skip
 
     def __init__(
-        self, api: ProduceApi, connection: Connection, header: RequestHeader, started_ms: int
+        self,
+        api: ProduceApi,
+        connection: Connection,
+        header: RequestHeader,
+        started_ms: MonotonicMs,
     ) -> None:
         super().__init__()
         self._api = api

@@ -171,7 +171,7 @@ class TxnMarkersApi:
         return partition.append(
             memoryview(batch),
             read_header(batch),
-            now_ms=self._clock.monotonic_ms(),
+            monotonic_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
             flushed=flushed if flushes else None,
         )

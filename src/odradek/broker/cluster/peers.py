@@ -100,7 +100,7 @@ class Peer:
 
     async def _connected(self) -> Channel:
         if self._channel is None:
-            channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
+            channel = Channel(monotonic_ms=self._clock.monotonic_ms, ended=self._ended)
             try:
                 await self._connector.connect(lambda: channel, self._host, self._port)
             except OSError as error:

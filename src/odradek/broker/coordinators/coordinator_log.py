@@ -209,7 +209,7 @@ class CoordinatorLog(Generic[M]):
             appended = partition.append(
                 memoryview(batch),
                 read_header(batch)._replace(base_sequence=NO_SEQUENCE),
-                now_ms=topic.clock.monotonic_ms(),
+                monotonic_ms=topic.clock.monotonic_ms(),
                 wall_ms=wall_ms,
                 flushed=waiting.flushed if flushes and waiting is not None else None,
             )

@@ -288,7 +288,7 @@ class _Guard:
                 self._producer_id,
                 self._producer_epoch,
                 NO_SEQUENCE,
-                now_ms=self._clock.wall_ms(),
+                wall_ms=self._clock.wall_ms(),
             )
 
     def check(self) -> ErrorCode:

@@ -22,6 +22,7 @@ from odradek.log.disk import StorageError
 from odradek.log.log import Log
 from odradek.log.segment import ColdError
 from odradek.log.slices import ColdRead, DeferredRecords, LogSlice, OffsetOutOfRangeError
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.replica.fetch_session import FetchSession, PartitionKey, SessionPartition
 from odradek.replica.leader import LeaderReplica
@@ -61,10 +62,13 @@ class Fetcher(FetchSession):
         *,
         by_topic_id: bool,
         follower_id: int,
-        now_ms: int,
+        monotonic_ms: MonotonicMs,
     ) -> None:
         super().__init__(
-            session_id=0, by_topic_id=by_topic_id, privileged=follower_id >= 0, now_ms=now_ms
+            session_id=0,
+            by_topic_id=by_topic_id,
+            privileged=follower_id >= 0,
+            monotonic_ms=monotonic_ms,
         )
         self.follower_id = follower_id
         self.follower_epoch = -1  # in which registration of its broker it asked last

@@ -20,6 +20,7 @@ from odradek.log.log import Log
 from odradek.log.log_config import NEVER
 from odradek.log.producer_state import NO_OFFSET
 from odradek.log.slices import Appended, UnexpectedOffsetError
+from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from odradek.record.batch import BatchHeader
@@ -153,7 +154,7 @@ class Partition:
         isr_min: int,
         lag_ms_max: int,
         live: frozenset[int],
-        now_ms: int,
+        monotonic_ms: MonotonicMs,
     ) -> None:
         """Lead from now on, or go on leading with another ISR."""
         log = self.log
@@ -173,7 +174,8 @@ class Partition:
                 # there; one out of sync holds up nobody.
                 replica: (before and before.followers.get(replica))
                 or Follower(
-                    leo=-1, caught_up_ms=now_ms - (0 if replica in state.isr else lag_ms_max + 1)
+                    leo=-1,
+                    caught_up_ms=monotonic_ms - (0 if replica in state.isr else lag_ms_max + 1),
                 )
                 for replica in replicas
                 if replica != own_id
@@ -186,10 +188,10 @@ class Partition:
         )
         self._take_over(state, replicas)
         self.error = ErrorCode.NONE
-        moved = self.leader.isr_stored(state.isr, state.partition_epoch, now_ms=now_ms)
+        moved = self.leader.isr_stored(state.isr, state.partition_epoch, monotonic_ms=monotonic_ms)
         self._high_watermark_may_move(moved)
         if self.leader.leo < log.leo:  # what is not on the disk comes to count when it is
-            log.flush_rest(partial(self._flushed, now_ms, None))
+            log.flush_rest(partial(self._flushed, monotonic_ms, None))
         if new_reign:
             self._tell_watches()  # who believes in the old one has to be told
 
@@ -229,8 +231,8 @@ class Partition:
         batch: memoryview,
         header: BatchHeader,
         *,
-        now_ms: int,
-        wall_ms: int,
+        monotonic_ms: MonotonicMs,
+        wall_ms: WallMs,
         flushed: FlushDone | None = None,
     ) -> Appended:
         """Append what a producer sent and validation let pass. Returns where it stands.
@@ -246,15 +248,15 @@ class Partition:
         assert leader is not None
         is_flushed = log.config.flush_messages != NEVER
         if is_flushed:
-            flushed = partial(self._flushed, now_ms, flushed)
+            flushed = partial(self._flushed, monotonic_ms, flushed)
         appended = log.append_as_leader(
-            batch, header, leader_epoch=self.leader_epoch, now_ms=wall_ms, flushed=flushed
+            batch, header, leader_epoch=self.leader_epoch, wall_ms=wall_ms, flushed=flushed
         )
         if appended.duplicate:
             return appended
         old = leader.high_watermark
         end = max(leader.leo, log.counted_end) if is_flushed else log.leo
-        high_watermark = leader.appended(end, now_ms=now_ms)
+        high_watermark = leader.appended(end, monotonic_ms=monotonic_ms)
         if self._watches is None and self._produces is None:
             if high_watermark != old:
                 log.set_high_watermark(high_watermark)
@@ -266,17 +268,19 @@ class Partition:
             self._high_watermark_may_move(high_watermark)
         return appended
 
-    def _flushed(self, now_ms: int, also: FlushDone | None, error: StorageError | None) -> None:
-        """What was appended is on the disk: now it counts. `now_ms` is when it was appended."""
+    def _flushed(
+        self, monotonic_ms: MonotonicMs, also: FlushDone | None, error: StorageError | None
+    ) -> None:
+        """Batches appended at `monotonic_ms` are on disk: now they count."""
         leader, log = self.leader, self.log
         if error is None and leader is not None and log is not None:
             end = max(leader.leo, log.counted_end)
-            self._high_watermark_may_move(leader.appended(end, now_ms=now_ms))
+            self._high_watermark_may_move(leader.appended(end, monotonic_ms=monotonic_ms))
         if also is not None:
             also(error)
 
     def follow(
-        self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: int
+        self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: WallMs
     ) -> bool:
         """Append what the leader sent, and believe it what is committed. Whether an end moved.
 
@@ -289,7 +293,7 @@ class Partition:
         before = log.leo
         if len(batches):
             try:
-                log.append_as_follower(batches, now_ms=wall_ms)
+                log.append_as_follower(batches, wall_ms=wall_ms)
             except UnexpectedOffsetError as error:
                 if log.leo > max(log.log_start_offset, log_start_offset) or not (
                     error.first_offset < log.leo <= error.last_offset
@@ -298,7 +302,7 @@ class Partition:
                 # The leader's log starts within a batch (DeleteRecords): ours, which is empty,
                 # or holds but what is deleted there, has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
-                log.append_as_follower(batches, now_ms=wall_ms)
+                log.append_as_follower(batches, wall_ms=wall_ms)
         old = log.high_watermark
         log.set_high_watermark(committed_here(leader_high_watermark=high_watermark, leo=log.leo))
         if self._watches is not None and log.high_watermark != old:
@@ -328,7 +332,7 @@ class Partition:
         self,
         follower: int,
         offset: int,
-        now_ms: int,
+        monotonic_ms: MonotonicMs,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
     ) -> tuple[int, ...] | None:
@@ -344,22 +348,28 @@ class Partition:
             progress.log_start_offset = log_start_offset
             self._low_watermark_may_move()
         self._high_watermark_may_move(
-            leader.fetched(follower, offset=offset, now_ms=now_ms, broker_epoch=broker_epoch)
+            leader.fetched(
+                follower, offset=offset, monotonic_ms=monotonic_ms, broker_epoch=broker_epoch
+            )
         )
         return leader.expansion(follower)
 
-    def isr_stored(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int) -> None:
+    def isr_stored(
+        self, isr: tuple[int, ...], partition_epoch: int, monotonic_ms: MonotonicMs
+    ) -> None:
         """The controller stored an ISR that was asked for."""
         if self.leader is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch
             self._high_watermark_may_move(
-                self.leader.isr_stored(isr, partition_epoch, now_ms=now_ms)
+                self.leader.isr_stored(isr, partition_epoch, monotonic_ms=monotonic_ms)
             )
 
-    def brokers_changed(self, live: frozenset[int], now_ms: int) -> None:
+    def brokers_changed(self, live: frozenset[int], monotonic_ms: MonotonicMs) -> None:
         """Other brokers are registered now."""
         if self.leader is not None and self.leader.followers:
-            self._high_watermark_may_move(self.leader.brokers_changed(live, now_ms=now_ms))
+            self._high_watermark_may_move(
+                self.leader.brokers_changed(live, monotonic_ms=monotonic_ms)
+            )
             self._low_watermark_may_move()
 
     def isr_refused(self) -> None:
@@ -439,11 +449,15 @@ class Partition:
         self.leader_throttled = throttles.throttles_leader(index)
         self.follower_throttled = throttles.throttles_follower(index)
 
-    def config_changed(self, rules: ValidationRules, *, isr_min: int, now_ms: int) -> None:
+    def config_changed(
+        self, rules: ValidationRules, *, isr_min: int, monotonic_ms: MonotonicMs
+    ) -> None:
         """The topic's configuration is another one."""
         self.rules = rules
         if self.leader is not None:
-            self._high_watermark_may_move(self.leader.isr_min_changed(isr_min, now_ms=now_ms))
+            self._high_watermark_may_move(
+                self.leader.isr_min_changed(isr_min, monotonic_ms=monotonic_ms)
+            )
 
     def _tell_watches(self) -> None:
         for watch, wanted in list((self._watches or {}).items()):

@@ -203,7 +203,7 @@ class ReplicaFetcher:
             self._loop.call_soon(self._send)
 
     async def _connect(self) -> None:
-        channel = Channel(now_ms=self._clock.monotonic_ms, ended=self._ended)
+        channel = Channel(monotonic_ms=self._clock.monotonic_ms, ended=self._ended)
         try:
             async with asyncio.timeout(self._options.timeout_ms / 1000):
                 await self._connector.connect(lambda: channel, self.leader.host, self.leader.port)

@@ -27,7 +27,7 @@ from odradek.log.log import Log
 from odradek.log.log_config import LogConfig
 from odradek.log.logs import Logs
 from odradek.log.slices import ColdRead
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.ids import uuid_text
 from odradek.model.partition import (
@@ -196,12 +196,14 @@ class ReplicaManager:
         partition: Partition,
         follower: int,
         offset: int,
-        now_ms: int,
+        monotonic_ms: MonotonicMs,
         broker_epoch: int,
         log_start_offset: int = -1,
     ) -> None:
         """A follower's fetch acknowledges, and may bring it into the ISR."""
-        isr = partition.follower_fetched(follower, offset, now_ms, broker_epoch, log_start_offset)
+        isr = partition.follower_fetched(
+            follower, offset, monotonic_ms, broker_epoch, log_start_offset
+        )
         if isr is not None:
             self.ask_for_isr(partition, isr)
 
@@ -462,7 +464,7 @@ class ReplicaManager:
                 isr_min=settings.isr_min,
                 lag_ms_max=self._lag_ms_max,
                 live=self._live,
-                now_ms=self._clock.monotonic_ms(),
+                monotonic_ms=self._clock.monotonic_ms(),
             )
         else:
             partition.become_follower(order.state, order.replicas)
@@ -554,11 +556,15 @@ class ReplicaManager:
         for (name, _), partition in self._partitions.items():
             self._configure(partition, self._settings.topic(name), now_ms)
 
-    def _configure(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
+    def _configure(
+        self, partition: Partition, settings: TopicSettings, monotonic_ms: MonotonicMs
+    ) -> None:
         if partition.log is not None:
             partition.log.update_config(settings.log_config)
             partition.throttle(settings.throttles)
-            partition.config_changed(settings.rules, isr_min=settings.isr_min, now_ms=now_ms)
+            partition.config_changed(
+                settings.rules, isr_min=settings.isr_min, monotonic_ms=monotonic_ms
+            )
 
     def stop_all(self) -> None:
         """The broker stops: every waiting request is answered, clients go elsewhere."""

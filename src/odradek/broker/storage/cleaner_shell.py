@@ -177,7 +177,7 @@ class LogCleaner:
         for held in self._logs:
             if self._may_be_cleaned(held):
                 try:
-                    candidates.append(cleanable(held, now_ms=now_ms))
+                    candidates.append(cleanable(held, wall_ms=now_ms))
                 except StorageError as error:
                     self._logs.failed(error)
                 except ApiError as error:
@@ -202,7 +202,7 @@ class LogCleaner:
         try:
             job = job_for(
                 found,
-                now_ms=self._clock.wall_ms(),
+                wall_ms=self._clock.wall_ms(),
                 map_bytes=int(buffer_bytes * config.log_cleaner_io_buffer_load_factor),
                 read_bytes=max(_READ_BYTES_MIN, config.log_cleaner_io_buffer_size),
             )

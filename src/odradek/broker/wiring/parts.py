@@ -418,7 +418,7 @@ class BrokerParts:
             quotas=quotas,
             metrics=self.metrics,
             randomness=world.random,
-            now_ms=world.clock.monotonic_ms,
+            monotonic_ms=world.clock.monotonic_ms,
             throttle=lambda connection, ms: self.requests.throttle(connection, ms),
             knows_topic_id=lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
             session_slots=config.max_incremental_fetch_session_cache_slots,
@@ -450,7 +450,7 @@ class BrokerParts:
             world.network,
             self.requests,
             limits_of(config, world.connections_max),
-            now_ms=world.clock.monotonic_ms,
+            monotonic_ms=world.clock.monotonic_ms,
             soon=self.turns.soon,
         )
 

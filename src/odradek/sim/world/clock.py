@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from odradek.model.clock import MonotonicMs, WallMs
+
 # Some day; far from 0, so that a duration that is taken for a time is seen.
 EPOCH_MS: Final = 1_700_000_000_000
 
@@ -16,10 +18,10 @@ class SimulatedClock:
         self._seconds = seconds
         self._started_ms = started_ms
 
-    def wall_ms(self) -> int:
+    def wall_ms(self) -> WallMs:
         """Milliseconds since the epoch, as this host believes."""
-        return EPOCH_MS + self.skew_ms + int(self._seconds() * 1000)
+        return WallMs(EPOCH_MS + self.skew_ms + int(self._seconds() * 1000))
 
-    def monotonic_ms(self) -> int:
+    def monotonic_ms(self) -> MonotonicMs:
         """Milliseconds since some moment."""
-        return self._started_ms + int(self._seconds() * 1000)
+        return MonotonicMs(self._started_ms + int(self._seconds() * 1000))
