@@ -88,7 +88,7 @@ def test_these_seeds_have_what_transactions_have_to_survive():
     assert {what: happened[what] for what in wanted if happened[what] < wanted[what]} == {}
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_version_1_shows_what_jepsen_found_in_kafka(seed):
     """The same clients, the same faults, the same late copies."""
     violations, _, _ = played(seed, version=1)

@@ -1,19 +1,19 @@
-"""How many partitions the keys of coordinators are hashed over, whatever their topics grow to.
+"""The number of partitions that the keys of coordinators are hashed over.
 
-A group or a transactional id is coordinated by the leader of the partition with the number
-`hash(key) % count`. A count that follows the topic would move every key when the topic grows: to
-coordinators that have no committed offset, no producer epoch and no open transaction of theirs,
-while brokers that have not heard of it yet go on with the former ones. So the count is fixed:
+The coordinator of a group or transactional id leads partition `hash(key) % count`. If the count
+followed the topic, every key would move when the topic grows: to coordinators without its committed
+offsets, producer epoch and open transaction, while brokers with older metadata still use the former
+ones. So the count is fixed:
 
-    in a cluster of ours     when a broker of ours first sees the topic, by a note in the store
-                             (`/odradek/coordinators/TOPIC`), with the topic's id
-    beside Apache's brokers  when this broker starts, as theirs is (`GroupMetadataManager.startup`,
-                             `TransactionStateManager.startup`), so that all agree after restarts
+    in a cluster of Odradek   when the first broker sees the topic, by a znode
+                              (`/odradek/coordinators/TOPIC`) that has the topic's id
+    beside Apache's brokers   when this broker starts, as theirs is (`GroupMetadataManager.startup`,
+                              `TransactionStateManager.startup`), so that all agree after restarts
 
-A topic that is deleted and made anew, with another id, has another count. Until it is read from
-the store there is no coordinator. Apache Kafka takes the count anew at each start, so it finds no
-offset of before when brokers are restarted after the topic grew; CreatePartitions of ours refuses
-to grow it (`odradek.broker.admin.topics`).
+A topic that is deleted and created again has another id and another count. Until the count is read
+there is no coordinator. Apache Kafka reads the count at each start, so after a restart it does not
+find the offsets from before the topic grew. Odradek's CreatePartitions refuses to grow the topic
+(`odradek.broker.admin.topics`).
 """
 
 import asyncio
@@ -47,14 +47,14 @@ _PAUSE_S: Final = 0.5
 
 
 class Fixed(NamedTuple):
-    """The count of one topic."""
+    """The count of one topic, with the topic's id."""
 
     topic_id: bytes
     partitions: int
 
 
 def count_to_use(stored: TopicNode, noted: CoordinatorCount | None, *, all_are_ours: bool) -> int:
-    """How many partitions keys are hashed over, by the topic's node and the note of its count."""
+    """The number of partitions for the hash, by the topic's znode and the znode of its count."""
     present = len(stored.assignments)
     if not all_are_ours or noted is None or noted.topic_id != stored.topic_id:
         return present
@@ -72,7 +72,7 @@ class CoordinatorCounts:
         *,
         all_are_ours: Callable[[], bool],
     ) -> None:
-        """`all_are_ours`: whether no broker of another kind is registered (`FeatureShell`)."""
+        """`all_are_ours`: whether all registered brokers run Odradek (`FeatureShell`)."""
         self._store = store
         self.cache = cache
         self._tasks = tasks
@@ -81,14 +81,14 @@ class CoordinatorCounts:
         self._being_read: set[str] = set()
 
     def of(self, topic: str) -> int:
-        """The count of a topic; 0 while it is not known, or the topic is not there."""
+        """The count of a topic; 0 while it is not known, or the topic does not exist."""
         fixed, shown = self._fixed.get(topic), self.cache.topic(topic)
         if fixed is None or (shown is not None and shown.topic_id != fixed.topic_id):
             return 0
         return fixed.partitions
 
     async def load(self) -> None:
-        """Fix the counts of the topics that are there when this broker starts.
+        """Fix the counts of the topics that exist when this broker starts.
 
         Raises:
             ConnectionLostError, SessionExpiredError: see `odradek.coord.store`.
@@ -100,7 +100,7 @@ class CoordinatorCounts:
                 is_read = await self._read(topic)
 
     def metadata_changed(self) -> None:
-        """There may be a topic whose count is not known."""
+        """Read the count of a topic that is new in the metadata cache."""
         for topic in TOPICS:
             if topic in self._being_read or self.cache.topic(topic) is None or self.of(topic):
                 continue
@@ -113,14 +113,14 @@ class CoordinatorCounts:
                 try:
                     await self._read(topic)
                 except StoreError as error:
-                    log.info("%s: how many partitions it has is not known: %s", topic, error)
+                    log.info("%s: its number of partitions cannot be read: %s", topic, error)
                 if not self.of(topic):
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._being_read.discard(topic)
 
     async def _read(self, topic: str) -> bool:
-        """Fix the count by what is stored now. False: another broker writes the note just now."""
+        """Fix the count by what is stored. False: another broker has written it meanwhile."""
         note_path = layout_odradek.coordinator_count_path(topic)
         node, note = await latest(self._store, [layout.topic_path(topic), note_path])
         if node is None:
@@ -128,7 +128,7 @@ class CoordinatorCounts:
         try:
             stored = layout.decode_topic(topic, node[0])
         except CorruptNodeError as error:
-            log.error("no coordinator for the keys of %s: %s", topic, error)  # noqa: TRY400 - told
+            log.error("there is no coordinator for %s: %s", topic, error)  # noqa: TRY400 - told
             return True
         noted = _decoded(topic, note)
         count = count_to_use(stored, noted, all_are_ours=self._all_are_ours())
@@ -137,8 +137,8 @@ class CoordinatorCounts:
             return False
         if count < len(stored.assignments):
             log.error(
-                "%s has %d partitions, but its keys stay in the %d that it had when it was made: "
-                "in the others their state would not be found; they are not used",
+                "%s has %d partitions, but only the %d that it had when it was created are used: "
+                "coordinators would not find the state of their keys in the others",
                 topic,
                 len(stored.assignments),
                 count,

@@ -252,27 +252,27 @@ class CoordinatorTopic(Generic[M]):
         self._tasks = tasks
         self._partition_count = partition_count
         self._make = make
-        self._led: dict[int, CoordinatorLog[M]] = {}
+        self._coordinators: dict[int, CoordinatorLog[M]] = {}
         self._turn = asyncio.Lock()  # one loads at a time: a slice for all, not for each
 
     def now(self) -> Now:
         """Both clocks."""
         return read_clocks(self.clock)
 
-    def carry_out(self, led: CoordinatorLog[M], effect: object) -> None:
+    def carry_out(self, coordinator: CoordinatorLog[M], effect: object) -> None:
         """Carry out an effect of a machine."""
         match effect:
             case Note(text):
-                log.info("%s: %s", led, text)
+                log.info("%s: %s", coordinator, text)
             case RecordSkipped(offset, reason):
-                self.record_skipped(led, offset, reason)
+                self.record_skipped(coordinator, offset, reason)
             case _:
-                self.perform(led, effect)
+                self.perform(coordinator, effect)
 
-    def record_skipped(self, led: CoordinatorLog[M], offset: int, reason: str) -> None:
+    def record_skipped(self, coordinator: CoordinatorLog[M], offset: int, reason: str) -> None:
         """Count and log a corrupt record."""
         self.corrupt_records += 1
-        log.error("%s: skipped a corrupt record at offset %d: %s", led, offset, reason)
+        log.error("%s: skipped a corrupt record at offset %d: %s", coordinator, offset, reason)
 
     # ------------------------------------------------------------------------ queries
 
@@ -285,22 +285,30 @@ class CoordinatorTopic(Generic[M]):
 
     def at(self, index: int) -> CoordinatorLog[M] | ErrorCode:
         """The coordinator of a partition, or why it is not here."""
-        led = self._led.get(index)
-        if led is None:
+        coordinator = self._coordinators.get(index)
+        if coordinator is None:
             return ErrorCode.NOT_COORDINATOR
-        if led.is_loading:
+        if coordinator.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return led
+        return coordinator
 
     @property
     def serving(self) -> list[CoordinatorLog[M]]:
         """Coordinators that are loaded, in the order of their partitions."""
-        return [self._led[index] for index in sorted(self._led) if not self._led[index].is_loading]
+        return [
+            self._coordinators[index]
+            for index in sorted(self._coordinators)
+            if not self._coordinators[index].is_loading
+        ]
 
     @property
     def loading(self) -> list[CoordinatorLog[M]]:
         """Coordinators that are being loaded, in that order."""
-        return [self._led[index] for index in sorted(self._led) if self._led[index].is_loading]
+        return [
+            self._coordinators[index]
+            for index in sorted(self._coordinators)
+            if self._coordinators[index].is_loading
+        ]
 
     @property
     def is_loading(self) -> bool:
@@ -314,7 +322,7 @@ class CoordinatorTopic(Generic[M]):
         if partition.topic_partition.topic != self.topic:
             return
         index = partition.topic_partition.partition
-        known = self._led.get(index)
+        known = self._coordinators.get(index)
         if known is not None:
             if (
                 known.partition is partition
@@ -322,48 +330,48 @@ class CoordinatorTopic(Generic[M]):
                 and partition.leader_epoch == known.coordinator_epoch
             ):
                 return  # the same leader epoch with another ISR
-            del self._led[index]
+            del self._coordinators[index]
             known.phase = _Phase.OVER
             self.unloaded(known)
         if partition.leader is not None:
-            led = self._led[index] = CoordinatorLog(self, partition, self._make())
-            self._tasks.start(self._load(led), f"load {partition.topic_partition}")
+            coordinator = self._coordinators[index] = CoordinatorLog(self, partition, self._make())
+            self._tasks.start(self._load(coordinator), f"load {partition.topic_partition}")
 
-    async def _load(self, led: CoordinatorLog[M]) -> None:
+    async def _load(self, coordinator: CoordinatorLog[M]) -> None:
         started_ms = self.clock.monotonic_ms()
-        replayer = _Replayer(self, led)
+        replayer = _Replayer(self, coordinator)
         failures = 0
         while not await self._has_replayed(replayer):
             failures += 1
             pause_ms = retry_after_ms(failures)
-            if led.is_over or pause_ms is None:
+            if coordinator.is_over or pause_ms is None:
                 return
-            log.warning("%s: loading continues in %d ms", led, pause_ms)
+            log.warning("%s: loading continues in %d ms", coordinator, pause_ms)
             await asyncio.sleep(pause_ms / 1000)
-        if led.is_over:
+        if coordinator.is_over:
             return
-        led.phase = _Phase.SERVING
+        coordinator.phase = _Phase.SERVING
         took_ms = self.clock.monotonic_ms() - started_ms
-        log.info("loaded %s: %d records in %d ms", led, replayer.records, took_ms)
-        self.loaded(led)
+        log.info("loaded %s: %d records in %d ms", coordinator, replayer.records, took_ms)
+        self.loaded(coordinator)
 
     async def _has_replayed(self, replayer: "_Replayer[M]") -> bool:
         """Replay to the end, and until all of it is committed; False if that failed."""
-        led = replayer.led
+        coordinator = replayer.coordinator
         try:
             async with self._turn:
                 await replayer.run()
-            if not led.is_over:
-                await _committed(led.partition)
+            if not coordinator.is_over:
+                await _committed(coordinator.partition)
             async with self._turn:
                 await replayer.run()
         except StorageError as error:
-            log.exception("%s cannot be loaded", led)
+            log.exception("%s cannot be loaded", coordinator)
             if not error.is_shortage:
                 self.replicas.storage_failed(error)
             return False
         except Exception:
-            log.exception("%s cannot be loaded", led)
+            log.exception("%s cannot be loaded", coordinator)
             return False
         return True
 
@@ -433,9 +441,9 @@ class _Append(Waiting):
 class _Replayer(Generic[M]):
     """Replays one log, to its end."""
 
-    def __init__(self, topic: CoordinatorTopic[M], led: CoordinatorLog[M]) -> None:
+    def __init__(self, topic: CoordinatorTopic[M], coordinator: CoordinatorLog[M]) -> None:
         self._topic = topic
-        self.led = led
+        self.coordinator = coordinator
         self._offset = 0
         self.records = 0
 
@@ -446,8 +454,8 @@ class _Replayer(Generic[M]):
             StorageError: a read failed; another call continues.
         """
         wait = False
-        while self.led.is_loading:
-            replica = self.led.partition.log
+        while self.coordinator.is_loading:
+            replica = self.coordinator.partition.log
             if replica is None:
                 return  # its log directory failed; `role_changed` follows
             found = self._read(replica, wait)
@@ -481,7 +489,7 @@ class _Replayer(Generic[M]):
                 if following > self._offset:  # else the batch ends before the log start offset
                     yield from self._batch(data[position : position + header.size_bytes], header)
                     self._offset = following
-                if not self.led.is_loading:
+                if not self.coordinator.is_loading:
                     return
         except CorruptBatchError as error:
             self._skip_segment(replica, found.segment.base_offset, error)
@@ -504,7 +512,7 @@ class _Replayer(Generic[M]):
                 marker = read_marker(batch)
                 if marker is not None:
                     committed = marker.type is ControlType.COMMIT
-                    self.led.handle(MarkerReplayed(header.producer_id, committed))
+                    self.coordinator.handle(MarkerReplayed(header.producer_id, committed))
                 yield
                 return
             for record in iter_records(batch):
@@ -524,10 +532,10 @@ class _Replayer(Generic[M]):
 
     def _replayed(self, records: list[Record], producer_id: int) -> None:
         self.records += len(records)
-        self.led.handle(Replayed(tuple(records), producer_id))
+        self.coordinator.handle(Replayed(tuple(records), producer_id))
 
     def _corrupt(self, offset: int, reason: str) -> None:
-        self._topic.record_skipped(self.led, offset, reason)
+        self._topic.record_skipped(self.coordinator, offset, reason)
 
     def _skip_segment(self, replica: Log, within: int, error: ApiError) -> None:
         self._corrupt(self._offset, f"{error}; the rest of its segment is skipped")

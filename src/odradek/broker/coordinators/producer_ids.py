@@ -1,7 +1,7 @@
-"""Producer ids, drawn from the block of 1,000 that the controller gave this broker.
+"""Producer ids, from blocks of 1,000 that the controller allocates to this broker.
 
-A block is asked for when the present one is used up, by one request for all who wait. What is
-left of a block when the broker stops is lost, as in Kafka: ids are 63 bits wide.
+The next block is requested when the last one is used up, once for all callers that wait. The rest
+of a block is lost when the broker stops, as in Kafka: ids are 63 bits wide.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ from collections.abc import Awaitable, Callable
 
 
 class ProducerIds:
-    """The block of one broker."""
+    """The block of producer ids of one broker."""
 
     def __init__(self, allocate: Callable[[], Awaitable[tuple[int, int]]]) -> None:
-        """`allocate` gets a block from the controller: its first id, and how many."""
+        """`allocate` requests a block: its first id and its size."""
         self._allocate = allocate
         self._next = 0
         self._end = 0
         self._asking = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody else has.
+        """An id that no other producer has.
 
         Raises:
-            ApiError: the controller gave no block; the asker tries again.
+            ApiError: there is no block; the client sends its request again.
         """
         if self._next >= self._end:
             async with self._asking:

@@ -1,18 +1,18 @@
-"""Asks the coordinator whether partitions belong to a transaction, before the first append to them.
+"""Verifies with the coordinator that partitions are in a transaction, before the first append.
 
-KIP-890. Without it a batch that comes late, after the marker of its transaction, opens one that
-nobody will ever end: it hangs, and with it every read_committed reader. Only the first batch of a
-transaction in a partition is asked about; after it the open transaction itself is the proof
+KIP-890. Without verification a delayed batch that arrives after the marker of its transaction opens
+one that no request ends: the last stable offset stays in front of it. Only the first batch of a
+transaction in a partition is verified; then the transaction is open there
 (`odradek.log.producer_state`).
 
-    verify only    version 1: the producer has added the partitions itself. Not asked where
-                   `transaction.partition.verification.enable` says so
-    add            version 2: the leader always adds them; the client does not
+    verify only    version 1: the producer has added the partitions. Not done without
+                   `transaction.partition.verification.enable`
+    add            version 2: the partition's leader adds it; the client does not
 
-The coordinator on this broker is asked by a plain call; another by AddPartitionsToTxn, one
-request under way for each broker, that takes along all who wait. A coordinator that is just ending
-the transaction before (CONCURRENT_TRANSACTIONS) is asked again for a moment where partitions are
-added, for in version 2 a producer does not wait for the end itself.
+The coordinator on this broker is called; another one gets AddPartitionsToTxn, one request at a time
+for each broker, with all verifications that wait. A coordinator that is ending the transaction
+before answers CONCURRENT_TRANSACTIONS. Where partitions are added the request is then repeated for
+a short time: in version 2 a producer does not wait for the markers.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ ATTEMPTS: Final = 5
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """Partitions of one transaction."""
+    """Partitions of one transaction that are to be verified."""
 
     transactional_id: str
     producer_id: int
@@ -62,19 +62,19 @@ class Question:
     partitions: Collection[TopicPartition]
     add: bool
     answered: Callable[[Errors], None]
-    again: Callable[[], None]  # told before it is asked once more
-    holds: Callable[[], bool]  # whether no marker has come since it was asked
+    again: Callable[[], None]  # called before each further attempt
+    holds: Callable[[], bool]  # whether no marker was written since the request
     attempts: int = 0
 
     def fail(self, error: ErrorCode) -> None:
-        """The same for all of them."""
+        """Answer with this error for all partitions."""
         self.answered(dict.fromkeys(self.partitions, error))
 
 
 class TransactionVerification:
-    """Asks, for one broker."""
+    """The verifications of one broker."""
 
-    def __init__(  # noqa: PLR0913 - its parts of the world
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         *,
         broker_id: int,
@@ -87,7 +87,7 @@ class TransactionVerification:
         tasks: Tasks,
         clock: Clock,
     ) -> None:
-        """`own` are the coordinators on this broker."""
+        """`own` has the coordinators on this broker."""
         self._broker_id = broker_id
         self._cache = cache
         self._counts = counts
@@ -101,7 +101,7 @@ class TransactionVerification:
         self._asking: set[int] = set()
 
     def ask(self, question: Question) -> Errors | None:
-        """The answer, if it is known at once; else None, and `answered` is called with it."""
+        """The answer, or None: then `answered` is called with it."""
         coordinator = self._coordinator_of(question.transactional_id)
         if coordinator is None:
             return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -141,11 +141,11 @@ class TransactionVerification:
         await self._answer(question, dict.fromkeys(question.partitions, error))
 
     async def _answer(self, question: Question, errors: Errors) -> None:
-        """Tell it, or ask once more.
+        """Answer, or send the request once more.
 
-        In version 2 a producer begins while the markers of its last transaction are on their way.
-        One that comes between question and answer is no word about the present transaction; but
-        the coordinator has to say so.
+        In version 2 a producer begins a transaction while the markers of its last one are written.
+        A marker that is written between request and answer is not of the present transaction, but
+        only the coordinator knows that.
         """
         is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
         if (
@@ -177,7 +177,7 @@ class TransactionVerification:
         """For offsets of a group: see `TransactionVerifier` in `group_shell`."""
         guard = _Guard(self._replicas, self._clock, partition, producer_id, producer_epoch)
         if not (add or self.is_enabled()) or guard.is_open():
-            return _nothing_against_it
+            return _no_error
         guard.begin()
         answered: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
         errors = self.ask(
@@ -195,8 +195,8 @@ class TransactionVerification:
         error = (errors if errors is not None else await answered)[partition]
         if error is ErrorCode.NONE:
             return guard.check
-        told = _GROUP_ERRORS.get(error, error)
-        return lambda: told
+        translated = _GROUP_ERRORS.get(error, error)
+        return lambda: translated
 
     # ------------------------------------------------------------------ another broker's
 
@@ -208,7 +208,7 @@ class TransactionVerification:
             self._asking.discard(coordinator)
 
     def _next_batch(self, coordinator: int) -> list[Question]:
-        """Those that may stand in one request: there, a transaction is asked about in one way."""
+        """Those for one request, which can have a transactional id in one form only."""
         batch: list[Question] = []
         left: list[Question] = []
         ways: dict[str, tuple[int, int, bool]] = {}
@@ -231,7 +231,7 @@ class TransactionVerification:
                 question.fail(ErrorCode.NETWORK_EXCEPTION)
             return
         assert isinstance(answer, AddPartitionsToTxnResponse)
-        told = {
+        errors_of = {
             (result.transactional_id, TopicPartition(topic.name, partition.partition_index)): (
                 ErrorCode(partition.partition_error_code)
             )
@@ -242,14 +242,14 @@ class TransactionVerification:
         otherwise = ErrorCode(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
         for question in questions:
             errors = {
-                partition: told.get((question.transactional_id, partition), otherwise)
+                partition: errors_of.get((question.transactional_id, partition), otherwise)
                 for partition in question.partitions
             }
             self._tasks.start(self._answer(question, errors), "verification")
 
 
 class _Guard:
-    """Holds that no marker came between what the coordinator said and the append.
+    """Checks that no marker was written between the coordinator's answer and the append.
 
     The group coordinator appends offsets without checking sequences.
     """
@@ -274,14 +274,14 @@ class _Guard:
         return held.log.producers if held is not None and held.log is not None else None
 
     def is_open(self) -> bool:
-        """Whether its transaction has been written to here."""
+        """Whether its transaction is open in this partition."""
         producers = self._producers()
         return producers is not None and producers.has_open_transaction(
             self._producer_id, self._producer_epoch
         )
 
     def begin(self) -> None:
-        """It is being asked now."""
+        """The request is sent now."""
         producers = self._producers()
         if producers is not None:
             self._verification = producers.begin_verification(
@@ -292,7 +292,7 @@ class _Guard:
             )
 
     def check(self) -> ErrorCode:
-        """Whether what was heard still holds."""
+        """The error for the append; NONE if the coordinator's answer still holds."""
         producers = self._producers()
         if self.is_open() or (
             producers is not None
@@ -303,7 +303,7 @@ class _Guard:
         return ErrorCode.INVALID_TXN_STATE
 
 
-def _nothing_against_it() -> ErrorCode:
+def _no_error() -> ErrorCode:
     return ErrorCode.NONE
 
 
