@@ -102,7 +102,7 @@ class ControllerRequests:
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)
         response, gone = update_metadata(self._cache, request)
-        self._replicas.told_of(request.topic_states)
+        self._replicas.metadata_updated(request.topic_states)
         for topic in gone:
             self._gone(topic)
         return response

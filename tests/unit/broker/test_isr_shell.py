@@ -103,7 +103,7 @@ class Stage:
             tasks=self.tasks,
             stored=lambda partition, isr, epoch: self.stored.append((partition, isr, epoch)),
             changed=self.grew.append,
-            gone=self.gone.append,
+            topic_deleted=self.gone.append,
         )
 
     def ask(self, partition, follower=2):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.broker.live import LOG_DIRS, fetch, play, produce, produced, soon, told
 
-from odradek.broker.replication.replica_manager import RoleOrder, StopOrder
+from odradek.broker.replication.replica_manager import LeaderAndIsrPartition, StopReplicaPartition
 from odradek.log.checkpoints import HIGH_WATERMARK_FILE, decode_offsets
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import LEADER_DURING_DELETE, RECOVERING, LeaderAndIsr, TopicPartition
@@ -32,7 +32,7 @@ def role(
     is_new=True,
     name="t",
 ):
-    return RoleOrder(
+    return LeaderAndIsrPartition(
         topic_partition=TopicPartition(name, index),
         topic_id=topic_id,
         state=LeaderAndIsr(
@@ -50,7 +50,7 @@ async def take(live, *orders):
 
 
 async def stop(live, index=0, *, leader_epoch=0, delete=True, name="t"):
-    order = StopOrder(TopicPartition(name, index), leader_epoch, delete)
+    order = StopReplicaPartition(TopicPartition(name, index), leader_epoch, delete)
     return (await live.broker.replicas.stop([order]))[order.topic_partition]
 
 
@@ -190,15 +190,15 @@ def test_another_topic_of_the_name_takes_the_place_of_the_former_whose_log_is_se
         assert await take(live, role(topic_id=b"2" * 16)) == ErrorCode.NONE
 
         assert produced(await soon(waiting)) == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert before.is_gone
+        assert before.is_removed
         assert live.partition().topic_id == b"2" * 16
         assert live.log().leo == 0
         assert live.log().topic_id == b"2" * 16
         assert live.broker.replicas.topic_name(b"2" * 16) == "t"
         assert live.broker.replicas.topic_name(b"1" * 16) is None
         assert strays(live) == [log.directory]
-        (told_of,) = [r.message for r in caplog.records if "is set aside as" in r.message]
-        assert log.directory in told_of
+        (warning,) = [r.message for r in caplog.records if "is set aside as" in r.message]
+        assert log.directory in warning
 
     play(story)
 
@@ -305,7 +305,7 @@ def test_a_deleted_replica_is_gone_and_may_be_made_anew():
         before = live.partition()
         assert await stop(live) == ErrorCode.NONE
         assert live.partition() is None
-        assert before.is_gone
+        assert before.is_removed
         assert len(live.broker.logs) == 0
         assert live.broker.replicas.topic_name(b"i" * 16) is None
 
@@ -371,9 +371,9 @@ def test_a_replica_that_others_hold_in_a_newer_reign_is_served_no_longer_and_sta
             news(leader_epoch=6, replicas=(2, 3), topic_id=b"o" * 16),
             news(leader_epoch=6, replicas=(2, 3), leader=LEADER_DURING_DELETE),
         ):
-            replicas.told_of([of_no_concern])
+            replicas.metadata_updated([of_no_concern])
             assert replicas.find_led("t", 0) is live.partition()
-        replicas.told_of([news(leader_epoch=6, replicas=(2, 3))])
+        replicas.metadata_updated([news(leader_epoch=6, replicas=(2, 3))])
 
         answer = await live.peer().ask(produce(live.batch(b"b")))
         assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -391,7 +391,7 @@ def test_a_partition_whose_topic_the_controller_does_not_know_is_led_no_longer()
     async def story(live):
         await take(live, role(leader_epoch=5, replicas=(0, 2)))
         live.append(b"a")
-        live.broker.replicas.topic_is_gone(live.partition())
+        live.broker.replicas.topic_deleted(live.partition())
 
         answer = await live.peer().ask(produce(live.batch(b"b")))
         assert produced(answer) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}

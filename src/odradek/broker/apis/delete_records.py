@@ -46,7 +46,7 @@ class _Deletion:
         )
         self._index = index
 
-    def gone(self, low_watermark: int) -> None:
+    def deleted(self, low_watermark: int) -> None:
         """All have let go."""
         self.end(
             DeleteRecordsPartitionResult(partition_index=self._index, low_watermark=low_watermark)

@@ -278,7 +278,7 @@ class FetchApi:
             self._throttle(connection, throttle_ms)
         is_follower = call.fetcher.follower_id >= 0
         topics: dict[bytes | str, list[PartitionData]] = {}
-        for wanted, answer in reading.told():
+        for wanted, answer in reading.sent():
             topics.setdefault(wanted.key[0], []).append(answer)
             if answer.records and is_follower:
                 self._count_replicated(wanted, len(answer.records))
@@ -430,7 +430,7 @@ class FetchCall(Waiting):
     def _is_enough(self, reading: Reading) -> bool:
         return (
             reading.urgent
-            or (reading.news and not self.patient)
+            or (reading.new_high_watermark and not self.patient)
             or reading.bytes >= self.request.min_bytes
             or self.request.max_wait_ms <= 0
             or not self.fetcher.partitions
@@ -438,7 +438,7 @@ class FetchCall(Waiting):
 
     def _sleep(self, reading: Reading) -> None:
         self.fetcher.sleep(self, max(self.request.min_bytes - reading.bytes, 1))
-        if reading.news:
+        if reading.new_high_watermark:
             self.fetcher.wake_soon(self)
 
     def _wait(self, reading: Reading) -> None:

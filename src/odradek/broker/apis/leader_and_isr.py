@@ -13,7 +13,7 @@ Versions:
     v6 leader recovery state    v7 KRaft controllers
 """
 
-from odradek.broker.replication.replica_manager import ReplicaManager, RoleOrder
+from odradek.broker.replication.replica_manager import LeaderAndIsrPartition, ReplicaManager
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.names import topic_name_problem
 from odradek.model.partition import LeaderAndIsr, TopicPartition
@@ -49,14 +49,14 @@ async def leader_and_isr(
     return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(errors.values()))
 
 
-def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> RoleOrder:
+def _order(topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartition:
     problem = topic_name_problem(topic) or _problem(state)
     if problem is not None:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"topic {topic!r} partition {state.partition_index}: {problem}",
         )
-    return RoleOrder(
+    return LeaderAndIsrPartition(
         topic_partition=TopicPartition(topic, state.partition_index),
         topic_id=bytes(topic_id),
         state=LeaderAndIsr(

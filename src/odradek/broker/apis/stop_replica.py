@@ -11,7 +11,7 @@ Versions:
     v1 broker epoch    v2 flexible    v3 by partition, with leader epochs    v4 KRaft controllers
 """
 
-from odradek.broker.replication.replica_manager import ReplicaManager, StopOrder
+from odradek.broker.replication.replica_manager import ReplicaManager, StopReplicaPartition
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.stop_replica import (
@@ -27,7 +27,7 @@ async def stop_replica(
     """Carry out the order; the caller has checked the controller's and the broker's epoch."""
     outcome = await replicas.stop(
         [
-            StopOrder(
+            StopReplicaPartition(
                 TopicPartition(topic.topic_name, state.partition_index),
                 state.leader_epoch,
                 state.delete_partition,

@@ -1,16 +1,15 @@
 """What a fetch request reads: the ready partitions of its session, within its limits.
 
-A `Fetcher` is a fetch session with its hands: it registers with the partitions it holds, is
-told by them what is ready, and waits in the purgatory when there is too little. A fetch without
-session has one too, for the time of the request.
+A `Fetcher` is a fetch session (KIP-227) that reads: it registers with its partitions, is notified
+by them when they are ready, and waits in the purgatory when there is too little. A fetch without
+session has a `Fetcher` too, for the duration of the request.
 
-    read()      walks the ready set, never all partitions; stops when the response is full.
+    read()      goes through the ready set, never all partitions; stops when the response is full.
                 What did not fit stays ready, at the front, for the next request.
-    waits       until about `min_bytes` have come below the high watermark, or something has to
-                be said at once: an error, a diverging epoch, the end of a segment that is not the
-                last. A newer HW that a follower is owed goes with the next records; where none
-                come it is told after milliseconds. (Told at once, it would double the fetches of
-                a partition that is written to again and again: each write would be told of twice.)
+    waits       until about `min_bytes` are readable, or something has to be answered at once:
+                an error, a diverging epoch, the end of a segment that is not the last. A follower
+                gets a newer HW with the next records; if none arrive, a few milliseconds later.
+                (Answered at once, each write to a busy partition would take two fetches.)
 """
 
 from collections.abc import Callable
@@ -30,15 +29,15 @@ from odradek.wire.messages.fetch import AbortedTransaction, EpochEndOffset, Part
 from odradek.wire.schema import Buffer
 
 READ_COMMITTED: Final = 1
-# A response has about so much of records in memory; what is beyond it is read as it is sent.
+# A response holds about so many bytes of records in memory; the rest is read while it is sent.
 LATE_BYTES: Final = 1 << 20
-LOAD_BYTES: Final = 64 << 10  # less than this of a partition is not worth it
-LATE_MAX: Final = 64  # of a response: each keeps a file open
+LOAD_BYTES: Final = 64 << 10  # less than this of a partition is read at once
+LATE_MAX: Final = 64  # slices of a response: each keeps a file open
 _UNKNOWN: Final = -1
 
-# How a fetcher's name for a partition becomes the partition, or the reason why not.
+# Looks up the partition of a session's key, for a follower id (-1: a consumer).
 Find = Callable[[PartitionKey, int], "Partition | ErrorCode"]
-# Which follower a consumer had better read from, at which offset; None: from here.
+# The follower that a consumer should read an offset from (KIP-392); None: this replica.
 Nearest = Callable[[Partition, int], int | None]
 
 
@@ -71,17 +70,17 @@ class Fetcher(FetchSession):
             monotonic_ms=monotonic_ms,
         )
         self.follower_id = follower_id
-        self.follower_epoch = -1  # in which registration of its broker it asked last
+        self.follower_epoch = -1  # the broker epoch of its latest fetch
         self.waiting: Waiting | None = None
         self._find = find
         self._purgatory = purgatory
         self._missing_bytes = 0
-        self._is_soon = False  # the request that waits is looked at again soon
+        self._is_soon = False  # the waiting request is read again soon
 
-    # -------------------------------------------------------- what partitions tell us
+    # ------------------------------------------------------- notified by partitions
 
     def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
-        """There may be something to read, about so much more than before."""
+        """There may be something to read, about `new_bytes` more than before."""
         self.ready.setdefault(partition.key, partition)
         waiting = self.waiting
         if waiting is not None:
@@ -90,13 +89,13 @@ class Fetcher(FetchSession):
                 self._purgatory.wake(waiting)
 
     def partition_changed(self, partition: SessionPartition) -> None:
-        """There is something to say that cannot wait."""
+        """The waiting fetch has to be answered now."""
         self.ready.setdefault(partition.key, partition)
         if self.waiting is not None:
             self._purgatory.wake(self.waiting)
 
     def high_watermark_moved(self, partition: SessionPartition) -> None:
-        """There is something to say that can wait a little."""
+        """The waiting fetch may be answered a little later, with the new HW."""
         self.ready.setdefault(partition.key, partition)
         if self.waiting is not None:
             self.wake_soon(self.waiting)
@@ -104,13 +103,13 @@ class Fetcher(FetchSession):
     # ------------------------------------------------------------------ for the request
 
     def sleep(self, waiting: Waiting, missing_bytes: int) -> None:
-        """Let a request wait until so many bytes have come."""
+        """Let a request wait until about `missing_bytes` more can be read."""
         self.waiting = waiting
         self._missing_bytes = missing_bytes
         self._is_soon = False
 
     def wake_soon(self, waiting: Waiting) -> None:
-        """Let the request that waits say what it has to, if nothing else makes it speak."""
+        """Answer the waiting request soon, unless something else answers it before."""
         if not waiting.patient:
             self._purgatory.wake(waiting)
         elif not self._is_soon:
@@ -118,23 +117,23 @@ class Fetcher(FetchSession):
             self._purgatory.wake_soon(waiting)
 
     def leave(self, partitions: list[SessionPartition]) -> None:
-        """These partitions are nothing to us any more."""
+        """Stop watching partitions that the session no longer has."""
         for wanted in partitions:
             if isinstance(wanted.target, Partition):
                 wanted.target.unwatch(self)
             wanted.target = None
 
     def leave_all(self) -> None:
-        """The session ends."""
+        """Stop watching all partitions: the session ends."""
         self.leave(list(self.partitions.values()))
         self.partitions.clear()
         self.ready.clear()
 
     def partition_of(self, wanted: SessionPartition) -> "Partition | ErrorCode":
-        """The partition behind a name, looked up once and watched from then on."""
+        """The partition of a session's entry, looked up once and watched from then on."""
         target = wanted.target
         if isinstance(target, Partition):
-            if not target.is_gone:
+            if not target.is_removed:
                 return target
             target.unwatch(self)
             wanted.target = None
@@ -146,7 +145,7 @@ class Fetcher(FetchSession):
 
 
 class Reading:
-    """One pass over what is ready: the answers so far, and whether they must go at once."""
+    """One pass over the ready partitions: the answers, and whether they must be sent at once."""
 
     __slots__ = (
         "_drained",
@@ -164,11 +163,11 @@ class Reading:
         "bytes",
         "cold",
         "late",
-        "news",
+        "new_high_watermark",
         "urgent",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913 - what is read, and by whom
+    def __init__(  # noqa: PLR0913 - what is read, and for which client
         self,
         fetcher: Fetcher,
         *,
@@ -181,10 +180,10 @@ class Reading:
         may_follow: bool = False,
         waits: Callable[[Partition], bool] | None = None,
     ) -> None:
-        """`wait`: have the disk read what is not in memory; it was just asked to bring it there.
+        """`wait`: read from disk what is not in memory; it was just asked to load it.
 
-        `nearest` tells a consumer who had better ask another replica; `may_follow`: it may read
-        where this broker follows; `waits`: a follower is to get nothing of this one for now.
+        `nearest` redirects a consumer to a closer replica; `may_follow`: it may read where this
+        broker follows; `waits`: a throttled follower gets no records of this partition for now.
         """
         self._nearest = nearest
         self._waits = waits
@@ -193,7 +192,7 @@ class Reading:
         self._may_read = may_read
         self._storage_failed = storage_failed
         self._wait = wait
-        self._drained: list[SessionPartition] = []  # of which there is nothing more to read
+        self._drained: list[SessionPartition] = []  # read to their end
         self._left_bytes = bytes_max
         self._read_committed = read_committed
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
@@ -201,8 +200,8 @@ class Reading:
         self._loaded_bytes = 0
         self.late: list[DeferredRecords] = []
         self.urgent = False
-        self.news = False  # a follower is owed a high watermark
-        self.cold: ColdRead | None = None  # data that has to be brought into memory first
+        self.new_high_watermark = False  # a follower has to get a new HW
+        self.cold: ColdRead | None = None  # data that has to be read into memory first
 
     def read_ready(self) -> None:
         """Read the ready partitions, in the order in which they became ready."""
@@ -216,10 +215,10 @@ class Reading:
                 self.answers.append((wanted, answer))
 
     def describe_rest(self) -> None:
-        """A full response names every partition, also those with nothing to read."""
-        said = {wanted.key for wanted, _ in self.answers}
+        """Add the partitions without records: a full response names every partition."""
+        named = {wanted.key for wanted, _ in self.answers}
         for wanted in self._fetcher.partitions.values():
-            if wanted.key not in said:
+            if wanted.key not in named:
                 partition = self._checked(wanted)
                 self.answers.append(
                     (
@@ -230,11 +229,11 @@ class Reading:
                     )
                 )
 
-    def told(self) -> list[tuple[SessionPartition, PartitionData]]:
-        """The answers, remembered as told: they are on their way now.
+    def sent(self) -> list[tuple[SessionPartition, PartitionData]]:
+        """The answers; their HW and log start are recorded in the session as sent.
 
-        What was read stays ready, behind the others: if the fetcher does not go on to the next
-        offset, it wants it again. What did not fit stays ready, too.
+        What was read stays ready, behind the others: a fetcher that does not advance its offset
+        reads it again. What did not fit stays ready, too.
         """
         ready = self._fetcher.ready
         for wanted, answer in self.answers:
@@ -251,7 +250,7 @@ class Reading:
     def _checked(self, wanted: SessionPartition) -> "Partition | ErrorCode":
         topic = wanted.key[0]
         if isinstance(topic, str) and not self._may_read(topic):
-            # First of all: it must not show whether there is such a topic.
+            # Checked first: the response must not show whether the topic exists.
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = self._fetcher.partition_of(wanted)
         if isinstance(partition, ErrorCode):
@@ -263,7 +262,7 @@ class Reading:
         error = partition.check_epoch(wanted.current_leader_epoch)
         follower_id, leader = self._fetcher.follower_id, partition.leader
         if error is ErrorCode.NONE and follower_id >= 0 and leader is not None:
-            error = _refuse_stranger(leader, wanted, follower_id)
+            error = _refuse_non_replica(leader, wanted, follower_id)
         return error or partition
 
     def _read(self, wanted: SessionPartition) -> PartitionData | None:
@@ -286,7 +285,7 @@ class Reading:
             answer.records
             or answer.diverging_epoch
             or answer.preferred_read_replica >= 0
-            or self._is_news(wanted, answer)
+            or self._has_moved(wanted, answer)
         ):
             return answer
         if self._drained and self._drained[-1] is wanted:
@@ -343,7 +342,7 @@ class Reading:
         elif not self._take_late(found, log, answer):
             return
         if found.segment is not log.active_segment:
-            # More stands behind it, which this answer cannot have: nothing to wait for.
+            # More records follow in the next segment, which this answer cannot contain.
             self.urgent = True
         self.bytes += found.size
         self._left_bytes -= found.size
@@ -354,7 +353,7 @@ class Reading:
             ]
 
     def _take_late(self, found: LogSlice, log: Log, answer: PartitionData) -> bool:
-        """Leave the records in their file until they are sent, if they are many."""
+        """Leave the records in their file until they are sent, if there are many."""
         if found.size > LOAD_BYTES or self._loaded_bytes >= LATE_BYTES:
             late = DeferredRecords(
                 found, lambda error: None if log.gone else self._storage_failed(error)
@@ -362,7 +361,7 @@ class Reading:
             answer.records = cast("Buffer", late)  # a response asks for its length, no more
             self.late.append(late)
             if len(self.late) >= LATE_MAX:
-                self._left_bytes = found.size  # nothing behind it
+                self._left_bytes = found.size  # nothing more after this
             return True
         try:
             answer.records = found.segment.read(found.position, found.size, wait=self._wait)
@@ -373,37 +372,37 @@ class Reading:
         return True
 
     def close(self) -> None:
-        """It is not answered with."""
+        """Close the files of a response that is not sent."""
         for late in self.late:
             late.close()
         self.late.clear()
 
-    def _is_news(self, wanted: SessionPartition, answer: PartitionData) -> bool:
-        """Whether the fetcher has to be told although there are no records (KIP-227)."""
+    def _has_moved(self, wanted: SessionPartition, answer: PartitionData) -> bool:
+        """Whether HW or log start has to be answered without records (KIP-227)."""
         moved = wanted.sent_high_watermark != answer.high_watermark
         cut = wanted.sent_log_start_offset != answer.log_start_offset
         if self._fetcher.follower_id >= 0 and wanted.sent_high_watermark >= 0:
-            self.news |= moved
+            self.new_high_watermark |= moved
             self.urgent |= cut
         return moved or cut
 
 
-def _refuse_stranger(
+def _refuse_non_replica(
     leader: LeaderReplica, wanted: SessionPartition, follower_id: int
 ) -> ErrorCode:
-    """A broker that holds no replica here, or does not yet as far as the leader has heard."""
+    """Refuse a broker that is not a replica, or not yet in this leader's state."""
     if follower_id in leader.followers:
         return ErrorCode.NONE
     if wanted.current_leader_epoch < 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.UNKNOWN_LEADER_EPOCH  # it tries again
+    return ErrorCode.UNKNOWN_LEADER_EPOCH  # the follower retries
 
 
 def divergence(log: Log, wanted: SessionPartition) -> EpochEndOffset | None:
-    """Where a fetcher's log parts from this one; None if it does not, or does not say.
+    """Where a fetcher's log diverges from this one; None if it does not, or sent no epoch.
 
     Raises:
-        OffsetOutOfRangeError: it is below the log start, or of an epoch not heard of here.
+        OffsetOutOfRangeError: the offset is below the log start, or its epoch is not known here.
     """
     fetched_epoch, offset = wanted.last_fetched_epoch, wanted.fetch_offset
     if fetched_epoch < 0:

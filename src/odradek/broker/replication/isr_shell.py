@@ -1,14 +1,14 @@
 """ISR changes on their way to the controller (AlterPartition, KIP-497).
 
-Leaders ask here for another ISR; what was asked since the last answer goes in one request, and
-there is one request at a time. The controller stores, and answers what stands for each partition.
+Leaders propose ISRs here; those proposed since the last answer go in one request, and one request
+is in flight at a time. The controller stores the ISR and answers the state of each partition.
 
-    stored             the leader goes by it, if it has not heard of anything newer meanwhile
-    lost, no answer    asked again: the controller knows a change that is there already
-    another epoch      the controller's next order tells what stands; until then it stays asked for
-    not eligible       the follower's broker is not alive in the life that was seen: back to what
-                       is stored; its next fetches will ask again
-    no such topic      it was deleted, and nobody could tell us so: it is led no longer
+    stored               the leader applies it, unless it has a newer state by now
+    connection lost      sent again: the controller recognizes a change that is stored already
+    other epoch          LeaderAndIsr with the present state is on its way; sent again until then
+    INELIGIBLE_REPLICA   the follower's registration has changed (KIP-903): back to the stored ISR;
+                         the follower's next fetches propose it again
+    UNKNOWN_TOPIC_ID     the topic was deleted while this broker was down: stop leading it
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from odradek.wire.messages.alter_partition import (
 log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.05
 
-# The change cannot be had like this: back to what is stored.
+# The change is refused: the leader returns to the stored ISR.
 _REFUSED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-# Something newer is on its way to us; it will say what stands.
+# A newer state is on its way to this broker with LeaderAndIsr.
 _OVERTAKEN: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -54,15 +54,15 @@ class _Asked(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    # The lives in which the members had what the leader asks for them on the strength of. Asked
-    # again it is with these: who has started anew since may have lost it (KIP-903).
+    # The broker epochs in which the members had the records. A repeated request names the same:
+    # a broker that has restarted since may have lost them (KIP-903).
     broker_epochs: dict[int, int]
 
 
 class IsrShell:
-    """All ISR changes of one broker."""
+    """All ISR changes that the leaders of one broker propose."""
 
-    def __init__(  # noqa: PLR0913 - whom it tells what
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         link: ControllerLink,
         *,
@@ -71,11 +71,11 @@ class IsrShell:
         tasks: Tasks,
         stored: Callable[[Partition, tuple[int, ...], int], None],
         changed: Callable[[bool], None],
-        gone: Callable[[Partition], None],
+        topic_deleted: Callable[[Partition], None],
     ) -> None:
-        """`stored` tells a leader what stands; `changed` is told whether an ISR grew, to count.
+        """`stored` applies a stored ISR; `changed` counts: it gets whether the ISR grew.
 
-        `gone` is told of a partition whose topic the controller does not know.
+        `topic_deleted` is called for a partition whose topic id the controller does not have.
         """
         self._link = link
         self._broker_id = broker_id
@@ -83,13 +83,13 @@ class IsrShell:
         self._tasks = tasks
         self._stored = stored
         self._changed = changed
-        self._gone = gone
+        self._topic_deleted = topic_deleted
         self._asked: dict[tuple[bytes, int], _Asked] = {}
         self._running = False
         self._waits_for = ""
 
     def ask(self, partition: Partition, isr: tuple[int, ...]) -> None:
-        """Have the controller store this ISR."""
+        """Propose this ISR to the controller."""
         key = (partition.topic_id, partition.topic_partition.partition)
         leader = partition.leader
         assert leader is not None, partition.topic_partition
@@ -106,7 +106,7 @@ class IsrShell:
 
     async def _run(self) -> None:
         try:
-            await asyncio.sleep(0)  # what comes in the same turn goes together
+            await asyncio.sleep(0)  # collect what is proposed in the same turn
             while self._asked:
                 asked, self._asked = self._asked, {}
                 again = await self._exchange(asked)
@@ -126,7 +126,7 @@ class IsrShell:
     async def _exchange(
         self, asked: dict[tuple[bytes, int], _Asked]
     ) -> dict[tuple[bytes, int], _Asked]:
-        """One request. Returns what has to be asked again."""
+        """Send one request. Returns what has to be sent again."""
         try:
             response = await self._link.ask(self._request(asked))
         except (PeerError, ApiError) as error:
@@ -146,10 +146,10 @@ class IsrShell:
         return again
 
     def _wait_for(self, reason: str) -> None:
-        """Say it once, not at each attempt."""
+        """Log the reason once, not at each attempt."""
         if reason != self._waits_for:
             self._waits_for = reason
-            log.info("ISR changes wait: %s", reason)
+            log.info("ISR changes wait and are sent again: %s", reason)
 
     def _request(self, asked: dict[tuple[bytes, int], _Asked]) -> AlterPartitionRequest:
         topics: dict[bytes, AlterPartitionTopic] = {}
@@ -174,10 +174,10 @@ class IsrShell:
         )
 
     def _epoch_of(self, change: _Asked, member: int) -> int:
-        return change.broker_epochs.get(member, self._broker_epoch())  # its own: it leads
+        return change.broker_epochs.get(member, self._broker_epoch())  # the leader's own epoch
 
     def _settle(self, change: _Asked, answer: AlteredPartition) -> bool:
-        """Whether this change is over, one way or another."""
+        """Whether this change is complete: stored, refused or out of date."""
         partition, error = change.partition, ErrorCode(answer.error_code)
         if not self._is_current(change):
             return True
@@ -193,5 +193,5 @@ class IsrShell:
             partition.isr_refused()
             return True
         if error is ErrorCode.UNKNOWN_TOPIC_ID:
-            self._gone(partition)
+            self._topic_deleted(partition)
         return error in _OVERTAKEN

@@ -1,8 +1,7 @@
-"""Replicas on their way into another log directory of this broker.
+"""Moves of replicas to another log directory of this broker (KIP-113).
 
-How a copy is made and takes the log's place is in `odradek.log.moving`; this is the task that
-advances the copies, a little at a time, for as long as there are any. Moves that were under way
-when the broker stopped go on when it starts again.
+`odradek.log.moving` copies a log and replaces it by the copy; this task advances the copies, a
+little at a time, while there are any. A restarted broker continues its moves.
 """
 
 import asyncio
@@ -21,12 +20,12 @@ from odradek.model.partition import TopicPartition
 from odradek.replica.throttle import ReplicationQuota
 
 log = logging.getLogger(__name__)
-# Nothing to copy, as the disk is being asked or the log has not grown: look again so much later.
+# When there is nothing to copy (a disk read is pending, the log has not grown), look again then.
 _PAUSE_S: Final = 0.02
 
 
 class LogDirMoves:
-    """All moves of one broker."""
+    """All moves between the log directories of one broker."""
 
     def __init__(
         self,
@@ -46,18 +45,18 @@ class LogDirMoves:
         self._task: asyncio.Task[None] | None = None
 
     def resume(self) -> None:
-        """Go on with what was under way when the broker stopped."""
+        """Start the task, if there are moves and it does not run."""
         if self._has_work and (self._task is None or self._task.done()):
             self._task = self._tasks.start(self._advance(), "moves to other log directories")
 
     def begin(self, partition: TopicPartition, directory: str) -> None:
-        """Begin to move a replica; one that is on its way there goes on.
+        """Begin to move a replica; a move to that directory that is under way continues.
 
         Raises:
             ApiError: there is no such directory, it has failed, or the replica is not held here.
         """
         if directory not in self._logs.directories:
-            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
         if self._logs.is_offline(directory):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has failed")
         found = self._replicas.find(*partition)
@@ -88,7 +87,7 @@ class LogDirMoves:
             except StorageError as error:
                 self._logs.failed(error)
             except ApiError as error:
-                log.warning("a move to another log directory is given up: %s", error)
+                log.warning("a move to another log directory is cancelled: %s", error)
             await asyncio.sleep(0 if copied else _PAUSE_S)
 
     def _moved(self, partition: TopicPartition, moved: Log) -> None:

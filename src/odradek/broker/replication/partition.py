@@ -1,12 +1,12 @@
-"""One partition on this broker: its log, its role, and who waits for it.
+"""One partition on this broker: its log, its role, and the requests that wait for it.
 
-Everything that changes LEO, HW or role goes through here, because here stand those who wait:
+Every change of LEO, HW or role goes through this class, because it holds what such a change wakes:
 
-    produces  acks=all, in the order of the offset they need; popped when the HW gets there
-    watches   the fetchers that hold this partition in their session; told that it is ready
+    produces  acks=all requests, in the order of the offset they need; popped when the HW reaches it
+    watches   fetchers that have this partition in their session; notified that it is ready
 
-A movement only *marks* the waiting fetches; they are looked at again at the end of the turn
-(`Purgatory.wake`), not inside the append. Losing leadership, deletion, a failed directory and
+A change only *marks* the waiting fetches; they are read again at the end of the loop's turn
+(`Purgatory.wake`), not inside the append. Losing leadership, deletion, a failed log directory and
 the stop of the broker complete every waiting request with Kafka's error.
 """
 
@@ -33,10 +33,10 @@ from odradek.replica.throttle import Throttles
 
 
 class Sender(Protocol):
-    """Where answers leave."""
+    """Where responses to one client are collected before they are written."""
 
     def release(self) -> None:
-        """Let those go that are there, in one write."""
+        """Write the responses that are ready, in one write."""
 
 
 class WaitingProduce(Protocol):
@@ -45,45 +45,46 @@ class WaitingProduce(Protocol):
     done: bool
 
     def committed(self, slot: int) -> Sender | None:
-        """What it wrote to its partition number `slot` is on all replicas in sync.
+        """What it wrote to its partition number `slot` is committed.
 
-        Returns where its answer leaves, if that is ready now: more may be, for the same peer.
+        Returns where its response leaves, if the request is complete now. The caller releases it
+        after other requests of the same connection have been completed.
         """
 
     def failed_at(self, slot: int, error: ErrorCode) -> None:
-        """It never will be, as far as this broker can say."""
+        """The broker stops leading the partition before the write is known to be committed."""
 
 
 class WaitingDeletion(Protocol):
-    """A deletion of records that waits for all replicas that are there."""
+    """A DeleteRecords request that waits until the low watermark reaches its offset."""
 
     done: bool
     offset: int
 
-    def gone(self, low_watermark: int) -> None:
-        """They have let go what was to go."""
+    def deleted(self, low_watermark: int) -> None:
+        """The low watermark is at or above the offset: no registered replica has the records."""
 
     def failed(self, error: ErrorCode) -> None:
-        """Whether they will, another has to say."""
+        """The broker stops leading the partition before the low watermark gets there."""
 
 
 class FetchWatch(Protocol):
-    """A fetcher that holds this partition in its session."""
+    """A fetcher that has this partition in its session."""
 
     follower_id: int  # -1 for a consumer
 
     def partition_ready(self, partition: SessionPartition, new_bytes: int) -> None:
-        """There may be something to read, about so much more than before."""
+        """There may be something to read, about `new_bytes` more than before."""
 
     def partition_changed(self, partition: SessionPartition) -> None:
-        """There is something to say that cannot wait."""
+        """The waiting fetch has to be answered now: a new leader, an error, a new log start."""
 
     def high_watermark_moved(self, partition: SessionPartition) -> None:
-        """A follower is owed another high watermark: with the next records, or soon."""
+        """A follower has to get the new HW: with the next records, or soon."""
 
 
 class Partition:
-    """A replica that this broker holds."""
+    """One replica that this broker holds."""
 
     __slots__ = (
         "_deletions",
@@ -94,7 +95,7 @@ class Partition:
         "controller_epoch",
         "error",
         "follower_throttled",
-        "is_gone",
+        "is_removed",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -117,18 +118,18 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log  # None: its directory has failed
+        self.log = log  # None: its log directory has failed
         self.rules = rules
-        self.leader: LeaderReplica | None = None  # while this broker leads
+        self.leader: LeaderReplica | None = None  # set while this broker leads
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
-        self.adding: tuple[int, ...] = ()  # those that a reassignment brings
-        self.removing: tuple[int, ...] = ()  # and takes
-        self.is_gone = False  # deleted here, or replaced by another of its name
-        # What a client is told that wants something only a leader can do.
+        self.adding: tuple[int, ...] = ()  # the replicas that a reassignment adds
+        self.removing: tuple[int, ...] = ()  # and the ones that it removes
+        self.is_removed = False  # deleted here, or replaced by another topic of the same name
+        # The error for requests that only a leader can serve.
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._produces: deque[tuple[int, WaitingProduce, int]] | None = None
         self._watches: dict[FetchWatch, SessionPartition] | None = None
@@ -138,14 +139,14 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Led here, with fewer in sync than it has replicas, not counting those that are added."""
+        """Led here, with fewer in-sync replicas than replicas, not counting those being added."""
         if self.leader is None:
             return False
         return len(self.leader.isr.committed) < len(self.replicas) - len(self.adding)
 
     # ------------------------------------------------------------------------ roles
 
-    def become_leader(  # noqa: PLR0913 - what a reign begins with
+    def become_leader(  # noqa: PLR0913 - the state of a leader at the start of its epoch
         self,
         state: LeaderAndIsr,
         replicas: tuple[int, ...],
@@ -156,22 +157,23 @@ class Partition:
         live: frozenset[int],
         monotonic_ms: MonotonicMs,
     ) -> None:
-        """Lead from now on, or go on leading with another ISR."""
+        """Lead from now on, or continue to lead in the same leader epoch with another ISR."""
         log = self.log
         assert log is not None
-        new_reign = self.leader is None or state.leader_epoch != self.leader_epoch
-        if new_reign:
+        new_epoch = self.leader is None or state.leader_epoch != self.leader_epoch
+        if new_epoch:
             log.assign_epoch(state.leader_epoch, log.leo)
-        before = None if new_reign else self.leader
-        # Whoever has started does not know what of its log is flushed. With others it counts when
-        # it does; who holds the partition alone may not take back what it has shown.
-        counts_all = new_reign and len(replicas) == 1
+        before = None if new_epoch else self.leader
+        # A leader that has just started does not know which part of its log is flushed. With
+        # followers, that part counts for the HW once it is flushed; a single replica must not
+        # take back what consumers may have read, so all of its log counts at once.
+        counts_all = new_epoch and len(replicas) == 1
         self.leader = LeaderReplica(
             leo=log.leo if counts_all else max(log.counted_end, log.high_watermark),
             high_watermark=log.high_watermark,
             followers={
-                # One in sync and not heard of yet gets the time of a full lag to show that it is
-                # there; one out of sync holds up nobody.
+                # An in-sync follower that has not fetched yet gets replica.lag.time.max.ms to do
+                # so; a follower outside the ISR does not hold back the HW.
                 replica: (before and before.followers.get(replica))
                 or Follower(
                     leo=-1,
@@ -190,13 +192,13 @@ class Partition:
         self.error = ErrorCode.NONE
         moved = self.leader.isr_stored(state.isr, state.partition_epoch, monotonic_ms=monotonic_ms)
         self._high_watermark_may_move(moved)
-        if self.leader.leo < log.leo:  # what is not on the disk comes to count when it is
+        if self.leader.leo < log.leo:  # what is not flushed counts as soon as it is
             log.flush_rest(partial(self._flushed, monotonic_ms, None))
-        if new_reign:
-            self._tell_watches()  # who believes in the old one has to be told
+        if new_epoch:
+            self._notify_watches()  # their fetchers use the former leader epoch
 
     def become_follower(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
-        """Follow from now on; whoever waits for the leader has to ask another."""
+        """Follow from now on; waiting requests are answered with NOT_LEADER_OR_FOLLOWER."""
         self.leader = None
         self._take_over(state, replicas)
         self.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -209,11 +211,11 @@ class Partition:
         for _, produce, slot in produces or ():
             produce.failed_at(slot, error)
         self._low_watermark_may_move()
-        self._tell_watches()
+        self._notify_watches()
 
     def removed(self, error: ErrorCode) -> None:
-        """Stop holding it: this broker does not hold it any longer."""
-        self.is_gone = True
+        """Answer `error` from now on: the replica is no longer on this broker."""
+        self.is_removed = True
         self.stop_serving(error)
         self._watches = None
         self.log = None
@@ -224,7 +226,7 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self.replicas = replicas
 
-    # ------------------------------------------------------------------ data's way
+    # ------------------------------------------------------------------ produce and fetch
 
     def append(
         self,
@@ -235,9 +237,9 @@ class Partition:
         wall_ms: WallMs,
         flushed: FlushDone | None = None,
     ) -> Appended:
-        """Append what a producer sent and validation let pass. Returns where it stands.
+        """Append a validated batch of a producer. Returns its offsets.
 
-        `flushed` is called only if this reached `flush.messages`, when it is durable.
+        `flushed` is called only if this append reached `flush.messages`, when it is durable.
 
         Raises:
             ApiError: the producer's epoch or sequence is wrong.
@@ -271,7 +273,7 @@ class Partition:
     def _flushed(
         self, monotonic_ms: MonotonicMs, also: FlushDone | None, error: StorageError | None
     ) -> None:
-        """Batches appended at `monotonic_ms` are on disk: now they count."""
+        """An append is on the disk and counts for the HW. `monotonic_ms` is when it was appended."""
         leader, log = self.leader, self.log
         if error is None and leader is not None and log is not None:
             end = max(leader.leo, log.counted_end)
@@ -282,7 +284,7 @@ class Partition:
     def follow(
         self, batches: memoryview, *, high_watermark: int, log_start_offset: int, wall_ms: WallMs
     ) -> bool:
-        """Append what the leader sent, and believe it what is committed. Whether an end moved.
+        """Append what the leader sent and take over its HW. Returns whether LEO or log start moved.
 
         Raises:
             CorruptBatchError, UnexpectedOffsetError: nothing was appended.
@@ -299,22 +301,22 @@ class Partition:
                     error.first_offset < log.leo <= error.last_offset
                 ):
                     raise
-                # The leader's log starts within a batch (DeleteRecords): ours, which is empty,
-                # or holds but what is deleted there, has to begin where the batch does.
+                # The leader's log starts within a batch (DeleteRecords). This log is empty or has
+                # only deleted records, so it has to begin where the batch does.
                 log.truncate_fully_and_start_at(error.first_offset)
                 log.append_as_follower(batches, wall_ms=wall_ms)
         old = log.high_watermark
         log.set_high_watermark(committed_here(leader_high_watermark=high_watermark, leo=log.leo))
         if self._watches is not None and log.high_watermark != old:
-            for watch, wanted in self._watches.items():  # consumers that read here
+            for watch, wanted in self._watches.items():  # consumers that read from this follower
                 watch.partition_ready(wanted, len(batches) or 1)
         if log.log_start_offset < log_start_offset <= log.high_watermark:
             log.advance_log_start(log_start_offset)
-            return True  # the leader waits to hear of it (DeleteRecords)
+            return True  # the leader waits for the new log start (DeleteRecords)
         return log.leo != before
 
     def check_epoch(self, asked_leader_epoch: int) -> ErrorCode:
-        """Fence an asker that believes in another leader; -1 does not ask to be checked."""
+        """Fence a requester with another leader epoch; -1 means that it sent none."""
         if asked_leader_epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         if asked_leader_epoch < self.leader_epoch:
@@ -322,7 +324,7 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def high_watermark_is_behind_epoch(self) -> bool:
-        """Just elected: the high watermark may still lie below what was readable before."""
+        """Right after an election the HW may still be below what consumers could read before."""
         log = self.log
         assert log is not None
         assert self.leader is not None
@@ -336,9 +338,9 @@ class Partition:
         broker_epoch: int = -1,
         log_start_offset: int = -1,
     ) -> tuple[int, ...] | None:
-        """A follower's fetch is its acknowledgement of everything before its offset.
+        """A follower's fetch acknowledges everything below its offset.
 
-        Returns the ISR to ask for, if it has caught up and is not in it.
+        Returns the ISR to propose, if the follower has caught up and is not in the ISR.
         """
         leader = self.leader
         if leader is None or follower not in leader.followers:
@@ -357,7 +359,7 @@ class Partition:
     def isr_stored(
         self, isr: tuple[int, ...], partition_epoch: int, monotonic_ms: MonotonicMs
     ) -> None:
-        """The controller stored an ISR that was asked for."""
+        """Take over an ISR that the controller has stored."""
         if self.leader is not None and partition_epoch >= self.partition_epoch:
             self.partition_epoch = partition_epoch
             self._high_watermark_may_move(
@@ -365,7 +367,7 @@ class Partition:
             )
 
     def brokers_changed(self, live: frozenset[int], monotonic_ms: MonotonicMs) -> None:
-        """Other brokers are registered now."""
+        """Recompute HW and low watermark for another set of registered brokers."""
         if self.leader is not None and self.leader.followers:
             self._high_watermark_may_move(
                 self.leader.brokers_changed(live, monotonic_ms=monotonic_ms)
@@ -373,33 +375,33 @@ class Partition:
             self._low_watermark_may_move()
 
     def isr_refused(self) -> None:
-        """The controller did not take the ISR that was asked for."""
+        """Drop the proposed ISR: the controller has refused it."""
         if self.leader is not None:
             self.leader.isr_refused()
 
     def wait_for_commit(self, required_offset: int, produce: WaitingProduce, slot: int) -> None:
-        """Tell this produce when the high watermark has reached the offset."""
+        """Call `produce.committed(slot)` when the high watermark has reached the offset."""
         produces = self._produces
         if produces is None:
             produces = self._produces = deque()
-        while produces and produces[0][1].done:  # its time was up before it was committed
+        while produces and produces[0][1].done:  # it timed out before it was committed
             produces.popleft()
         produces.append((required_offset, produce, slot))
 
     @property
     def follows(self) -> bool:
-        """Whether there is a leader, elsewhere, and a log here that follows it."""
+        """Whether another broker leads, and there is a log here to follow with."""
         return self.leader is None and self.log is not None and self.leader_id != NO_LEADER
 
     @property
     def low_watermark(self) -> int:
-        """Below it no replica that is there has anything left, as far as was heard."""
+        """The lowest log start offset of the registered replicas, as far as they reported it."""
         if self.leader is None or self.log is None:
             return -1
         return self.leader.low_watermark(self.log.log_start_offset)
 
     def delete_records(self, offset: int, deletion: "WaitingDeletion") -> None:
-        """Let everything before an offset go, and tell when it is gone on every replica.
+        """Advance the log start; `deletion` is completed when the low watermark gets there.
 
         Raises:
             OffsetOutOfRangeError: it is not committed yet.
@@ -408,7 +410,7 @@ class Partition:
         if self.log.advance_log_start(offset):
             for watch, wanted in list((self._watches or {}).items()):
                 if watch.follower_id >= 0:
-                    watch.partition_changed(wanted)  # followers are told at once
+                    watch.partition_changed(wanted)  # followers get the new log start at once
         if self._deletions is None:
             self._deletions = []
         self._deletions = [waiting for waiting in self._deletions if not waiting.done]
@@ -425,26 +427,26 @@ class Partition:
             if self.leader is None:
                 deletion.failed(self.error)
             elif low_watermark >= deletion.offset:
-                deletion.gone(low_watermark)
+                deletion.deleted(low_watermark)
             else:
                 waiting.append(deletion)
         self._deletions = waiting or None
 
     def watch(self, watch: FetchWatch, wanted: SessionPartition) -> None:
-        """Tell this fetcher when there may be something new."""
+        """Notify this fetcher when there may be something new to read."""
         if self._watches is None:
             self._watches = {}
         self._watches[watch] = wanted
 
     def unwatch(self, watch: FetchWatch) -> None:
-        """No more."""
+        """Stop notifying this fetcher."""
         if self._watches is not None:
             self._watches.pop(watch, None)
             if not self._watches:
                 self._watches = None
 
     def throttle(self, throttles: Throttles) -> None:
-        """Whether copying it counts against the quotas of replication."""
+        """Set whether replicating this partition counts against the replication quotas."""
         index = self.topic_partition.partition
         self.leader_throttled = throttles.throttles_leader(index)
         self.follower_throttled = throttles.throttles_follower(index)
@@ -452,19 +454,19 @@ class Partition:
     def config_changed(
         self, rules: ValidationRules, *, isr_min: int, monotonic_ms: MonotonicMs
     ) -> None:
-        """The topic's configuration is another one."""
+        """Apply the topic's changed configuration."""
         self.rules = rules
         if self.leader is not None:
             self._high_watermark_may_move(
                 self.leader.isr_min_changed(isr_min, monotonic_ms=monotonic_ms)
             )
 
-    def _tell_watches(self) -> None:
+    def _notify_watches(self) -> None:
         for watch, wanted in list((self._watches or {}).items()):
             watch.partition_changed(wanted)
 
     def _log_grew(self, new_bytes: int) -> None:
-        """Followers read up to the end of the log."""
+        """Notify followers: they read up to the end of the log."""
         for watch, wanted in (self._watches or {}).items():
             if watch.follower_id >= 0:
                 watch.partition_ready(wanted, new_bytes)
@@ -479,13 +481,14 @@ class Partition:
         produces = self._produces
         senders: dict[Sender, None] = {}
         if produces is not None:
-            _tell_committed(produces, high_watermark, senders)
+            _notify_committed(produces, high_watermark, senders)
             if not produces:
                 self._produces = None
         if self._watches is not None:
             new_bytes, self._new_bytes = self._new_bytes, 0
             if was_unstable:
-                # Of all that a transaction wrote, its end is the last and the least.
+                # The marker that ends a transaction is only the last and smallest part of what
+                # became readable.
                 new_bytes += log.bytes_between(stable, log.last_stable_offset)
             for watch, wanted in self._watches.items():
                 if watch.follower_id < 0:
@@ -498,12 +501,12 @@ class Partition:
             sender.release()
 
 
-def _tell_committed(
+def _notify_committed(
     produces: deque[tuple[int, WaitingProduce, int]],
     high_watermark: int,
     senders: dict[Sender, None],
 ) -> None:
-    """Tell those who waited for that, and note where answers are ready."""
+    """Complete the produce requests below the HW, and collect where their responses leave."""
     while produces and produces[0][0] <= high_watermark:
         _, produce, slot = produces.popleft()
         sender = produce.committed(slot)

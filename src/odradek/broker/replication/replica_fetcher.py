@@ -1,14 +1,15 @@
-"""A follower's loop: one for each leader this broker follows, all its partitions in one fetch.
+"""Fetching from one leader: all partitions that it leads and this broker follows, in one fetch.
 
-    send      an incremental fetch: only what is new or moved since the last answer is named
-    answer    handled in the callback that brought it: checksums, one write a partition, epochs,
+    send      an incremental fetch (KIP-227): it names only partitions that are new or have moved
+    answer    handled in the callback that received it: checksums, one write a partition, epochs,
               the high watermark - and only then the next fetch, which acknowledges it
-    diverged  the leader never had our end: cut by epoch and ask again (`replica.follower`)
-    refused   a partition whose leader says no waits a while, or for the controller's next word
+    diverged  the leader does not have the end of this log: truncate by epoch and fetch again
+              (`replica.follower`)
+    refused   a partition with an error waits for a pause, or for the next LeaderAndIsr
 
-The next fetch is not sent before the append: it would acknowledge what is not written, and gain
-nothing. Nor before the flush, where one is asked for (`flush.messages`): Kafka's fetcher flushes
-within the append. A connection that breaks is made again after `replica.fetch.backoff.ms`.
+The next fetch is not sent before the append: it would acknowledge what is not written. Nor is it
+sent before the flush, if `flush.messages` asks for one: Kafka's fetcher flushes within the append.
+A broken connection is made again after `replica.fetch.backoff.ms`.
 """
 
 import asyncio
@@ -49,8 +50,8 @@ from odradek.wire.messages.list_offsets import (
 
 log = logging.getLogger(__name__)
 
-# A new leader may hear of its reign a moment after its followers: the first refusals are asked
-# about again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
+# A new leader may receive LeaderAndIsr a moment after its followers: after the first errors the
+# follower asks again soon, each time after twice as long, up to `replica.fetch.backoff.ms`.
 _FIRST_PAUSE_MS: Final = 10
 
 _EARLIEST: Final = -2
@@ -67,7 +68,7 @@ Key = tuple[bytes, int]
 
 
 class FetchOptions(NamedTuple):
-    """How a follower fetches: the options `replica.fetch.*` and their like."""
+    """The options of a follower's fetches: `replica.fetch.*`, `replica.socket.timeout.ms`."""
 
     max_wait_ms: int
     min_bytes: int
@@ -78,22 +79,22 @@ class FetchOptions(NamedTuple):
 
 
 class _Followed:
-    """One partition that is fetched, and in which reign."""
+    """One partition that is fetched, and in which leader epoch."""
 
     __slots__ = ("is_asked", "is_held_back", "leader_epoch", "partition", "pause_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.is_asked = False  # a request has named it in this reign
-        self.is_held_back = False  # refused just now, or being put right
-        self.pause_ms = _FIRST_PAUSE_MS  # after the next refusal
+        self.is_asked = False  # a request has named it in this leader epoch
+        self.is_held_back = False  # pausing after an error, or looking for the leader's offsets
+        self.pause_ms = _FIRST_PAUSE_MS  # after the next error
 
 
 class ReplicaFetcher:
-    """Follows one broker."""
+    """Fetches all partitions that one other broker leads (Kafka's `ReplicaFetcherThread`)."""
 
-    def __init__(  # noqa: PLR0913 - the follower's world
+    def __init__(  # noqa: PLR0913 - everything external to a follower
         self,
         leader: EndPoint,
         *,
@@ -107,7 +108,7 @@ class ReplicaFetcher:
         storage_failed: Callable[[StorageError], None],
         quota: ReplicationQuota | None = None,
     ) -> None:
-        self._quota = quota  # for throttled partitions, over all leaders
+        self._quota = quota  # for throttled partitions, shared by the fetchers of all leaders
         self.leader = leader
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -119,18 +120,18 @@ class ReplicaFetcher:
         self._storage_failed = storage_failed
         self._client_id = f"broker-{broker_id}-fetcher"
         self._followed: dict[Key, _Followed] = {}
-        self._aside: dict[Key, _Followed] = {}  # those of them that are held back
-        self._flushing: dict[Key, _Followed] = {}  # and those that the next fetch waits for
-        # What the next request has to say.
+        self._aside: dict[Key, _Followed] = {}  # the ones that are held back
+        self._flushing: dict[Key, _Followed] = {}  # and the ones that the next fetch waits for
+        # The partitions that the next request adds to the session, and removes from it.
         self._to_name: dict[Key, _Followed] = {}
-        self._to_forget: dict[Key, None] = {}
+        self._to_remove: dict[Key, None] = {}
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
         self._channel: Channel | None = None
         self._is_under_way = False  # a fetch, or a connection
         self._is_stopped = False
         self._sent_ms = 0
-        self._questions = Peer(
+        self._peer = Peer(
             leader.host,
             leader.port,
             connector=connector,
@@ -139,48 +140,48 @@ class ReplicaFetcher:
             timeout_ms=options.timeout_ms,
         )
 
-    # ------------------------------------------------------------------- for its owner
+    # ------------------------------------------------------------------- what is fetched
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Fetch this one from now on, or in its new reign."""
+        """Fetch this partition from now on, or in its new leader epoch."""
         key = (partition.topic_id, partition.topic_partition.partition)
         followed = self._followed[key] = _Followed(partition)
         self._aside.pop(key, None)
         self._to_name[key] = followed
-        self._to_forget.pop(key, None)
+        self._to_remove.pop(key, None)
         self._flushing.pop(key, None)
         self._wait_for_disk(key, followed)
         self._go_on()
 
     def leave(self, partition: Partition) -> None:
-        """Fetch this one no longer."""
+        """Stop fetching this partition."""
         key = (partition.topic_id, partition.topic_partition.partition)
         if self._followed.pop(key, None) is not None:
             self._aside.pop(key, None)
             self._to_name.pop(key, None)
-            self._to_forget[key] = None
+            self._to_remove[key] = None
             if self._flushing.pop(key, None) is not None:
                 self._go_on()
 
     def stop(self) -> None:
-        """Follow no longer."""
+        """Stop fetching, and close the connections."""
         self._is_stopped = True
         self._followed.clear()
         self._aside.clear()
         self._flushing.clear()
-        self._hang_up()
-        self._questions.close()
+        self._disconnect()
+        self._peer.close()
 
     def check_silence(self) -> None:
-        """Hang up on a leader that has not answered for too long."""
+        """Disconnect from a leader that has not answered for too long."""
         channel = self._channel
         if channel is not None and channel.oldest_request_ms is not None:
             silent_ms = self._clock.monotonic_ms() - channel.oldest_request_ms
             if silent_ms > self._options.timeout_ms + self._options.max_wait_ms:
-                self._hang_up()
+                self._disconnect()
 
     # ------------------------------------------------------------------------ the loop
 
@@ -199,7 +200,7 @@ class ReplicaFetcher:
         elif at_once:
             self._send()
         else:
-            # In the next turn: partitions that come together are named together.
+            # In the next turn, so that partitions of one LeaderAndIsr go into one request.
             self._loop.call_soon(self._send)
 
     async def _connect(self) -> None:
@@ -210,7 +211,7 @@ class ReplicaFetcher:
         except OSError:
             self._later()
             return
-        if self._is_stopped:  # meanwhile
+        if self._is_stopped:  # while it connected
             channel.close()
             return
         self._channel = channel
@@ -218,16 +219,16 @@ class ReplicaFetcher:
         self._send()
 
     def _ended(self) -> None:
-        """The connection is gone; whoever waited for an answer has been told."""
+        """The connection is closed; the waiting request has already been answered with None."""
         self._channel = None
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
 
     def _later(self) -> None:
-        """Try again after a while."""
+        """Send the next fetch after the backoff."""
         self._loop.call_later(self._options.backoff_ms / 1000, self._again)
 
     def _again(self) -> None:
@@ -236,7 +237,7 @@ class ReplicaFetcher:
 
     def _send(self) -> None:
         channel = self._channel
-        if self._flushing:  # since a moment ago
+        if self._flushing:  # it began after this call was scheduled
             self._is_under_way = False
             return
         if channel is None or self._is_stopped:
@@ -259,21 +260,21 @@ class ReplicaFetcher:
 
     def _request(self) -> FetchRequest:
         options = self._options
-        if self._session_epoch == INITIAL_EPOCH:  # a new session: name all
+        if self._session_epoch == INITIAL_EPOCH:  # a new session: name all partitions
             self._to_name = {k: f for k, f in self._followed.items() if not f.is_held_back}
-            self._to_forget.clear()
+            self._to_remove.clear()
         topics: dict[bytes, FetchTopic] = {}
         for key, followed in self._to_name.items():
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic_id=key[0])
-            topic.partitions.append(self._wanted(key, followed))
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in self._to_forget:
-            gone = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
-            gone.partitions.append(index)
+            topic.partitions.append(self._fetch_partition(key, followed))
+        removed: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._to_remove:
+            entry = removed.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
+            entry.partitions.append(index)
         self._to_name.clear()
-        self._to_forget.clear()
+        self._to_remove.clear()
         return FetchRequest(
             replica_state=ReplicaState(
                 replica_id=self._broker_id, replica_epoch=self._broker_epoch()
@@ -284,10 +285,10 @@ class ReplicaFetcher:
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            forgotten_topics_data=list(removed.values()),
         )
 
-    def _wanted(self, key: Key, followed: _Followed) -> FetchPartition:
+    def _fetch_partition(self, key: Key, followed: _Followed) -> FetchPartition:
         partition = followed.partition
         assert partition.log is not None
         followed.is_asked = True
@@ -313,7 +314,7 @@ class ReplicaFetcher:
             response, _ = decoder(FetchResponse, VERSIONS[ApiKey.FETCH])(frame, position)
         except MalformedRequestError as error:
             log.warning("%s: %s", self.leader.connection_string, error)
-            self._hang_up()
+            self._disconnect()
             self._later_from_idle()
             return
         if response.error_code:
@@ -322,15 +323,15 @@ class ReplicaFetcher:
         self._session_id = response.session_id
         self._session_epoch = 1 if self._session_epoch == FINAL_EPOCH else self._session_epoch + 1
         if self._session_id == NO_SESSION:
-            self._session_epoch = INITIAL_EPOCH  # no room for a session: name all each time
+            self._session_epoch = INITIAL_EPOCH  # the leader keeps no session: name all each time
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 followed = self._followed.get(key)
-                # What was asked in the last reign is answered in its terms: that its epoch is
-                # fenced is no word about the present one. The next request asks in this one's.
+                # Errors for a request of an earlier leader epoch (such as FENCED_LEADER_EPOCH)
+                # say nothing about the present one, which the next request names.
                 if followed is not None and followed.is_asked and not followed.is_held_back:
-                    self._take(key, followed, data)
+                    self._process(key, followed, data)
         self._go_on(at_once=True)
 
     def _refused(self, error: ErrorCode) -> None:
@@ -341,16 +342,16 @@ class ReplicaFetcher:
         log.warning("%s refuses our fetch: %s", self.leader.connection_string, error.name)
         self._later_from_idle()
 
-    def _take(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+    def _process(self, key: Key, followed: _Followed, data: PartitionData) -> None:
         partition = followed.partition
         if partition.leader_epoch != followed.leader_epoch or partition.log is None:
-            return  # it has another leader by now; the answer is of the past
+            return  # it has another leader now: the answer is out of date
         try:
             if data.error_code:
-                self._put_right(key, followed, ErrorCode(data.error_code))
+                self._handle_error(key, followed, ErrorCode(data.error_code))
             elif data.diverging_epoch is not None:
-                told = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                self._cut(partition, told, leader_start=data.log_start_offset)
+                leader_end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._truncate_diverged(partition, leader_end, leader_start=data.log_start_offset)
                 self._to_name[key] = followed
             else:
                 moved = partition.follow(
@@ -371,24 +372,24 @@ class ReplicaFetcher:
             self._hold_back(key, followed, self._options.backoff_ms)
 
     def _wait_for_disk(self, key: Key, followed: _Followed) -> None:
-        """Have no fetch acknowledge what has to be flushed first, and is not."""
+        """Delay fetches that would acknowledge records which have to be flushed first."""
         held = followed.partition.log
         if held is None or held.counted_end == held.leo:
             return
 
         def flushed(error: StorageError | None) -> None:
             if self._flushing.get(key) is not followed:
-                return  # it is followed no longer, or in another reign
+                return  # it is no longer followed, or in another leader epoch
             del self._flushing[key]
             if error is None:
-                self._wait_for_disk(key, followed)  # it may have been cut meanwhile
+                self._wait_for_disk(key, followed)  # the log may have been truncated meanwhile
             self._go_on()
 
         self._flushing[key] = followed
         held.flush_rest(flushed)
 
     def _throttle(self, key: Key, followed: _Followed, data: PartitionData) -> None:
-        """Let a throttled partition that lags wait, if too much was fetched of such."""
+        """Pause a throttled, lagging partition when the replication quota is exceeded."""
         quota, partition = self._quota, followed.partition
         if quota is None or not partition.follower_throttled or partition.log is None:
             return
@@ -398,29 +399,32 @@ class ReplicaFetcher:
             self._hold_back(key, followed, self._options.backoff_ms)
 
     @staticmethod
-    def _cut(partition: Partition, told: EpochEnd, *, leader_start: int) -> None:
+    def _truncate_diverged(
+        partition: Partition, leader_end: EpochEnd, *, leader_start: int
+    ) -> None:
         held = partition.log
         assert held is not None
-        own = EpochEnd(*held.end_offset_for_epoch(told.epoch))
-        cut = truncation_offset(leader=told, own=own, leo=held.leo)
+        own = EpochEnd(*held.end_offset_for_epoch(leader_end.epoch))
+        cut = truncation_offset(leader=leader_end, own=own, leo=held.leo)
         if held.log_start_offset < leader_start >= cut:
-            # Nobody can tell any more whether what is left was ever the leader's: it is deleted.
+            # All of the remaining log is below the leader's log start, so that it cannot be
+            # compared with the leader's: it is deleted.
             log.info("%s begins anew at %d", partition.topic_partition, leader_start)
             held.truncate_fully_and_start_at(leader_start)
         elif cut < held.leo:
             _truncate(partition, held, cut, "differs from there on")
         else:
-            # We led in an epoch and never wrote in it: the others have not heard of it.
+            # This broker led in an epoch without appending: other logs do not have that epoch.
             held.cut_epochs()
 
     # ------------------------------------------------------------------------- refusals
 
-    def _put_right(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
+    def _handle_error(self, key: Key, followed: _Followed, error: ErrorCode) -> None:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._set_aside(key, followed)
             self._tasks.start(self._find_range(key, followed), f"range of {key[1]}")
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
-            # There is a newer reign; the controller will tell us of it.
+            # There is a newer leader epoch; LeaderAndIsr will follow.
             self.leave(followed.partition)
         else:
             pause_ms = min(followed.pause_ms, self._options.backoff_ms)
@@ -428,7 +432,7 @@ class ReplicaFetcher:
             self._hold_back(key, followed, pause_ms)
 
     def _hold_back(self, key: Key, followed: _Followed, pause_ms: int) -> None:
-        """Ask for this one again after a while; the others go on."""
+        """Fetch this partition again after a pause; the others continue."""
         self._set_aside(key, followed)
 
         def again() -> None:
@@ -437,23 +441,23 @@ class ReplicaFetcher:
         self._loop.call_later(pause_ms / 1000, again)
 
     def _set_aside(self, key: Key, followed: _Followed) -> None:
-        """Out of the session with it: else the leader would answer at once, again and again."""
+        """Remove it from the session: otherwise the leader would answer its error at once."""
         followed.is_held_back = True
         self._aside[key] = followed
         self._to_name.pop(key, None)
-        self._to_forget[key] = None
+        self._to_remove[key] = None
 
     def _take_up(self, key: Key, followed: _Followed) -> None:
-        """Fetch it again, if it is still followed in that reign."""
+        """Fetch it again, if it is still followed in that leader epoch."""
         followed.is_held_back = False
         if self._followed.get(key) is followed:
             del self._aside[key]
             self._to_name[key] = followed
-            self._to_forget.pop(key, None)
+            self._to_remove.pop(key, None)
             self._go_on()
 
     async def _find_range(self, key: Key, followed: _Followed) -> None:
-        """Our end is not in the leader's log: ask where that begins and ends, and go there."""
+        """Our LEO is not in the leader's log: ask for its start and end, and truncate to them."""
         partition = followed.partition
         try:
             start = await self._leader_offset(partition, followed.leader_epoch, _EARLIEST)
@@ -479,7 +483,7 @@ class ReplicaFetcher:
         asked = ListOffsetsPartition(
             partition_index=index, current_leader_epoch=leader_epoch, timestamp=when
         )
-        response = await self._questions.ask(
+        response = await self._peer.ask(
             ListOffsetsRequest(
                 replica_id=self._broker_id,
                 topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
@@ -493,7 +497,7 @@ class ReplicaFetcher:
 
 
 def _truncate(partition: Partition, held: Log, offset: int, leader_log: str) -> None:
-    """Cut what the leader does not have; committed records that are cut are lost."""
+    """Truncate what the leader does not have; committed records among it are lost."""
     is_loss = offset < held.high_watermark
     loss = f", below the high watermark {held.high_watermark}: committed records are lost"
     log.log(

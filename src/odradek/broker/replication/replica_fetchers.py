@@ -1,7 +1,7 @@
-"""Who this broker follows: one fetcher for each leader, made when there is something to fetch.
+"""The fetchers of this broker: one for each leader that it follows, made when one is needed.
 
-A leader that is not announced yet, or is dead, is waited for: when the metadata says where it is,
-its partitions are fetched.
+A partition whose leader is not in the metadata waits: it is fetched when the metadata has the
+leader's address.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from odradek.model.cluster import EndPoint
 
 
 class ReplicaFetchers:
-    """All fetchers of one broker."""
+    """All replica fetchers of one broker (Kafka's `ReplicaFetcherManager`)."""
 
     def __init__(
         self, cache: MetadataCache, *, listener: str, make: Callable[[EndPoint], ReplicaFetcher]
@@ -27,7 +27,7 @@ class ReplicaFetchers:
         self._is_stopped = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch this one from its leader, if it has one that can be reached."""
+        """Fetch this partition, as soon as the metadata has its leader."""
         if self._is_stopped:
             return
         fetcher = self._fetcher(partition.leader_id)
@@ -38,7 +38,7 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Fetch this one no longer."""
+        """Stop fetching this partition."""
         self._waiting.pop(partition, None)
         leader = self._leader_of.pop(partition, None)
         fetcher = self._by_leader.get(leader) if leader is not None else None
@@ -48,7 +48,7 @@ class ReplicaFetchers:
                 self._drop(leader)
 
     def metadata_changed(self) -> None:
-        """A leader may have come, or moved to another address."""
+        """Fetch from leaders that have become reachable, or have another address."""
         for leader, fetcher in list(self._by_leader.items()):
             point = self._point(leader)
             if point is None or point != fetcher.leader:
@@ -63,14 +63,14 @@ class ReplicaFetchers:
                 self.follow(partition)
 
     def check_silence(self) -> None:
-        """Hang up on leaders that have not answered for too long."""
+        """Disconnect from leaders that have not answered for too long."""
         for fetcher in self._by_leader.values():
             fetcher.check_silence()
 
     def stop(self) -> None:
-        """Follow nobody any more, whatever the controller orders yet.
+        """Stop all fetchers; LeaderAndIsr starts none from now on.
 
-        The logs are closed next, and what came in behind that would be called durable unflushed.
+        The logs are closed next: what was appended after that would count as durable, unflushed.
         """
         self._is_stopped = True
         for leader in list(self._by_leader):

@@ -1,15 +1,16 @@
-"""The partitions of this broker, and the controller's orders about them (Kafka's name for it).
+"""The replicas of this broker, and how it carries out LeaderAndIsr and StopReplica.
 
-Who asks for a partition gets it, or the error that Kafka gives: a partition that the cluster has
-but this broker does not lead is NOT_LEADER_OR_FOLLOWER, one that nobody knows is
-UNKNOWN_TOPIC_OR_PARTITION, one whose directory failed is KAFKA_STORAGE_ERROR.
+Looking up a partition returns it, or Kafka's error: NOT_LEADER_OR_FOLLOWER for a partition that the
+metadata has but this broker does not lead, UNKNOWN_TOPIC_OR_PARTITION for one that the metadata
+does not have, KAFKA_STORAGE_ERROR for one whose log directory failed.
 
-Orders are for thousands of partitions at once, so they are carried out in slices: between two
-slices the loop serves everybody else. The next order waits until one is carried out.
+A request of the controller may name thousands of partitions, so it is carried out in slices:
+between two slices the loop serves other requests. The controller's next request waits for its end.
 
-A broker that was away when a replica was taken from it, or its topic deleted, has heard of neither
-and still has the log. If the same topic comes back, the log is used: it is cut by leader epochs as
-every follower's is. If another topic of that name comes, the log is set aside.
+A broker that was down when it was removed from a partition's replicas, or when the topic was
+deleted, still has the log. If it becomes a replica of the same topic again, the log is used and
+truncated by leader epochs like that of every follower. If it becomes a replica of another topic of
+the same name, the log is set aside.
 """
 
 import asyncio
@@ -48,11 +49,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 state_changes = logging.getLogger(STATE_CHANGES)
 SLICE_MS = 5
-_NONE = ErrorCode.NONE  # looked up by its class each time, it would be felt in every request
+_NONE = ErrorCode.NONE  # a global: the attribute look-up would cost time in every request
 
 
 class TopicSettings(NamedTuple):
-    """What a topic's configuration means for its partitions here."""
+    """What a topic's configuration sets for its partitions on this broker."""
 
     log_config: LogConfig
     rules: ValidationRules
@@ -61,13 +62,13 @@ class TopicSettings(NamedTuple):
 
 
 class Settings(Protocol):
-    """Where the configuration of topics is known."""
+    """Looks up the configuration of topics."""
 
     def topic(self, name: str) -> TopicSettings:
-        """The present settings of a topic; the same object for all that have no own."""
+        """The topic's present settings; topics without options of their own share one object."""
 
 
-class RoleOrder(NamedTuple):
+class LeaderAndIsrPartition(NamedTuple):
     """One partition of a LeaderAndIsr request."""
 
     topic_partition: TopicPartition
@@ -80,7 +81,7 @@ class RoleOrder(NamedTuple):
     removing: tuple[int, ...] = ()
 
 
-class StopOrder(NamedTuple):
+class StopReplicaPartition(NamedTuple):
     """One partition of a StopReplica request."""
 
     topic_partition: TopicPartition
@@ -93,7 +94,7 @@ def _ignore(partition: Partition) -> None:
 
 
 class ReplicaManager:
-    """All replicas that this broker holds."""
+    """All replicas that this broker holds (Kafka's `ReplicaManager`)."""
 
     def __init__(  # noqa: PLR0913 - its collaborators
         self,
@@ -109,7 +110,7 @@ class ReplicaManager:
         leave: Callable[[Partition], None] = _ignore,
         role_changed: Callable[[Partition], None] = _ignore,
     ) -> None:
-        """`knows` answers whether the metadata cache has such a partition.
+        """`knows` returns whether the metadata cache has a partition.
 
         `ask_for_isr` proposes an ISR to the controller; `follow` and `leave` start and end fetching
         from a leader; `role_changed` is called in the loop's turn in which the leader changed.
@@ -124,14 +125,14 @@ class ReplicaManager:
         self._topic_names: dict[bytes, str] = {}
         self._held = Counter[bytes]()  # partitions of each topic id
         self._topic_ids = TopicIds()
-        self._order = asyncio.Lock()
+        self._state_change = asyncio.Lock()
         self.ask_for_isr = ask_for_isr
         self.follow = follow
         self.leave = leave
         self.role_changed = role_changed
         self._live: frozenset[int] = frozenset()
 
-    # -------------------------------------------------------------------- questions
+    # -------------------------------------------------------------------- look-ups
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -141,15 +142,15 @@ class ReplicaManager:
 
     @property
     def logs(self) -> Logs:
-        """The logs that lie here, held or not."""
+        """The logs in this broker's log directories, also those without a partition here."""
         return self._logs
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """A partition held here, whatever its role."""
+        """A partition held here, as leader or follower."""
         return self._partitions.get((topic, index))
 
     def find(self, topic: str, index: int) -> Partition | ErrorCode:
-        """A partition held here, or why not."""
+        """A partition held here, or the error for the client."""
         partition = self._partitions.get((topic, index))
         if partition is not None:
             return partition
@@ -158,7 +159,10 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def find_led(self, topic: str, index: int, leader_epoch: int = -1) -> Partition | ErrorCode:
-        """A partition led here in the reign that the asker believes in, or why not."""
+        """A partition led here in the requester's leader epoch, or the error for the requester.
+
+        A `leader_epoch` of -1 is not checked.
+        """
         partition = self._partitions.get((topic, index))
         if (
             partition is not None
@@ -174,11 +178,11 @@ class ReplicaManager:
         return found.check_epoch(leader_epoch) or found
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic of which something is held here."""
+        """The name of a topic of which this broker holds a partition."""
         return self._topic_names.get(topic_id)
 
     async def loaded(self, cold: ColdRead) -> None:
-        """Have something brought into memory.
+        """Read something into memory.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; the directory is offline now.
@@ -200,7 +204,7 @@ class ReplicaManager:
         broker_epoch: int,
         log_start_offset: int = -1,
     ) -> None:
-        """A follower's fetch acknowledges, and may bring it into the ISR."""
+        """A follower's fetch acknowledges records, and may let it join the ISR."""
         isr = partition.follower_fetched(
             follower, offset, monotonic_ms, broker_epoch, log_start_offset
         )
@@ -208,35 +212,35 @@ class ReplicaManager:
             self.ask_for_isr(partition, isr)
 
     def isr_stored(self, partition: Partition, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller stored an ISR that was asked for: ask for the next follower, if any."""
+        """The controller stored a proposed ISR: propose the next follower, if there is one."""
         partition.isr_stored(isr, partition_epoch, self._clock.monotonic_ms())
         leader = partition.leader
-        # Others may have caught up while this change was in flight, and an idle partition
-        # brings no further fetch.
+        # Other followers may have caught up while this change was in flight, and in an idle
+        # partition no later fetch proposes them.
         proposed = leader.missed_expansion() if leader is not None else None
         if proposed is not None:
             self.ask_for_isr(partition, proposed)
 
     def brokers_changed(self, live: frozenset[int]) -> None:
-        """These brokers are registered now, as the controller says."""
+        """The controller's metadata lists these registered brokers."""
         if live == self._live:
             return
         self._live = live
-        now_ms = self._clock.monotonic_ms()
+        monotonic_ms = self._clock.monotonic_ms()
         for partition in self._partitions.values():
-            partition.brokers_changed(live, now_ms)
+            partition.brokers_changed(live, monotonic_ms)
 
     def review_isrs(self) -> None:
-        """Have those leave the ISR that have fallen behind, and those join whose turn was missed.
+        """Propose ISRs without followers that fell behind, or with those that have caught up.
 
-        A follower joins when it fetches what brings it to the end; if the controller refused it
-        then (it did not know the broker yet), an idle partition brings no second occasion.
+        A follower is proposed when a fetch brings it to the end of the log. If the controller
+        refused that (the broker was not registered yet), an idle partition has no second occasion.
         """
-        now_ms = self._clock.monotonic_ms()
+        monotonic_ms = self._clock.monotonic_ms()
         for partition in list(self._partitions.values()):
             leader = partition.leader
             if leader is not None and leader.followers:
-                isr = leader.shrinkage(now_ms) or leader.missed_expansion()
+                isr = leader.shrinkage(monotonic_ms) or leader.missed_expansion()
                 if isr is not None:
                     self.ask_for_isr(partition, isr)
 
@@ -249,12 +253,13 @@ class ReplicaManager:
             if (leader := partition.leader) is not None
         )
 
-    def told_of(self, topics: Iterable[UpdateMetadataTopicState]) -> None:
-        """What the controller says of all partitions: of some that are held here, others are held.
+    def metadata_updated(self, topics: Iterable[UpdateMetadataTopicState]) -> None:
+        """Stop serving partitions of which UpdateMetadata says that other brokers hold them.
 
-        The order to let a replica go is lost if the controller dies before this broker has it, and
-        the next one gives it no more. Who leads on, for those who have not heard of it, takes
-        records that nobody will ever read. The log stays, for whatever comes.
+        1. A reassignment removes this broker from the replicas. 2. The controller fails before
+        StopReplica arrives; its successor does not send it again. 3. A leader that went on leading
+        would accept records from clients with old metadata, and lose them. The log stays: it is
+        deleted, or used again, when the controller says so.
         """
         for topic in topics:
             for state in topic.partition_states:
@@ -268,26 +273,27 @@ class ReplicaManager:
                     and state.leader != LEADER_DURING_DELETE
                     and (partition.leader is not None or partition.follows)
                 ):
-                    self._rest(partition)
+                    self._stop_serving(partition)
                     log.info(
-                        "%s is on brokers %s by now, and not here: it is served no longer; its "
-                        "log stays until it is to be deleted, or comes back",
+                        "%s: its replicas are now brokers %s, without this broker: it is no longer "
+                        "served here; its log stays until it is deleted or assigned here again",
                         name,
                         ",".join(map(str, state.replicas)),
                     )
 
-    def topic_is_gone(self, partition: Partition) -> None:
-        """The controller, asked by its leader for another ISR, does not know its topic.
+    def topic_deleted(self, partition: Partition) -> None:
+        """The controller answered an AlterPartition of its leader with UNKNOWN_TOPIC_ID.
 
-        Who was away while it was deleted, and was no replica any more, is not told.
+        A broker that was down when the topic was deleted, and was no longer one of its replicas,
+        gets no StopReplica for it.
         """
-        self._rest(partition)
+        self._stop_serving(partition)
         log.info(
-            "%s: the controller knows no topic with its id: it is led no longer; its log stays",
+            "%s: the controller has no topic with its id: it is no longer led here; its log stays",
             partition.topic_partition,
         )
 
-    def _rest(self, partition: Partition) -> None:
+    def _stop_serving(self, partition: Partition) -> None:
         before = _described(partition)
         self.leave(partition)
         partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -295,43 +301,45 @@ class ReplicaManager:
         self._changed(partition, before, "stopped")
 
     def _changed(self, partition: Partition, before: str, after: str = "") -> None:
-        """Notify of another role, and write it to the state-change log with the one `before`."""
+        """Notify of a role change, and write it to the state-change log with the role `before`."""
         self.role_changed(partition)
         if before:
             after = after or _described(partition)
             state_changes.debug("%s: %s -> %s", partition.topic_partition, before, after)
 
-    # ----------------------------------------------------------------------- orders
+    # ------------------------------------------------- requests of the controller
 
-    async def take_roles(self, orders: Sequence[RoleOrder]) -> Mapping[TopicPartition, ErrorCode]:
-        """Become leader or follower of these partitions. Returns the outcome for each."""
+    async def take_roles(
+        self, changes: Sequence[LeaderAndIsrPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Become leader or follower of these partitions. Returns the error code of each."""
         outcome = {}
-        async with self._order:
+        async with self._state_change:
             pause = _Pause(self._clock)
-            for order in orders:
-                self._make_room(order)
+            for change in changes:
+                self._set_aside_earlier(change)
                 await pause.if_due()
-            await self._remove_from_checkpoints(orders)
-            for order in orders:
-                outcome[order.topic_partition] = self._take_role(order)
+            await self._remove_from_checkpoints(changes)
+            for change in changes:
+                outcome[change.topic_partition] = self._take_role(change)
                 await pause.if_due()
         return outcome
 
-    def _make_room(self, order: RoleOrder) -> None:
-        """Set aside what is here of a former topic of that name."""
-        name, topic_id = order.topic_partition, order.topic_id
-        if topic_id == ZERO_UUID or self._is_past(order):
+    def _set_aside_earlier(self, change: LeaderAndIsrPartition) -> None:
+        """Set aside the log of an earlier topic of the same name."""
+        name, topic_id = change.topic_partition, change.topic_id
+        if topic_id == ZERO_UUID or self._is_replaced(change):
             return
         partition = self._partitions.get(name)
         if partition is not None and partition.topic_id != topic_id:
             self.leave(partition)
-            self._forget(partition)
+            self._drop(partition)
         found = self._logs.get(name)
         if found is None or found.topic_id == topic_id:
             return
-        # Without an id it is from before there were any, unless the replica is a new one: then
+        # A log without id was written before topics had ids - unless the replica is new: then
         # the power failed before the id was written.
-        if found.topic_id is None and not (order.is_new and found.leo):
+        if found.topic_id is None and not (change.is_new and found.leo):
             return
         was = found.directory
         try:
@@ -342,8 +350,8 @@ class ReplicaManager:
         if path is not None:
             log.warning(
                 "%s: the log in %s is of another topic of that name, with the id %s; this one has "
-                "the id %s. It is set aside as %s. Nothing reads or removes it any more: remove "
-                "it when nobody needs its records",
+                "the id %s. It is set aside as %s. It is no longer read or deleted: delete it when "
+                "its records are not needed any more",
                 name,
                 was,
                 _id_text(found.topic_id),
@@ -351,115 +359,122 @@ class ReplicaManager:
                 path,
             )
 
-    def _is_past(self, order: RoleOrder) -> bool:
-        """Whether it names a topic that another of its name has followed: it is late."""
-        topic_id = order.topic_id
+    def _is_replaced(self, change: LeaderAndIsrPartition) -> bool:
+        """Whether it names a topic id that a newer topic of the same name has replaced."""
+        topic_id = change.topic_id
         return topic_id != ZERO_UUID and self._topic_ids.is_replaced(
-            order.topic_partition.topic, topic_id
+            change.topic_partition.topic, topic_id
         )
 
-    async def _remove_from_checkpoints(self, orders: Sequence[RoleOrder]) -> None:
-        """Nothing that checkpoints say of former logs may be taken for what the new ones hold."""
-        made = [o.topic_partition for o in orders if self._logs.get(o.topic_partition) is None]
+    async def _remove_from_checkpoints(self, changes: Sequence[LeaderAndIsrPartition]) -> None:
+        """Drop checkpointed offsets of earlier logs, so that they are not applied to new ones."""
+        made = [o.topic_partition for o in changes if self._logs.get(o.topic_partition) is None]
         if made:
-            forgotten: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._logs.remove_from_checkpoints(made, partial(_settle, forgotten, True))
-            await forgotten
+            dropped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._logs.remove_from_checkpoints(made, partial(_settle, dropped, True))
+            await dropped
 
-    async def stop(self, orders: Sequence[StopOrder]) -> Mapping[TopicPartition, ErrorCode]:
-        """Hold these partitions no longer, or not for now. Returns the outcome for each."""
+    async def stop(
+        self, changes: Sequence[StopReplicaPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Stop serving these partitions; delete the logs if asked. Returns the error of each."""
         outcome = {}
-        async with self._order:
+        async with self._state_change:
             pause = _Pause(self._clock)
-            for order in orders:
-                outcome[order.topic_partition] = self._stop(order)
+            for change in changes:
+                outcome[change.topic_partition] = self._stop(change)
                 await pause.if_due()
-            if any(order.delete for order in orders):
-                # The controller forgets the topic when it hears of it: should the directories
-                # come back after a power loss, they would stand in the way of the next of its name.
+            if any(change.delete for change in changes):
+                # The controller drops the topic when it gets our response. A directory that came
+                # back after a power failure would collide with the next topic of that name.
                 flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
                 self._logs.flush_deletions(partial(_settle, flushed))
                 if not await flushed:
-                    deleted = (order.topic_partition for order in orders if order.delete)
+                    deleted = (change.topic_partition for change in changes if change.delete)
                     outcome.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
         return outcome
 
-    def _take_role(self, order: RoleOrder) -> ErrorCode:
-        name = order.topic_partition
-        if self._is_past(order):
+    def _take_role(self, change: LeaderAndIsrPartition) -> ErrorCode:
+        name = change.topic_partition
+        if self._is_replaced(change):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         partition = self._partitions.get(name)
         if partition is not None:
-            if partition.topic_id != order.topic_id:
+            if partition.topic_id != change.topic_id:
                 return ErrorCode.INCONSISTENT_TOPIC_ID
             refusal = refuse_role(
-                leader_epoch=order.state.leader_epoch,
-                partition_epoch=order.state.partition_epoch,
+                leader_epoch=change.state.leader_epoch,
+                partition_epoch=change.state.partition_epoch,
                 known_leader_epoch=partition.leader_epoch,
                 known_partition_epoch=partition.partition_epoch,
             )
             if refusal is not ErrorCode.NONE:
-                # Asked again what it has, for a directory failed: what is lost is what matters.
+                # The controller sends the request again when a directory failed, to learn which
+                # replicas are offline; that error goes before the refusal of old epochs.
                 lost = partition.error is ErrorCode.KAFKA_STORAGE_ERROR
                 return ErrorCode.KAFKA_STORAGE_ERROR if lost else refusal
         settings = self._settings.topic(name.topic)
         try:
             if partition is None or partition.log is None:
-                opened = self._open_log(order, settings)
+                opened = self._open_log(change, settings)
                 if isinstance(opened, ErrorCode):
                     if opened is ErrorCode.KAFKA_STORAGE_ERROR:
-                        self._hold_without_log(order, settings)
+                        self._hold_without_log(change, settings)
                     return opened
                 if partition is None:
-                    partition = self._hold(order, opened, settings)
+                    partition = self._hold(change, opened, settings)
                 partition.log = opened
-            self._assume(partition, order, settings)
+            self._assume(partition, change, settings)
         except StorageError as error:
             self._logs.failed(error)
-            self._hold_without_log(order, settings)
+            self._hold_without_log(change, settings)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _open_log(self, order: RoleOrder, settings: TopicSettings) -> Log | ErrorCode:
-        name = order.topic_partition
+    def _open_log(self, change: LeaderAndIsrPartition, settings: TopicSettings) -> Log | ErrorCode:
+        name = change.topic_partition
         opened = self._logs.get(name)
         if opened is None:
-            if not order.is_new and self._logs.has_offline_dir:
-                # It may well be in the directory that failed: an empty one beside it would
-                # make the others believe that the records are gone.
+            if not change.is_new and self._logs.has_offline_dir:
+                # The log may be in the failed directory. An empty log elsewhere would let the
+                # controller elect this replica although it has lost its records.
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            return self._logs.create(name, order.topic_id, settings.log_config)
+            return self._logs.create(name, change.topic_id, settings.log_config)
         if opened.topic_id is None:
-            opened.assign_topic_id(order.topic_id)
-        elif opened.topic_id != order.topic_id:
+            opened.assign_topic_id(change.topic_id)
+        elif opened.topic_id != change.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         opened.update_config(settings.log_config)
         return opened
 
-    def _hold(self, order: RoleOrder, opened: Log | None, settings: TopicSettings) -> Partition:
-        name = order.topic_partition
-        partition = Partition(name, order.topic_id, opened, settings.rules)
+    def _hold(
+        self, change: LeaderAndIsrPartition, opened: Log | None, settings: TopicSettings
+    ) -> Partition:
+        name = change.topic_partition
+        partition = Partition(name, change.topic_id, opened, settings.rules)
         self._partitions[name] = partition
-        self._topic_names[order.topic_id] = name.topic
-        self._held[order.topic_id] += 1
+        self._topic_names[change.topic_id] = name.topic
+        self._held[change.topic_id] += 1
         return partition
 
-    def _hold_without_log(self, order: RoleOrder, settings: TopicSettings) -> None:
-        if order.topic_partition not in self._partitions:
-            partition = self._hold(order, None, settings)
+    def _hold_without_log(self, change: LeaderAndIsrPartition, settings: TopicSettings) -> None:
+        if change.topic_partition not in self._partitions:
+            partition = self._hold(change, None, settings)
             partition.error = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _assume(self, partition: Partition, order: RoleOrder, settings: TopicSettings) -> None:
+    def _assume(
+        self, partition: Partition, change: LeaderAndIsrPartition, settings: TopicSettings
+    ) -> None:
         before = _described(partition)
-        partition.controller_epoch = order.controller_epoch
-        partition.adding, partition.removing = order.adding, order.removing
+        partition.controller_epoch = change.controller_epoch
+        partition.adding, partition.removing = change.adding, change.removing
         partition.throttle(settings.throttles)
         self.leave(partition)
-        if order.state.leader == self._broker_id:
-            self._warn_of_unclean_election(partition, order.state)
+        if change.state.leader == self._broker_id:
+            self._warn_of_unclean_election(partition, change.state)
             partition.become_leader(
-                order.state,
-                order.replicas,
+                change.state,
+                change.replicas,
                 own_id=self._broker_id,
                 isr_min=settings.isr_min,
                 lag_ms_max=self._lag_ms_max,
@@ -467,7 +482,7 @@ class ReplicaManager:
                 monotonic_ms=self._clock.monotonic_ms(),
             )
         else:
-            partition.become_follower(order.state, order.replicas)
+            partition.become_follower(change.state, change.replicas)
             self.follow(partition)
         self._changed(partition, before)
 
@@ -487,24 +502,24 @@ class ReplicaManager:
                 held.leo,
             )
 
-    def _stop(self, order: StopOrder) -> ErrorCode:
-        name = order.topic_partition
+    def _stop(self, change: StopReplicaPartition) -> ErrorCode:
+        name = change.topic_partition
         partition = self._partitions.get(name)
         if partition is not None:
             refusal = refuse_stop(
-                leader_epoch=order.leader_epoch, known_leader_epoch=partition.leader_epoch
+                leader_epoch=change.leader_epoch, known_leader_epoch=partition.leader_epoch
             )
             if refusal is not ErrorCode.NONE:
                 return refusal
         try:
-            if order.delete:
+            if change.delete:
                 if self._logs.get(name) is None and self._logs.has_offline_dir:
-                    # It may well be in the directory that failed, and would be there again
-                    # with the directory: the controller has to wait for that.
+                    # The log may be in the failed directory and would be there again with the
+                    # directory: the controller has to wait until it is online.
                     return ErrorCode.KAFKA_STORAGE_ERROR
                 if partition is not None:
                     self.leave(partition)
-                    self._forget(partition)
+                    self._drop(partition)
                 self._logs.delete(name)
             elif partition is not None:
                 before = _described(partition)
@@ -516,7 +531,7 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _forget(self, partition: Partition) -> None:
+    def _drop(self, partition: Partition) -> None:
         name, before = partition.topic_partition, _described(partition)
         del self._partitions[name]
         self._held[partition.topic_id] -= 1
@@ -528,11 +543,11 @@ class ReplicaManager:
     # --------------------------------------------------------------------- changes
 
     def storage_failed(self, error: StorageError) -> None:
-        """A disk refused: its directory goes offline, and with it all that is in there."""
+        """Take the log directory of a failed disk access offline, with all its partitions."""
         self._logs.failed(error)
 
     def logs_lost(self, lost: Sequence[TopicPartition]) -> None:
-        """Their directory failed: nobody can be served from them."""
+        """Answer KAFKA_STORAGE_ERROR for these partitions: their log directory failed."""
         for name in lost:
             partition = self._partitions.get(name)
             if partition is not None:
@@ -543,18 +558,18 @@ class ReplicaManager:
                 self._changed(partition, before)
 
     def topic_config_changed(self, topic: str) -> None:
-        """A topic has other settings now."""
+        """Apply a topic's changed configuration to its partitions."""
         settings = self._settings.topic(topic)
-        now_ms = self._clock.monotonic_ms()
+        monotonic_ms = self._clock.monotonic_ms()
         for (name, _), partition in self._partitions.items():
             if name == topic:
-                self._configure(partition, settings, now_ms)
+                self._configure(partition, settings, monotonic_ms)
 
     def all_configs_changed(self) -> None:
-        """The broker's own options, which all topics inherit, are others now."""
-        now_ms = self._clock.monotonic_ms()
+        """Apply the broker's changed options, which topics inherit, to all partitions."""
+        monotonic_ms = self._clock.monotonic_ms()
         for (name, _), partition in self._partitions.items():
-            self._configure(partition, self._settings.topic(name), now_ms)
+            self._configure(partition, self._settings.topic(name), monotonic_ms)
 
     def _configure(
         self, partition: Partition, settings: TopicSettings, monotonic_ms: MonotonicMs
@@ -567,14 +582,14 @@ class ReplicaManager:
             )
 
     def stop_all(self) -> None:
-        """The broker stops: every waiting request is answered, clients go elsewhere."""
+        """Answer every waiting request: the broker stops, and clients look for other leaders."""
         for partition in self._partitions.values():
             partition.stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.role_changed(partition)
 
 
 class _Pause:
-    """Lets the loop go round when a slice of work is over."""
+    """Yields to the event loop when a slice of work has taken its time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -587,7 +602,7 @@ class _Pause:
 
 
 def _described(partition: Partition) -> str:
-    """A replica's role, for the state-change log; nothing while that is not written."""
+    """A replica's role, for the state-change log; empty if that log is not at DEBUG."""
     if not state_changes.isEnabledFor(logging.DEBUG):
         return ""
     log, leader = partition.log, partition.leader
@@ -613,10 +628,10 @@ def _id_text(topic_id: bytes | None) -> str:
 
 
 async def load(cold: ColdRead) -> None:
-    """Have something brought into memory.
+    """Read something into memory.
 
     Raises:
-        StorageError: the disk refused. Nothing is offline for that yet.
+        StorageError: the read failed. No log directory is offline for that yet.
     """
     future: asyncio.Future[StorageError | None] = asyncio.get_running_loop().create_future()
     cold.load(partial(_settle, future))
@@ -626,5 +641,5 @@ async def load(cold: ColdRead) -> None:
 
 
 def _settle(future: asyncio.Future[T], outcome: T) -> None:
-    if not future.done():  # else who waited was cancelled
+    if not future.done():  # otherwise the waiting task was cancelled
         future.set_result(outcome)

@@ -361,7 +361,7 @@ class BrokerParts:
             tasks=self.tasks,
             stored=self.replicas.isr_stored,
             changed=self.metrics.isr_changed,
-            gone=self.replicas.topic_is_gone,
+            topic_deleted=self.replicas.topic_deleted,
         )
         options = FetchOptions(
             max_wait_ms=config.replica_fetch_wait_max_ms,
