@@ -7,7 +7,7 @@ from odradek.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 
 class Encoded(NamedTuple):
-    """A response that was encoded before. Its first field is the throttle time."""
+    """A response body that is encoded already. Its first field is the throttle time."""
 
     body: bytes
 

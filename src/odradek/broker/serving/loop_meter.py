@@ -1,7 +1,7 @@
-"""How long the event loop was busy at a stretch: what everybody else had to wait.
+"""How long the event loop was busy at a stretch, which is how long everything else had to wait.
 
-The selector is where the loop waits. So the time between two waits is a turn: all callbacks that
-were ready, and nothing can be answered before its end. Two readings of the clock a turn.
+The loop waits in the selector. The time between two waits is one turn: all callbacks that were
+ready run, and nothing else is answered before they end. It costs two clock reads a turn.
 """
 
 import selectors
@@ -14,7 +14,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class MeteredSelector(selectors.DefaultSelector):
-    """The system's selector, which counts how long it was not asked."""
+    """The system's selector, which also measures the time between two waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class MeteredSelector(selectors.DefaultSelector):
         self._began_ns = time.perf_counter_ns()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """The turn ends here, and the next one begins when there is something to do."""
+        """End a turn, wait, and begin the next turn."""
         self.turns.turn((time.perf_counter_ns() - self._began_ns) / _NS_PER_MS)
         try:
             return super().select(timeout)

@@ -3,8 +3,8 @@
     for part in split(request, spec):        # the same request with some of its elements
         join(response, handle(part), spec)   # the same response as for the whole request
 
-For APIs that treat each element by itself. So a handler needs no code for a large request, and
-the loop is free between two parts. Requests that fit into one part never come here.
+For APIs whose elements are independent of each other. A handler needs no code for a large request,
+and the loop is free between two parts. Requests that fit into one part do not come here.
 """
 
 import copy
@@ -18,9 +18,9 @@ PART: Final = 50
 
 
 class Parts(NamedTuple):
-    """The way to the innermost elements: array, array of its elements ... in both messages.
+    """The path to the innermost elements in both messages: array, array of its elements, ...
 
-    `together`: a part may wait for others (for replicas), so the next one begins meanwhile.
+    `together`: a part may wait (for replicas), so the next one begins before it is complete.
     """
 
     asked: tuple[str, ...]
@@ -66,7 +66,7 @@ PARTS: Final[Mapping[ApiKey, Parts]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Parts(("users",), ("results",)),
     ApiKey.UPDATE_FEATURES: Parts(("feature_updates",), ("results",)),
 }
-# Up to a version the arrays of these stand elsewhere, or there are none.
+# Up to this version, the arrays of these APIs are in other fields, or there are none.
 _BEFORE: Final[Mapping[ApiKey, tuple[int, Parts | None]]] = {
     ApiKey.OFFSET_FETCH: (7, Parts(("topics", "partition_indexes"), ("topics", "partitions"))),
     ApiKey.FIND_COORDINATOR: (3, None),
@@ -89,7 +89,7 @@ def parts_of(api_key: int, api_version: int) -> Parts | None:
 
 
 def split(request: Any, way: tuple[str, ...]) -> Iterator[Any]:
-    """Requests that together name what this one names, in its order."""
+    """Split a request into requests that together name the same elements, in the same order."""
     name, *rest = way
     some: list[Any] = []
     weight = 0
@@ -112,7 +112,7 @@ def split(request: Any, way: tuple[str, ...]) -> Iterator[Any]:
 
 
 def join(response: Any, part: Any, way: tuple[str, ...]) -> None:
-    """Add the answer to a part to the answer to those before it."""
+    """Append the answer to a part to the answer to the parts before it."""
     name, *rest = way
     there, more = getattr(response, name), getattr(part, name)
     if there and more and rest and _alike(there[-1], more[0], rest[0]):
@@ -122,7 +122,7 @@ def join(response: Any, part: Any, way: tuple[str, ...]) -> None:
 
 
 def _weight(element: Any, way: tuple[str, ...]) -> int:
-    """How many of the innermost elements, at least one."""
+    """The number of innermost elements, at least 1."""
     if not way:
         return 1
     below = getattr(element, way[0]) or ()
@@ -138,7 +138,7 @@ def _with(message: Any, name: str, elements: list[Any]) -> Any:
 
 
 def _alike(one: Any, other: Any, but: str) -> bool:
-    """Whether two elements speak of the same: they differ in that field only."""
+    """Whether two elements are of the same topic (or group): all other fields are equal."""
     return all(
         getattr(one, field.name) == getattr(other, field.name)
         for field in type(one).SCHEMA.fields

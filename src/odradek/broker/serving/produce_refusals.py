@@ -1,12 +1,12 @@
-"""What a connection's producers were refused for the moment, partition by partition.
+"""The temporary errors that the producers of a connection got, by partition.
 
-An idempotent producer has several batches of a partition under way. The first is refused because
-too few replicas are in sync, or because this broker does not lead yet; the cause goes away; the
-second now has a gap in front of it. OUT_OF_ORDER_SEQUENCE_NUMBER would be true, and is what Apache
-Kafka answers, but librdkafka then raises its producer's epoch (up to 2.16), and sends again under
-the new one what it has not seen acknowledged in any partition: what was appended before is in the
-log twice. So a batch behind such a gap gets what the first one got, and the producer sends both
-again in their order.
+1. An idempotent producer has two batches of a partition in flight. 2. The first is refused because
+too few replicas are in sync, or this broker does not lead yet. 3. The cause disappears before the
+second is handled, which now has a gap in its sequence. OUT_OF_ORDER_SEQUENCE_NUMBER would be true,
+and Apache Kafka answers it; but librdkafka (up to 2.16) then raises its producer epoch and sends
+unacknowledged batches of all partitions again under the new one: those that were appended are in
+the log twice. Therefore a batch after such a gap gets the error of the first, and the producer
+sends both again in order.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class ProduceRefusals:
-    """Of one connection."""
+    """The latest refusals of one connection."""
 
     __slots__ = ("_refused",)
 
@@ -29,17 +29,17 @@ class ProduceRefusals:
         self._refused: dict[Place, tuple[ErrorCode, int]] = {}
 
     def note(self, place: Place, error: ErrorCode, now_ms: int) -> None:
-        """A batch was refused before anybody looked at its sequence; monotonic time."""
+        """A batch was refused before its sequence was checked; `now_ms` is monotonic time."""
         if len(self._refused) >= PARTITIONS_MAX:
             self._refused.clear()
         self._refused[place] = (error, now_ms)
 
     def appended(self, place: Place) -> None:
-        """A batch was appended: the gap is closed, or there was none."""
+        """A batch was appended, so that there is no gap."""
         if self._refused:
             self._refused.pop(place, None)
 
     def behind(self, place: Place, now_ms: int) -> ErrorCode | None:
-        """What a batch with a gap in front of it is to be answered; None: that it has one."""
+        """The error for a batch with a gap before it; None: no recent refusal explains the gap."""
         error, noted_ms = self._refused.get(place, (None, 0))
         return error if now_ms - noted_ms < REMEMBERED_MS else None

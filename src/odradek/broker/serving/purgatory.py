@@ -1,9 +1,9 @@
-"""Where requests wait for something to become true (Kafka's name for it).
+"""Where requests wait until a condition is met (Kafka's `DelayedOperationPurgatory`).
 
-Two things happen to a waiting request: its condition is met, or its time is up. Conditions are
-watched where they change (`broker/replication/partition.py` for offsets), so this file has only
-what all waiting requests share: one heap of deadlines with one timer for all of them, and one turn
-of the loop in which woken requests are looked at again. No timer a request, no scan.
+A waiting request ends when its condition is met or its time is up. Conditions are watched where
+they change (`broker/replication/partition.py` for offsets), so this module has only what all
+waiting requests share: one heap of deadlines with one timer, and one callback in which woken
+requests are checked again. There is no timer for each request, and no scan.
 """
 
 import asyncio
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-# Deadlines are met this much late at most: one wake-up serves all that fall into it.
+# A request expires at most this late: one timer serves all deadlines that fall into it.
 _TICK_MS: Final = 10
-# For so long who is patient waits for a better reason to be answered.
+# How long a patient request waits for records before it is answered with an HW alone.
 _PATIENCE_MS: Final = 5
-# Requests answered early stay in the heap until their deadline; above this many dead entries
-# it is rebuilt (Kafka: `fetch.purgatory.purge.interval.requests`).
+# Requests that were answered early stay in the heap until their deadline; above this many the
+# heap is rebuilt (Kafka: `fetch.purgatory.purge.interval.requests`).
 _DEAD_MAX: Final = 1000
 
 
 class Waiting:
-    """A request that waits. Subclasses say what happens when time is up."""
+    """A waiting request. Subclasses say what happens when its time is up."""
 
     __slots__ = ("done", "patient", "queued")
 
     def __init__(self) -> None:
         self.done = False
-        self.queued = False  # stands in the heap of deadlines
-        self.patient = True  # what is no more than good to know can wait a little
+        self.queued = False  # it is in the heap of deadlines
+        self.patient = True  # an answer that is not urgent may wait a little
 
     def expire(self) -> None:
-        """The time is up: answer with what there is."""
+        """The time is up: answer with what is there."""
         raise NotImplementedError
 
     def look_again(self) -> None:
@@ -55,11 +55,11 @@ class Purgatory:
 
     @property
     def size(self) -> int:
-        """How many wait."""
+        """The number of waiting requests."""
         return len(self._heap) - self._finished
 
     def wait(self, waiting: Waiting, timeout_ms: int) -> None:
-        """Keep a request until somebody finishes it, at most so long."""
+        """Keep a request until it is finished, at most for `timeout_ms`."""
         deadline_ms = self._now_ms() + timeout_ms
         self._count += 1
         waiting.queued = True
@@ -68,7 +68,7 @@ class Purgatory:
             self._arm(deadline_ms)
 
     def finish(self, waiting: Waiting) -> None:
-        """Its answer is on the way: forget it."""
+        """Drop a request that has been answered."""
         assert not waiting.done
         waiting.done = True
         if not waiting.queued:
@@ -80,19 +80,19 @@ class Purgatory:
             self._finished = 0
 
     def wake(self, waiting: Waiting) -> None:
-        """Look at this one again, at the end of the turn: not inside the append that woke it."""
+        """Check a request again at the end of the turn, not inside the append that woke it."""
         if not self._woken:
             self._loop.call_soon(self._look_at_woken)
         self._woken.append(waiting)
 
     def wake_soon(self, waiting: Waiting) -> None:
-        """Look at this one again in a few milliseconds, unless it is answered before."""
+        """Check a request again in a few milliseconds, unless it is answered before."""
         if not self._woken_soon:
             self._loop.call_later(_PATIENCE_MS / 1000, self._end_patience)
         self._woken_soon.append(waiting)
 
     def expire_all(self) -> None:
-        """The broker stops: everybody gets an answer now."""
+        """Answer every waiting request now: the broker stops."""
         waiting_now = [waiting for _, _, waiting in sorted(self._heap) if not waiting.done]
         for waiting in waiting_now:
             if not waiting.done:
@@ -108,7 +108,7 @@ class Purgatory:
                 waiting = woken.pop()
                 if not waiting.done:
                     waiting.look_again()
-        finally:  # one that fails must not take the others along
+        finally:  # one that fails must not keep the others from being checked
             for waiting in reversed(woken):
                 self.wake(waiting)
 
@@ -137,6 +137,6 @@ class Purgatory:
                     self._finished -= 1
                 else:
                     waiting.expire()
-        finally:  # one that fails must not take the others along
+        finally:  # one that fails must not keep the others from expiring
             if self._heap and self._timer is None:
                 self._arm(self._heap[0][0])

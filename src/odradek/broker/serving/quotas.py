@@ -1,7 +1,7 @@
-"""How long a peer has to wait for having asked too much: one place that every request passes.
+"""The throttle times of clients that exceed a quota: every request passes here.
 
-A throttle time goes into the response and mutes the channel for as long (KIP-219). There are no
-quotas by default, as in Kafka, so the answer is 0; whoever enforces some answers more.
+A throttle time goes into the response and mutes the connection for as long (KIP-219). There are no
+quotas by default, as in Kafka: then the throttle time is 0.
 """
 
 from typing import Protocol
@@ -10,29 +10,26 @@ from odradek.broker.serving.session import Session
 
 
 class Quotas(Protocol):
-    """Throttle times in milliseconds, 0 for none."""
+    """Counts what clients use. Each method returns a throttle time in milliseconds; 0 is none."""
 
     def produced(self, session: Session, size_bytes: int) -> int:
-        """Count what a peer has written."""
+        """Count bytes that a client has produced."""
 
     def fetched(self, session: Session, size_bytes: int) -> int:
-        """Count what a peer is about to get."""
+        """Count bytes that a client is about to get."""
 
     def requested(self, session: Session, api_key: int) -> int:
-        """Count a request of another kind."""
+        """Count a request of another API."""
 
 
 class NoQuotas:
-    """Everybody may, as much as they like."""
+    """The quotas of a broker that has none: no client is throttled."""
 
     def produced(self, session: Session, size_bytes: int) -> int:  # noqa: ARG002
-        """0."""
         return 0
 
     def fetched(self, session: Session, size_bytes: int) -> int:  # noqa: ARG002
-        """0."""
         return 0
 
     def requested(self, session: Session, api_key: int) -> int:  # noqa: ARG002
-        """0."""
         return 0

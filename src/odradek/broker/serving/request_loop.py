@@ -1,16 +1,16 @@
 """From a frame to its handler, and from the handler to the response.
 
-Two kinds of routes. Produce and Fetch take the frame as it is (`RawRoute`), for their record data
-stays where the socket put it and their responses are chunks. All other requests are decoded
-whole, handled and encoded here; a handler is a plain function, or a coroutine where it has to
-wait for the store or the controller. Responses keep the order of the requests (`net/connection`).
-A large request takes turns with everything else (`net/turns`): it is decoded and its answer encoded
-in slices, and where its elements have nothing to do with each other it is handled in parts
-(`parts`). Nothing behind it on its connection is handled before it has acted.
+There are two kinds of routes. Produce and Fetch take the frame as it is (`RawRoute`): their record
+data stays where the socket put it, and their responses are chunks. All other requests are decoded,
+handled and encoded here; a handler is a plain function, or a coroutine where it has to wait for the
+store or the controller. Responses keep the order of the requests (`net/connection`).
+A large request takes turns with other work (`net/turns`): it is decoded and its answer encoded in
+slices, and if its elements are independent of each other it is handled in parts (`parts`). The next
+request of its connection is not handled before it has acted.
 
-Every request, whatever its kind, passes the same gates: the API is served on this listener, in
-this version; the peer has a session; its throttle time mutes the channel. What cannot be
-understood ends the connection, with one log line and a counter.
+Every request passes the same checks: the API is served on this listener, in this version; the
+client has a session; its throttle time mutes the connection. A request that cannot be decoded
+closes the connection, with one log line and a counter.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from odradek.wire.schema import Message
 
 log = logging.getLogger(__name__)
 LENGTH_BYTES = 4
-# These wait for others (a group's members, new leaders): how long they take says nothing of us.
+# These wait for others (a group's members, new leaders): their duration is not reported as slow.
 WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONTROLLED_SHUTDOWN})
 # A request above this size is decoded and handled in slices.
 LARGE_BYTES = 16 << 10
@@ -52,16 +52,16 @@ KEPT_BYTES = 1 << 20  # above this the frame's memory is kept rather than copied
 
 
 class Request(NamedTuple):
-    """A decoded request and who sent it."""
+    """A decoded request and its session."""
 
     header: RequestHeader
     session: Session
     body: Any
-    part: int | None = None  # its index, of one that is handled in parts: answers are joined
+    part: int | None = None  # the index of a part; None for a request that is handled whole
 
 
 class Route(NamedTuple):
-    """An API that is decoded and encoded here."""
+    """An API whose requests are decoded and whose responses are encoded here."""
 
     handle: Callable[[Request], Message | Encoded | Awaitable[Message | Encoded]]
 
@@ -69,8 +69,8 @@ class Route(NamedTuple):
 class RawRoute(NamedTuple):
     """An API that takes the frame: connection, header, where its body begins, the frame.
 
-    It returns what is left to do of a large request: a coroutine that takes turns with
-    everything else. The connection is held, and the frame stays, until it has ended.
+    The handler returns what is left to do of a large request: a coroutine that takes turns with
+    other work. The connection is held, and the frame stays, until it has ended.
     """
 
     handle: Callable[[Connection, RequestHeader, int, memoryview], Coroutine[Any, Any, None] | None]
@@ -79,7 +79,7 @@ class RawRoute(NamedTuple):
 class RequestLoop:
     """The `FrameHandler` of all listeners of one broker."""
 
-    def __init__(  # noqa: PLR0913 - what every request passes
+    def __init__(  # noqa: PLR0913 - what every request needs
         self,
         routes: Mapping[ApiKey, Route | RawRoute],
         *,
@@ -96,7 +96,7 @@ class RequestLoop:
         incidents: Incidents | None = None,
     ) -> None:
         self._routes = {int(k): route for k, route in routes.items() if isinstance(route, Route)}
-        # The way of the data, in plain numbers and functions.
+        # Produce and Fetch, in plain numbers and functions.
         self._raw = {int(k): r.handle for k, r in routes.items() if isinstance(r, RawRoute)}
         self._served = {key: tuple(APIS[key].accepted) for key in self._raw}
         self._authorizer = authorizer
@@ -114,7 +114,7 @@ class RequestLoop:
     # ------------------------------------------------------------ a FrameHandler
 
     def connected(self, connection: Connection) -> None:
-        """A peer gets its session."""
+        """Give the client a session."""
         connection.session = Session(
             authorizer=self._authorizer,
             client_host=connection.peer_host,
@@ -123,16 +123,16 @@ class RequestLoop:
         )
 
     def disconnected(self, connection: Connection) -> None:
-        """Nothing is kept of it."""
+        """Do nothing: all state of a client is in its session."""
 
     def refused(self, connection: Connection, reason: str) -> None:
-        """Say once who sent what."""
+        """Log and count a malformed request; the connection is closed."""
         self._metrics.malformed += 1
         self.note_refusal(connection, reason)
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def broke_off(self, connection: Connection, reason: str) -> None:
-        """Say why a peer gets no whole answer."""
+        """Log why a client gets no complete response."""
         log.warning("closed %s:%d: %s", connection.peer_host, connection.peer_port, reason)
 
     def frame(self, connection: Connection, frame: memoryview) -> None:
@@ -170,7 +170,7 @@ class RequestLoop:
         self._decoded(connection, route, header, position, frame)
 
     def note_refusal(self, connection: Connection, what: str) -> None:
-        """Remember that a client's request was not served, for whoever asks why."""
+        """Record that a client's request was refused, for `odradek why` and `odradek doctor`."""
         if self._incidents is not None:
             session: Session = connection.session
             self._incidents.refused(
@@ -213,7 +213,7 @@ class RequestLoop:
         if len(frame) > LARGE_BYTES:
             self._begin_large(connection, header, position, frame)
             return
-        # A copy: what waits, or is kept, must not look into the connection's buffer.
+        # A copy: a request that waits must not point into the connection's buffer.
         own = memoryview(bytes(frame))
         message_class = request_class(header.api_key)
         decode = decoder(message_class, header.api_version)
@@ -278,7 +278,7 @@ class RequestLoop:
     def _begin_large(
         self, connection: Connection, header: RequestHeader, position: int, frame: memoryview
     ) -> None:
-        """Handle it in slices; what its connection sends behind it waits until it has acted."""
+        """Handle it in slices; the connection's next request waits until it has acted."""
         slot, started_ms = connection.later(), connection.active_ms
         connection.hold()
         if len(frame) > KEPT_BYTES:
@@ -318,9 +318,9 @@ class RequestLoop:
                 held = False
                 connection.let_go()
                 message = await answer if inspect.isawaitable(answer) else answer
-            if message is None:  # the peer is gone
+            if message is None:  # the client has disconnected
                 return
-            # What was made of the request goes in a turn of its own: it may be much.
+            # What was made of the request is freed in a turn of its own: it may be much.
             del body
             request = request._replace(body=None)
             await self._turns.next()
@@ -384,7 +384,7 @@ class RequestLoop:
     def _counted(
         self, connection: Connection, request: Request, message: Message | Encoded, started_ms: int
     ) -> Message | Encoded:
-        """Count an answer; it says how long the peer has to wait before its next request."""
+        """Count an answer, and put the client's throttle time into it."""
         header = request.header
         throttle_ms = self._quotas.requested(request.session, header.api_key)
         if throttle_ms:
@@ -393,11 +393,11 @@ class RequestLoop:
         took_ms = self._now_ms() - started_ms
         self._metrics.answered(header.api_key, header.api_version, took_ms)
         if took_ms >= self._slow_ms and header.api_key not in WAITING:
-            self._say_slow(connection, header, took_ms)
+            self._log_slow(connection, header, took_ms)
         return message
 
     def throttle(self, connection: Connection, throttle_ms: int) -> None:
-        """Let a peer wait that has had too much (KIP-219: answer first, then be deaf)."""
+        """Mute a client that has exceeded a quota (KIP-219: the response is sent at once)."""
         until_ms = self._now_ms() + throttle_ms
         session: Session = connection.session
         if until_ms <= session.muted_until_ms:
@@ -414,15 +414,15 @@ class RequestLoop:
     def _failed(
         self, connection: Connection, slot: ResponseSlot, request: Request, error: Exception
     ) -> None:
-        """Answer an error that no handler foresaw, where the API has an error field."""
+        """Answer an exception of a handler, where the API has an error field."""
         header = request.header
         code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if not isinstance(error, ApiError):
             self._count_failure(header, error)
         message: Any = response_class(header.api_key)()
-        if not _can_say_error(message, header.api_version):
-            # The answer has no room for an error of the whole request: as Kafka does where it
-            # cannot answer, hang up; the client asks again.
+        if not _has_error_field(message, header.api_version):
+            # The response has no error for the whole request. Close the connection, as Kafka does
+            # where it cannot answer; the client retries.
             slot.fill([])
             connection.close()
             return
@@ -447,7 +447,7 @@ class RequestLoop:
         log.error("%s version %d failed", name, header.api_version, exc_info=error)
 
     @staticmethod
-    def _say_slow(connection: Connection, header: RequestHeader, took_ms: int) -> None:
+    def _log_slow(connection: Connection, header: RequestHeader, took_ms: int) -> None:
         log.warning(
             "slow request: %s version %d from %s:%d client %r took %d ms",
             APIS[header.api_key].name,
@@ -459,7 +459,7 @@ class RequestLoop:
         )
 
 
-def _can_say_error(message: Message, api_version: int) -> bool:
+def _has_error_field(message: Message, api_version: int) -> bool:
     fields = message.SCHEMA.fields
     return any(field.name == "error_code" and api_version in field.versions for field in fields)
 
@@ -488,7 +488,7 @@ def _framed(header: bytes, body: bytes) -> bytes:
 
 
 def _throttled(message: Message | Encoded, throttle_ms: int) -> Message | Encoded:
-    """The same response, saying how long the peer has to wait."""
+    """The same response, with a throttle time."""
     if isinstance(message, Encoded):
         return Encoded(throttle_ms.to_bytes(4, "big") + message.body[4:])
     if hasattr(message, "throttle_time_ms"):

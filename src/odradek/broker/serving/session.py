@@ -1,4 +1,4 @@
-"""Who is asking: every handler gets a `Session`, and asks it before it touches anything."""
+"""The client of a request: handlers check its permissions before they do anything."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -11,7 +11,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Authorizer(Protocol):
-    """Who may do what. `version` changes when answers given before may not hold any more."""
+    """Decides who may do what. `version` changes when earlier answers may no longer hold."""
 
     version: int
 
@@ -33,13 +33,13 @@ class AllowAll:
         resource_type: ResourceType,  # noqa: ARG002
         name: str,  # noqa: ARG002
     ) -> bool:
-        """Yes."""
+        """True for every principal, operation and resource."""
         return True
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One authenticated peer on one connection."""
+    """One authenticated client on one connection."""
 
     authorizer: Authorizer
     principal: str = ANONYMOUS
@@ -50,15 +50,15 @@ class Session:
     client_id: str | None = None
     software_name: str = "unknown"
     software_version: str = "unknown"
-    muted_until_ms: int = 0  # monotonic; by a quota
+    muted_until_ms: int = 0  # monotonic; because of a quota
     refusals: ProduceRefusals = field(default_factory=ProduceRefusals)
 
     def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether this peer may do that."""
+        """Whether this client may do that."""
         return self.authorizer.authorize(self, operation, resource_type, name)
 
     def check_cluster(self, operation: AclOperation) -> None:
-        """Refuse whoever may not do that to the cluster.
+        """Refuse a client that has no permission for an operation on the cluster.
 
         Raises:
             ApiError: CLUSTER_AUTHORIZATION_FAILED.
@@ -68,7 +68,7 @@ class Session:
 
 
 class Origin(NamedTuple):
-    """The session over which a request came, and the version in which it was encoded."""
+    """The session of a request, and the version in which it was encoded."""
 
     session: Session
     api_version: int

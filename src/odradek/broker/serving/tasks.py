@@ -1,4 +1,4 @@
-"""Tasks with an owner: what a broker has started in the background ends when the broker does."""
+"""Background tasks with an owner: what a broker has started ends when the broker stops."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Tasks:
-    """The background tasks of one broker. A task that fails is reported, never forgotten."""
+    """The background tasks of one broker. A task that fails is always reported."""
 
     def __init__(
         self,
@@ -18,14 +18,14 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], None] = {}  # in the order in which they began
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run this until it ends or the broker does."""
+        """Run a coroutine until it ends or the broker stops."""
         task = self._loop.create_task(work, name=name)
         self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
     async def cancel_all(self) -> None:
-        """End them all and wait until they have ended."""
+        """Cancel all tasks and wait until they have ended."""
         while self._running:
             running = list(self._running)
             for task in running:

@@ -1,9 +1,9 @@
-"""Work that computes for long without the interpreter: decompression, mostly.
+"""Long computations that release the interpreter lock, mostly decompression.
 
-One thread, for what the event loop must not do itself: zlib, lz4, zstandard, cramjam and the
-compiled check of records all release the interpreter while they work, so the loop goes on beside
-it. What comes in is worked off in its order. Plain Python in it slows the loop down, but never
-stops it for longer than the interpreter's switch interval (5 ms).
+One thread does what the event loop must not do itself: zlib, lz4, zstandard, cramjam and the
+compiled check of records all release the lock while they work, so the loop goes on beside it. Work
+is done in the order in which it comes. Plain Python code in it slows the loop down, but never stops
+it for longer than the interpreter's switch interval (5 ms).
 """
 
 import threading
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Where long computations run."""
+    """Runs long computations."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Call `work`, which raises nothing, and later, on the loop, `done` with its result."""
 
 
 class LoopWorker:
-    """On the loop itself, a moment later: for simulation, where everything has its order."""
+    """Runs on the loop itself, a moment later: for the simulator, where the order is fixed."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop", *, delay_ms: int = 1) -> None:
         self._loop = loop
@@ -38,7 +38,7 @@ class LoopWorker:
 
 
 class ThreadWorker:
-    """In a thread, which begins with the first work and ends with the process."""
+    """Runs in a thread, which starts with the first work and ends with the process."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self._loop = loop

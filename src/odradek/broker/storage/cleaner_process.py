@@ -1,8 +1,8 @@
-"""The way to the process that cleans: jobs go out, outcomes come back.
+"""The broker's side of the process that cleans logs: it sends jobs and receives outcomes.
 
-One process for each cleaner, started with the first job and ended when there is nothing more to
-clean, so that an idle broker has none. A process that dies takes its job with it; the next job
-gets another. The other end is `odradek.broker.storage.cleaner_worker`.
+There is one process for each cleaner, started with its first job and ended when there is nothing
+more to clean, so that an idle broker has none. When a process dies, its job is lost, and the next
+job gets a new process. The other side is `odradek.broker.storage.cleaner_worker`.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ _LINE_BYTES_MAX: Final = 1 << 28
 
 
 class CleaningError(OdradekError):
-    """A round did not come to its end: the log is damaged, or the process died."""
+    """A round was not completed: the log is damaged, or the process died."""
 
 
 class CleanerDiedError(CleaningError):
-    """The process died in the middle of a round; that need not be the log's fault."""
+    """The process died during a round, for which the log need not be the cause."""
 
 
 class CleanerProcess:
-    """One process that cleans, or none just now."""
+    """A process that cleans, started when there is a job."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
-        """Have a round done.
+        """Have the process clean a log.
 
         Raises:
-            StorageError: the disk refused the process.
+            StorageError: the process got an error from the disk.
             CleanerDiedError: the process died.
             CleaningError: the log is damaged.
         """
@@ -55,7 +55,7 @@ class CleanerProcess:
             raise
         if not line:
             await self.end()
-            raise CleanerDiedError("the process that cleans has died")
+            raise CleanerDiedError("the cleaner process has died")
         return _outcome(json.loads(line))
 
     async def _running(self) -> asyncio.subprocess.Process:
@@ -67,12 +67,12 @@ class CleanerProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_LINE_BYTES_MAX,
-                start_new_session=True,  # a signal to the terminal's group is not for it
+                start_new_session=True,  # a signal to the terminal's process group must not end it
             )
         return self._process
 
     async def end(self) -> None:
-        """There is nothing more to clean for a while."""
+        """End the process; the next job starts another."""
         process, self._process = self._process, None
         if process is not None:
             if process.returncode is None:

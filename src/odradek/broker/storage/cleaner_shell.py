@@ -1,13 +1,13 @@
-"""Cleans the logs of compacted topics, one after the other, for as long as any is worth it.
+"""Cleans the logs of compacted topics, one after the other (Kafka's `LogCleaner`).
 
-    choose     the dirtiest log that nobody is cleaning       `odradek.log.cleaner`
-    clean      a round in a process of its own; in the simulator the same code, in small steps
-    replace    if the log is still what it was; else the round was for nothing, and is repeated
-    remember   `cleaner-offset-checkpoint`
+    choose       the dirtiest log that is not being cleaned     `odradek.log.cleaner`
+    clean        in a process of its own; in the simulator the same code, in small steps
+    replace      if the log has not changed meanwhile; otherwise it is cleaned again
+    checkpoint   `cleaner-offset-checkpoint`
 
-When there is nothing to do, `log.cleaner.backoff.ms` pass before the next look. A log that is
-damaged is reported and left alone until the broker starts again (Kafka's uncleanable partitions).
-The options are read anew for each log, so they may change at any time.
+When there is nothing to clean, the next check is `log.cleaner.backoff.ms` later. A damaged log is
+reported and not cleaned again until the broker restarts (Kafka's uncleanable partitions). The
+options are read for each log, so that they may change at any time.
 """
 
 import asyncio
@@ -42,28 +42,28 @@ from odradek.model.partition import TopicPartition
 log = logging.getLogger(__name__)
 _STEPS_A_TURN: Final = 8
 _READ_BYTES_MIN: Final = 1 << 16
-# Cleaning one log, so many processes may die before it is taken for the log's fault.
+# After so many deaths of the process while it cleans one log, the log counts as the cause.
 _DEATHS_MAX: Final = 3
 
 
 class Cleaner(Protocol):
-    """Who does the heavy part of a round."""
+    """Does the expensive part of cleaning: reading segments and writing cleaned ones."""
 
     async def run(self, job: CleaningJob, *, bytes_per_second: float) -> CleaningOutcome:
-        """Do a round.
+        """Clean a log.
 
         Raises:
-            StorageError: the disk refused.
-            CleanerDiedError: whoever did it has died.
+            StorageError: a disk access failed.
+            CleanerDiedError: the process died.
             CleaningError: the log is damaged.
         """
 
     async def end(self) -> None:
-        """There is nothing more to clean for a while."""
+        """Free what it holds: there is nothing more to clean for a while."""
 
 
 class InlineCleaner:
-    """Does rounds on the loop itself, a few batches at a turn: for the simulator."""
+    """Cleans on the loop itself, a few batches a turn: for the simulator."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -85,11 +85,11 @@ class InlineCleaner:
             raise CleaningError(str(error)) from error
 
     async def end(self) -> None:
-        """See `Cleaner`."""
+        """Do nothing: it holds nothing."""
 
 
 class LogCleaner:
-    """All cleaning of one broker."""
+    """The log cleaners of one broker."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class LogCleaner:
         clock: Clock,
         tasks: Tasks,
     ) -> None:
-        """`make` makes one who does rounds; there are as many as `log.cleaner.threads`."""
+        """`make` makes a `Cleaner`; there are as many as `log.cleaner.threads`."""
         self._logs = logs
         self._config = config
         self._make = make
@@ -110,10 +110,10 @@ class LogCleaner:
         self._looking = asyncio.Lock()
         self._deaths = Counter[TopicPartition]()
         self.uncleanable: dict[TopicPartition, Log] = {}
-        self.given_up: dict[TopicPartition, tuple[int, str]] = {}  # of these: when (wall), why
-        # What the metrics tell.
-        self.map_percent = 0.0  # how full the map of keys was last
-        self.recopy_percent = 0.0  # how much of what was read last was written again
+        self.given_up: dict[TopicPartition, tuple[int, str]] = {}  # uncleanable: since (wall), why
+        # For the metrics.
+        self.map_percent = 0.0  # how full the last map of keys was
+        self.recopy_percent = 0.0  # the share of the last bytes read that was written again
         self.round_s_max = 0.0
         self.overdue_ms_max = 0
         self.dirty_percent_max = 0.0
@@ -121,12 +121,12 @@ class LogCleaner:
         self.last_look_ms = clock.monotonic_ms()
 
     def start(self) -> None:
-        """Begin, if `log.cleaner.enable`."""
+        """Start the cleaners, if `log.cleaner.enable` is set."""
         if self._config().log_cleaner_enable:
             self._tasks.start(self._supervise(), "log cleaners")
 
     async def _supervise(self) -> None:
-        """As many cleaners as the option says, now and after it has changed."""
+        """Run as many cleaners as `log.cleaner.threads` says, also after it has changed."""
         running: list[asyncio.Task[None]] = []
         while True:
             wanted = self._config().log_cleaner_threads
@@ -151,7 +151,7 @@ class LogCleaner:
     # ------------------------------------------------------------------------------- one log
 
     async def _clean_one(self, cleaner: Cleaner) -> bool:
-        """Clean the dirtiest log. Whether there was one."""
+        """Clean the dirtiest log. Returns whether there was one."""
         async with self._looking:
             found = await self._choose()
             if found is None:
@@ -212,9 +212,9 @@ class LogCleaner:
             fits = self._is_unchanged(held, stamp) and still_fits(held, job, outcome)
             if not fits or not await self._replace(held, stamp, outcome):
                 remove_cleaned(job, held.host.disk)
-                log.info("%s changed while it was cleaned: it is cleaned anew", held.partition)
+                log.info("%s changed while it was cleaned: it is cleaned again", held.partition)
         except StorageError as error:
-            # What was cut or deleted meanwhile is missing, and nothing is wrong.
+            # A file that was truncated or deleted meanwhile is missing, which is not a failure.
             if self._is_unchanged(held, stamp) and error.errno != errno.ENOENT:
                 self._logs.failed(error)
         except CleanerDiedError as error:
@@ -235,10 +235,10 @@ class LogCleaner:
         )
 
     async def _replace(self, held: Log, stamp: Stamp | None, outcome: CleaningOutcome) -> bool:
-        """Replace segment after segment. False: the log changed in between; what is done is right.
+        """Replace segment after segment. False: the log changed meanwhile; what is done is valid.
 
         Raises:
-            StorageError: the disk refused.
+            StorageError: a disk access failed.
         """
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         for cleaned in outcome.segments:
@@ -263,7 +263,7 @@ class LogCleaner:
         return True
 
     async def _died(self, held: Log, error: CleanerDiedError) -> None:
-        """Somebody killed it, or memory was short: try again after a while, and not for ever."""
+        """Retry later: it may have been killed, or memory was short. Give up after a few times."""
         self._deaths[held.partition] += 1
         if self._deaths[held.partition] >= _DEATHS_MAX:
             self._give_up(held, f"{error}, {_DEATHS_MAX} times")
@@ -275,7 +275,7 @@ class LogCleaner:
         self.uncleanable[held.partition] = held
         self.given_up[held.partition] = self._clock.wall_ms(), why
         log.warning(
-            "%s cannot be cleaned, and grows until the broker starts again: %s", held.partition, why
+            "%s cannot be cleaned, and grows until the broker restarts: %s", held.partition, why
         )
 
     def _note(self, outcome: CleaningOutcome, took_ms: int) -> None:
@@ -298,7 +298,7 @@ class LogCleaner:
     # ----------------------------------------------------------------------------- questions
 
     def uncleanable_in(self, directory: str) -> tuple[int, int]:
-        """Of a directory: how many logs are given up, and the bytes in them that are not clean."""
+        """In a directory: the number of uncleanable logs, and the dirty bytes in them."""
         given_up = [
             held
             for held in self.uncleanable.values()
@@ -309,5 +309,5 @@ class LogCleaner:
 
     @property
     def since_look_ms(self) -> int:
-        """How long ago it was looked what there is to clean."""
+        """How long ago the logs were last checked for what there is to clean."""
         return self._clock.monotonic_ms() - self.last_look_ms

@@ -1,11 +1,11 @@
 """The process that cleans logs: `python -m odradek.broker.storage.cleaner_worker`.
 
-A line of JSON on stdin is a job, a line on stdout what became of it; one at a time. It runs at
-the lowest priority, reads segments, writes `.cleaned` files, and keeps to
-`log.cleaner.io.max.bytes.per.second`. When stdin ends, which is when the broker has nothing more
-to clean or is dead, it ends at once: nobody must write beside the next broker's recovery.
+A line of JSON on stdin is a job, a line on stdout its outcome; one at a time. It runs at the lowest
+priority, reads segments, writes `.cleaned` files, and keeps to
+`log.cleaner.io.max.bytes.per.second`. When stdin ends, because the broker has nothing more to clean
+or has died, it exits at once: it must not write while the next broker process recovers the logs.
 
-The broker's end of it is `odradek.broker.storage.cleaner_process`.
+The broker's side is `odradek.broker.storage.cleaner_process`.
 """
 
 import json
@@ -23,7 +23,7 @@ from odradek.log.disk import Disk, RealDisk, StorageError
 from odradek.model.errors import ApiError
 
 _PRIORITY: Final = 19
-# Shorter waits would be longer than they were meant.
+# Shorter waits take longer than asked for.
 _WAIT_MIN_S: Final = 0.01
 
 
@@ -42,11 +42,11 @@ def main() -> None:
 def _read_jobs(jobs: "SimpleQueue[str]") -> None:
     for line in sys.stdin:
         jobs.put(line)
-    os._exit(0)  # whatever is under way
+    os._exit(0)  # also in the middle of a job
 
 
 def serve(request: Mapping[str, Any], disk: Disk) -> dict[str, Any]:
-    """Do one job. What became of it: an outcome, damage, or a disk that refused."""
+    """Do one job. Returns its outcome, the damage found, or the failed disk access."""
     steps = cleaning(CleaningJob.from_json(request["job"]), disk)
     try:
         outcome = paced(steps, request["bytes_per_second"], time.monotonic, time.sleep)
@@ -63,7 +63,7 @@ def paced(
     now_s: Callable[[], float],
     wait: Callable[[float], None],
 ) -> CleaningOutcome:
-    """Run a round, waiting whenever it is ahead of what it may read and write."""
+    """Clean a log, waiting when it is ahead of the allowed bytes a second."""
     due_s = now_s()
     while True:
         try:
@@ -75,7 +75,7 @@ def paced(
         if ahead_s > _WAIT_MIN_S:
             wait(ahead_s)
         elif ahead_s < 0:
-            due_s -= ahead_s  # time not used is not saved up
+            due_s -= ahead_s  # unused time is not saved up
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""What has to be done now and then, each at its own interval.
+"""The recurring work of a broker, each kind at its own interval.
 
     retention                   log.retention.check.interval.ms, first after 30 s (as Kafka)
     recovery points             log.flush.offset.checkpoint.interval.ms
     log start offsets           log.flush.start.offset.checkpoint.interval.ms
     high watermarks             replica.high.watermark.checkpoint.interval.ms
     flush.ms                    every second
-    idle connections            every five seconds, as is the memory that they do not need
-    silent producers            producer.id.expiration.check.interval.ms
+    idle connections            every five seconds; their unused buffers are freed, too
+    expired producers           producer.id.expiration.check.interval.ms
 
-All of it runs on monotonic time, so that a jump of the wall clock neither skips nor repeats it;
-what is old enough to go is judged by wall time, which is what timestamps are. Long work is done
-in slices, between which everybody else on the loop has a turn.
+Intervals are monotonic time, so that a jump of the wall clock neither skips nor repeats work. What
+has expired is decided by wall time, like all timestamps of records. Long work is done in slices,
+between which the loop serves other work.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _IDLE_MS = 5_000
 
 
 async def in_slices(steps: Iterator[None], clock: Clock) -> None:
-    """Do long work between other people's."""
+    """Do long work in slices, with a turn of the event loop between two of them."""
     more = advance(steps, clock)
     while more:
         await asyncio.sleep(0)
@@ -46,20 +46,20 @@ class Housekeeping:
         self._clock = clock
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
-        self.failures = 0  # of any of it, so far
+        self.failures = 0  # of all work since the start
         self._also: list[tuple[int, Callable[[], object]]] = []
 
     def also(self, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do this too, from the start on."""
+        """Add other work; it starts with `start`."""
         self._also.append((interval_ms, work))
 
     def start(self, config: BrokerConfig) -> None:
-        """Begin; the intervals are read-only options, so they stay."""
+        """Start all work; the intervals are read-only options."""
         retention_ms = config.log_retention_check_interval_ms
         self._every("retention", retention_ms, self._retain, min(retention_ms, _RETENTION_FIRST_MS))
         self._every("producers", config.producer_id_expiration_check_interval_ms, self._expire)
         self._every("flush", _FLUSH_MS, self._logs.flush_overdue)
-        self._every("idle connections", _IDLE_MS, self._mind_connections)
+        self._every("idle connections", _IDLE_MS, self._tend_connections)
         for name, interval_ms, work in (
             (
                 "recovery points",
@@ -83,7 +83,7 @@ class Housekeeping:
             self._every(getattr(other, "__name__", "work"), interval_ms, other)
 
     def stop(self) -> None:
-        """No more of it."""
+        """Cancel all work."""
         for task in self._running:
             task.cancel()
         self._running.clear()
@@ -110,13 +110,13 @@ class Housekeeping:
                 if isinstance(done, Awaitable):
                     await done
             except Exception:
-                # Retention that stops for ever fills the disk: whatever it was, the next time
-                # may be better. Who looks at the number will see that it is not.
+                # It is tried again, because retention that stops for ever fills the disk. The
+                # counter shows that it keeps failing.
                 self.failures += 1
                 log.exception("%s failed; tried again in %d ms", name, interval_ms)
             wait_ms = interval_ms
 
-    def _mind_connections(self) -> None:
+    def _tend_connections(self) -> None:
         self._server.drop_idle()
         self._server.rest(_IDLE_MS)
 

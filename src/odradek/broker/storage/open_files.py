@@ -1,7 +1,7 @@
-"""How many files this process may have open, and what they are for.
+"""How many files this process may have open, and how they are divided.
 
-Sockets are files, too. A broker that has none left can open no log, so its connections are bounded
-by what remains when its logs have theirs.
+Sockets are files, too. A broker without free file descriptors cannot open a log, so its connections
+are limited to what its logs leave.
 """
 
 import logging
@@ -12,14 +12,14 @@ from odradek.net.server import ACCEPTED_AT_ONCE
 
 log = logging.getLogger(__name__)
 _UNLIMITED: Final = 1 << 20
-# For the store, listeners, other brokers, /metrics and directories.
+# For the store, listeners, connections to other brokers, /metrics and directories.
 _RESERVED: Final = 32
-# A connection is refused after it was accepted: so many turns of the loop may pass by then.
+# A refused connection is closed some turns of the loop after it was accepted.
 _TURNS: Final = 4
 
 
 class FileShares(NamedTuple):
-    """What the open files are for."""
+    """The open files for logs and for connections."""
 
     logs: int
     connections: int
