@@ -273,7 +273,7 @@ class Partition:
     def _flushed(
         self, monotonic_ms: MonotonicMs, also: FlushDone | None, error: StorageError | None
     ) -> None:
-        """An append is on the disk and counts for the HW. `monotonic_ms` is when it was appended."""
+        """Count records that were appended at `monotonic_ms` and are on the disk now."""
         leader, log = self.leader, self.log
         if error is None and leader is not None and log is not None:
             end = max(leader.leo, log.counted_end)
