@@ -103,8 +103,8 @@ def _measure(target: Target, case: Case, partitions: int) -> dict[str, float]:
     os.kill(pid, case.signal)
     gone_s = _until_gone(pid)
     time.sleep(SETTLE_S)
-    told, _ = producers.communicate("", timeout=60)
-    gaps_ms = json.loads(told)["gaps_ms"].values()
+    report, _ = producers.communicate("", timeout=60)
+    gaps_ms = json.loads(report)["gaps_ms"].values()
     return {"longest_gap_ms": max(gaps_ms), "median_gap_ms": statistics.median(gaps_ms),
             "process_gone_s": gone_s}  # fmt: skip
 

@@ -234,7 +234,7 @@ class Member:
         self.served_s = 0.0  # the time of the last successful response
         self.is_stable = False  # whether the present generation is stable
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         while True:
             try:
                 async with await self._coordinator() as connection:
@@ -255,7 +255,7 @@ class Member:
             found = answer.coordinators[0]
             if not found.error_code:
                 return await connect(f"{found.host}:{found.port}")
-        raise ConnectionError("nobody knows a coordinator")
+        raise ConnectionError("no broker has a coordinator")
 
     async def _join(self, connection: Connection) -> None:
         while not self.is_stable:
@@ -342,7 +342,7 @@ async def members(target: Target, count: int, partitions: int) -> dict[str, floa
                 return max(member.served_s for member in all_members) - since_s
 
     begun_s = time.perf_counter()
-    tasks = [asyncio.create_task(member.live()) for member in all_members]
+    tasks = [asyncio.create_task(member.run()) for member in all_members]
     joined_s = await all_served(begun_s)
     async with await connect(addresses[0]) as connection:
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=["members"])

@@ -256,7 +256,9 @@ def grows(what: str, slope: Slope) -> bool:
 @click.option("--rate", default=200.0, show_default=True, help="Records a second of each load.")
 @click.option("--seed", default=1, show_default=True, help="Decides the order of faults.")
 @click.option("--pause", "pause_s", default=15.0, show_default=True, help="Seconds between faults.")
-@click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Where brokers live.")
+@click.option(
+    "--keep", type=click.Path(path_type=pathlib.Path), help="The directory of the brokers."
+)
 def main(
     minutes: float, store: str, rate: float, seed: int, pause_s: float, keep: pathlib.Path | None
 ) -> None:

@@ -140,10 +140,10 @@ def run_case(given: dict[str, object], kernel: str) -> dict[str, float]:
         watch.end()
     if session.returncode:
         raise click.ClickException(f"{given['case']}: ended with {session.returncode}")
-    told = json.loads(said.splitlines()[-1])
+    report = json.loads(said.splitlines()[-1])
     return {
-        "rows": told["rows"],
-        "seconds": round(told["seconds"], 1),
+        "rows": report["rows"],
+        "seconds": round(report["seconds"], 1),
         "workers": len(watch.peaks),
         "peak_mib": round(max(watch.peaks.values()), 1),
     }
@@ -185,9 +185,9 @@ def main(gib: float, case: str, kernel: str) -> None:
         finally:
             target.end()
     table = Table("case", "rows", "seconds", "workers", "peak MiB", "aim")
-    for name, told in results.items():
-        reached = "reached" if told["peak_mib"] < AIM_MIB else "missed"
-        table.add_row(name, f"{told['rows']:,.0f}", *(str(told[key]) for key in
+    for name, report in results.items():
+        reached = "reached" if report["peak_mib"] < AIM_MIB else "missed"
+        table.add_row(name, f"{report['rows']:,.0f}", *(str(report[key]) for key in
                       ("seconds", "workers", "peak_mib")), f"{AIM_MIB} {reached}")  # fmt: skip
     say.print(table)
     if gib >= WHOLE_GIB:

@@ -359,7 +359,7 @@ def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, An
             "p99_ms": round(seen.get("p99_ms", -1), 1),
             "quiet_p99_ms": round(quiet["p99_ms"], 1),
             "rss_growth_mib": round(broker.rss_max_bytes / MIB - before_mib),
-            "alive": broker.is_up and not broker.traces(),
+            "is_up": broker.is_up and not broker.traces(),
             "error": seen.get("error"),
         }
     finally:
@@ -369,7 +369,7 @@ def measured(home: pathlib.Path, attack: Attack, seconds: float) -> dict[str, An
 def is_bad(found: dict[str, Any]) -> bool:
     """Whether other clients were delayed."""
     felt = found["p99_ms"] > 2 * found["quiet_p99_ms"] or found["error"] is not None
-    return felt or found["stall_ms"] > STALL_MS_MAX or not found["alive"]
+    return felt or found["stall_ms"] > STALL_MS_MAX or not found["is_up"]
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
@@ -388,7 +388,7 @@ def main(*, words: tuple[str, ...], seconds: float, elements: int) -> None:
         print(
             f"{name:40} {found['times']:5} {found['stall_ms']:5.0f} ms {found['p99_ms']:4.0f} ms "
             f"{found['quiet_p99_ms']:4.0f} ms {found['rss_growth_mib']:4} MiB"
-            f"{' *' if is_bad(found) else ''}{'' if found['alive'] else ' NOT WELL'}",
+            f"{' *' if is_bad(found) else ''}{'' if found['is_up'] else ' FAILED'}",
             flush=True,
         )
     with RESULTS.open("a") as file:

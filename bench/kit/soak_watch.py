@@ -75,15 +75,15 @@ class Process:
         """Take a sample, unless the process has ended."""
         home = pathlib.Path(f"/proc/{self.pid}")
         try:
-            told = dict(
+            report = dict(
                 line.split(":", 1) for line in (home / "status").read_text().splitlines() if line
             )
             files = len(os.listdir(home / "fd"))
-            rss_mib = int(told["VmRSS"].split()[0]) / 1024
+            rss_mib = int(report["VmRSS"].split()[0]) / 1024
         except (OSError, KeyError):  # it has just ended
             return
         age_s = time.monotonic() - self.begun_s
-        self.samples.append(Sample(age_s, rss_mib, files, float(told["Threads"])))
+        self.samples.append(Sample(age_s, rss_mib, files, float(report["Threads"])))
 
     def slopes(self) -> dict[str, Slope]:
         """The slope of each column after the warm-up; empty if the process ran too briefly."""

@@ -1,8 +1,8 @@
-"""The scenario `administer`: one topic's life, as an administrator lives it with a client library.
+"""The scenario `administer`: a topic from creation to deletion, by a client's admin API.
 
 Create it with a config, see it, read the config, alter it, add partitions, write ten records into
 partition 0, look up an offset by time, delete the records before an offset, delete the topic.
-The plan names what to do; a program reports what its client told it, under these keys:
+The plan has the arguments; a program reports what its client returned, under these keys:
 
     brokers       ids of the cluster's brokers
     created       the topic's partitions after creation
@@ -12,10 +12,10 @@ The plan names what to do; a program reports what its client told it, under thes
     offset_at     partition 0's offset for the plan's timestamp
     earliest      partition 0's first offset after the deletion of records
     latest        partition 0's end offset
-    listed        whether the topic was listed while it lived
-    listed_after  whether it was after it was deleted
+    listed        whether the topic was listed before its deletion
+    listed_after  whether it was listed after its deletion
 
-A cluster is allowed to take a moment to show a change; programs look again for ten seconds.
+A cluster may take a moment to show a change; programs poll for ten seconds.
 """
 
 import json
@@ -49,7 +49,7 @@ def plan(topic: str) -> str:
             "altered": EXPECTED["altered"],
             "extended": EXPECTED["extended"],
             "timestamps": [first_ms + n * 1000 for n in range(RECORDS)],
-            # Between two records: the first that is not earlier is meant.
+            # Between two records: the first record that is not earlier is the result.
             "lookup": first_ms + ASKED_FOR * 1000 - 1,
             "delete_before": DELETED_BEFORE,
         }

@@ -1,8 +1,8 @@
-"""Apache Kafka out of the jars, on free loopback ports: 3.9 in ZooKeeper mode, or another line.
+"""Apache Kafka from its jars, on free loopback ports: 3.9 in ZooKeeper mode, or another line.
 
-For tests that put ours beside it and for the benchmark against it. Every process started
-here is ended here, by its own handle; each writes into a log file in its directory, whose
-end is told when it does not come up.
+For tests that compare Odradek with it and for the benchmark. Every process started here is ended
+here, by its own handle; each writes to a log file in its directory, whose end is in the error when
+it does not start.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import raw
 
 HOST: Final = "127.0.0.1"
 LINE: Final = "3.9"
-# What Kafka's own start script gives a broker.
+# The heap of Kafka's own start script.
 BROKER_HEAP: Final = "1G"
 _START_TIMEOUT_S: Final = 120.0
 _STOP_TIMEOUT_S: Final = 30.0
@@ -34,7 +34,7 @@ class Daemon:
         self.start()
 
     def start(self) -> None:
-        """Start it, anew if it has ended."""
+        """Start it, also after it has ended."""
         self.started_s = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -47,7 +47,7 @@ class Daemon:
         return self.process.pid
 
     def stop(self) -> None:
-        """End it as its operator would; kill it if that takes too long."""
+        """Stop it as an operator does; kill it if that takes too long."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_TIMEOUT_S)
@@ -56,14 +56,14 @@ class Daemon:
             self.process.wait()
 
     def must_live(self) -> None:
-        """Raise if it has gone, with what it said last."""
+        """Raise if it has ended, with the end of its log."""
         if self.process.poll() is not None:
             said = self.log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"{self.name} ended with {self.process.returncode}:\n{said}")
 
 
 def free_port() -> int:
-    """A port on which nobody listens at this moment."""
+    """A port on which no process listens at this moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -137,7 +137,7 @@ class Broker(Daemon):
         return f"{HOST}:{self.port}"
 
     def wait(self) -> float:
-        """Return when it first answers Metadata: the seconds from its start until then."""
+        """Wait for its first Metadata response. Returns the seconds since its start."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline_s:
             self.must_live()
@@ -199,7 +199,7 @@ def running(
     properties: Mapping[str, str] = {},
     heap: str = "512M",
 ) -> Iterator[list[Broker]]:
-    """Brokers 1 to `count` of a line that serve, with what they need, until the end."""
+    """Brokers 1 to `count` of a line that serve, with their ZooKeeper, until the end."""
     with contextlib.ExitStack() as stack:
         zookeeper = ""
         if line != "4":
@@ -231,7 +231,7 @@ def running(
 
 
 def _usual(home: pathlib.Path, brokers: int) -> dict[str, str]:
-    """What all lines have in common."""
+    """The options that all lines have in common."""
     return {
         "log.dirs": str(home / "data"),
         "num.network.threads": "3",
@@ -247,7 +247,7 @@ def _usual(home: pathlib.Path, brokers: int) -> dict[str, str]:
 
 
 def _command(home: pathlib.Path, line: str, options: Mapping[str, str], heap: str) -> list[str]:
-    """What starts a broker with these options; its last word is the file that has them."""
+    """The command that starts a broker with these options; its last argument is their file."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in options.items()))

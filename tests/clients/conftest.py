@@ -1,10 +1,10 @@
-"""A cluster for the client tests, and what is skipped where a language is not at hand.
+"""A cluster for the client tests, which are skipped where their language is not installed.
 
-    ODRADEK_BOOTSTRAP=host:port   test that Kafka instead of a broker of ours (the tests
-                                  themselves are proved by running them on Apache Kafka)
+    ODRADEK_BOOTSTRAP=host:port   test that Kafka instead of an Odradek broker (the tests
+                                  themselves are checked by running them on Apache Kafka)
     ODRADEK_CLIENTS=1             also run what needs Java, Go or node; `./run clients` sets it
 
-The folder itself is on the import path, for its modules (fetch, rounds) are shared by
+The folder itself is on the import path, because its modules (fetch, rounds) are shared by
 tests, client programs and benchmarks without being a package of the product.
 """
 
@@ -47,12 +47,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker of ours for the whole session, or the Kafka that the environment names."""
+    """One Odradek broker for the whole session, or the Kafka of ODRADEK_BOOTSTRAP."""
     if given := os.environ.get("ODRADEK_BOOTSTRAP"):
         yield Cluster(given, ours=False)
         return
     data = tmp_path_factory.mktemp("cluster")
-    # As in the server.properties that Kafka comes with: nobody waits three seconds for a group.
+    # As in Kafka's own server.properties: a group's first rebalance is not delayed.
     odradek("up", "--dir", str(data), "--detach", "--", "group.initial.rebalance.delay.ms=0")
     try:
         status = json.loads(odradek("status", "--dir", str(data), "--json"))
@@ -65,7 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def each_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """`cluster`, and then Apache Kafka of two lines: for what must do with all of them."""
+    """`cluster`, and then Apache Kafka of two lines: for what must work with all of them."""
     if request.param == "ours":
         yield request.getfixturevalue("cluster")
         return

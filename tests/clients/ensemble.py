@@ -1,4 +1,4 @@
-"""ZooKeeper servers that can be killed, stopped and started again: one alone, or three together.
+"""ZooKeeper servers that can be killed, stopped and started again: one, or an ensemble of three.
 
 Their clock ticks fast, so that sessions of a second are allowed.
 """
@@ -19,7 +19,7 @@ _START_TIMEOUT_S: Final = 60.0
 
 
 class Server:
-    """One place for a server; `start` puts a process there."""
+    """One server; `start` starts its process."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Server:
 
 
 class Ensemble:
-    """Servers that make one ZooKeeper."""
+    """The servers of one ensemble."""
 
     def __init__(self, home: pathlib.Path, size: int, options: Mapping[str, str] = {}) -> None:
         ports: list[tuple[int, int, int]] = []

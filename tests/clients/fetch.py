@@ -1,9 +1,9 @@
-"""Gets what client tests and benchmarks need: jars, Go programs, node and Python packages.
+"""Fetches what client tests and benchmarks need: jars, Go programs, node and Python packages.
 
 Everything lands in `.cache/` of the checkout, in a folder named after a digest of what it
 was made from: a changed pom or source is fetched anew, an unchanged one never again. The
-package managers are asked in their ordinary ways (`mvn`, `go`, `npm`, `pip`), so mirrors and
-proxies are theirs to know. Nothing is fetched when this module is imported.
+package managers are called as usual (`mvn`, `go`, `npm`, `pip`), so their own configuration of
+mirrors and proxies applies. Nothing is fetched when this module is imported.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ KAFKA_LINES = ("3.9", "4")
 
 
 class UnavailableError(Exception):
-    """A tool is missing, or could not get what was asked of it."""
+    """A tool is missing, or could not fetch something."""
 
 
 def jars(line: str) -> pathlib.Path:
@@ -114,7 +114,7 @@ def python_packages(python: str, *wanted: str) -> pathlib.Path:
 
 
 def requirements(*extras: str) -> list[str]:
-    """What this package needs of others, and with these extras, as pyproject.toml has it."""
+    """The dependencies of this package with these extras, from pyproject.toml."""
     project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
     optional = [each for extra in extras for each in project["optional-dependencies"][extra]]
     return [*project["dependencies"], *(each for each in optional if "odradek" not in each)]
@@ -138,7 +138,7 @@ def _made(
             # Renamed when complete: an interrupted fetch is never taken for a finished one.
             making.rename(place)
         except OSError:
-            if not place.exists():  # else somebody else was faster: theirs is as good
+            if not place.exists():  # else another process has fetched it meanwhile
                 raise
         finally:
             shutil.rmtree(making, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""Everything a client may say to a group coordinator, right and wrong, and what it is told.
+"""Valid and invalid requests to a group coordinator, and its responses.
 
-One talk, in all versions of all APIs of groups, written down line by line. Names are drawn anew
-for each talk and shown as `T` (topic) and `g-...`; member ids by the number in which they came.
-`group_talk.txt` is what Apache Kafka 3.9.2 said.
+One sequence of requests, in all versions of all APIs of groups, recorded line by line. Names are
+random and shown as `T` (topic) and `g-...`; member ids are numbered in their order.
+`group_talk.txt` was recorded from Apache Kafka 3.9.2.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ WARMING_UP = {
 
 
 class Talk:
-    """One talk with one broker."""
+    """One sequence of requests to one broker."""
 
     def __init__(self, connection: Connection, host: str, port: int) -> None:
         self.lines: list[str] = []
@@ -59,12 +59,12 @@ class Talk:
         return f"{self._prefix}g-{name}"
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
-        """Ask, and write nothing down."""
+        """Send a request and record nothing."""
         answer = response_class(request.SCHEMA.api_key)
         return await self._connection.request(request, answer, version_max=version)
 
     async def say(self, request: Any, version: int | None = None, *, note: str = "") -> Any:
-        """Ask, and write down what was said."""
+        """Send a request and record it with its response."""
         api = APIS[request.SCHEMA.api_key]
         version = api.last if version is None else version
         answer = await self.ask(request, version)
@@ -77,7 +77,7 @@ class Talk:
         return UUID.sub(lambda m: f"#{self._uuids.setdefault(m[0], len(self._uuids) + 1)}", text)
 
     async def another(self) -> "Talk":
-        """Another connection, which writes into the same book."""
+        """Another connection, which records into the same lines."""
         other = Talk(await Connection.open(*self._address, client_id="other"), *self._address)
         other.lines, other._prefix, other._uuids = self.lines, self._prefix, self._uuids
         other.topic = self.topic
@@ -87,7 +87,7 @@ class Talk:
         await self._connection.close()
 
     async def prepare(self) -> None:
-        """Have a topic, and a coordinator."""
+        """Create a topic, and wait for a coordinator."""
         topic = CreatableTopic(name=self.topic, num_partitions=2, replication_factor=1)
         await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         for _ in range(200):
@@ -405,7 +405,7 @@ CHAPTERS = (committed_offsets, membership, refusals, static_members, two_members
 
 
 async def everything(bootstrap: str) -> list[str]:
-    """All of it, line by line."""
+    """The whole recording, line by line."""
     talk = await Talk.open(bootstrap)
     await talk.prepare()
     for chapter in CHAPTERS:

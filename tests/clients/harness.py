@@ -1,4 +1,4 @@
-"""What the client tests share: a Kafka to be tested, and how programs are run and heard."""
+"""What the client tests share: the tested Kafka, and how programs are run."""
 
 import json
 import os
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Cluster(NamedTuple):
-    """A Kafka to be tested."""
+    """The cluster under test."""
 
     bootstrap: str
     ours: bool
 
 
 def odradek(*arguments: str) -> str:
-    """What one of our commands printed; its failure is the test's."""
+    """The output of an `odradek` command, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "odradek", *arguments],
         stdin=subprocess.DEVNULL,

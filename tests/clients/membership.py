@@ -1,9 +1,9 @@
-"""The scenario `group`: a consumer, then two of them, then one again, and one that comes later.
+"""The scenario `group`: one consumer, then two, then one again, and one that joins later.
 
     1  a consumer reads all records of a topic of six partitions, and commits
     2  another one joins its group: both read on until each has three partitions
     3  the other one leaves: the first has all six
-    4  the first leaves too; a third one joins, is told what was committed, and reads nothing again
+    4  the first leaves too; a third one joins, fetches the committed offsets, reads nothing again
 
 The plan names topic, group, number of records and, where a client has several, the assignment
 strategy. A program reports
@@ -11,10 +11,10 @@ strategy. A program reports
     read         how many records the first consumer read
     shared       how many partitions each of the two had, in order
     alone        how many the first had when it was alone again
-    committed    what the third one finds committed, of each partition
+    committed    the committed offsets that the third one fetches, of each partition
     again        how many records the third one read
 
-Programs poll until what is expected is there, or for thirty seconds.
+Programs poll until the expected state, or for thirty seconds.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ EXPECTED: Final[dict[str, Any]] = {
 
 
 def plan(bootstrap: str, strategy: str = "") -> str:
-    """The JSON that a program is given. Makes the topic, and the records in it."""
+    """The JSON that a program is given. Creates the topic and its records."""
     name = f"membership-{strategy or 'any'}-{random.getrandbits(40):x}"
     asyncio.run(_prepare(bootstrap, name))
     return json.dumps(
@@ -81,7 +81,7 @@ async def _prepare(bootstrap: str, name: str) -> None:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=name, partition_data=data)],
         )
-        for _ in range(100):  # a topic may be there before its leaders are
+        for _ in range(100):  # a topic may exist before it has leaders
             answer = await connection.request(request, ProduceResponse)
             left = {
                 p.index for t in answer.responses for p in t.partition_responses if p.error_code

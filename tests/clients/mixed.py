@@ -1,7 +1,6 @@
-"""One cluster on a real ZooKeeper of two kinds of brokers: Apache Kafka's and ours.
+"""One cluster of Apache Kafka's brokers and Odradek's on a real ZooKeeper.
 
-Whatever is asked of the cluster is asked with Apache Kafka's own tools; what it has decided
-is read in ZooKeeper.
+Requests are made with Apache Kafka's own tools; the controller's decisions are read in ZooKeeper.
 """
 
 import json
@@ -45,7 +44,7 @@ def until(what: str, reached: Callable[[], Any], *, timeout_s: float = TIMEOUT_S
 
 
 class OurBroker:
-    """A broker of ours beside Apache Kafka's, with the same options.
+    """An Odradek broker beside Apache Kafka's, with the same options.
 
     Without a ZooKeeper `properties` say which store it shares with others.
     """
@@ -115,7 +114,7 @@ class OurBroker:
 
 
 class TheirBroker:
-    """A broker of Apache Kafka, that can be started again where it stood."""
+    """An Apache Kafka broker that can be restarted on its data."""
 
     def __init__(
         self,
@@ -201,10 +200,10 @@ class MixedCluster:
     def bootstrap(self) -> str:
         return ",".join(broker.address for broker in self.brokers.values())
 
-    # ---------------------------------------------------------- what ZooKeeper knows
+    # ---------------------------------------------------------- state in ZooKeeper
 
     def node(self, path: str) -> Any:
-        """The JSON of a node; None if there is none."""
+        """The JSON of a znode; None if it does not exist."""
         if self.client.exists(path) is None:
             return None
         return json.loads(self.client.get(path)[0])
@@ -262,10 +261,10 @@ class MixedCluster:
 
 
 class Load:
-    """A producer with acks=all that numbers its records and never gives up.
+    """A producer with acks=all that numbers its records and retries without limit.
 
-    An idempotent one writes each once. A plain one, with one request under way, may write some
-    twice when an answer is lost, but never before an older one.
+    An idempotent one writes each once. A plain one, with one request in flight, may write some
+    twice when a response is lost, but never before an older one.
     """
 
     def __init__(
@@ -318,8 +317,8 @@ class Load:
     def count(self) -> int:
         return sum(map(len, self.acked.values()))
 
-    def goes_on(self, records: int = 200) -> None:
-        """Wait until each partition has taken so many more."""
+    def continues(self, records: int = 200) -> None:
+        """Wait until each partition has `count` more records acknowledged."""
         wanted = {p: len(acked) + records for p, acked in self.acked.items()}
         until(
             "the load goes on",
@@ -333,7 +332,7 @@ class Load:
         assert self._failed == []
 
     def must_be_there(self) -> None:
-        """Every acknowledged record in order (once, if idempotent), and no other."""
+        """Check that the log has the acknowledged records in order (once, if idempotent) only."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "none"})
         for partition, acked in self.acked.items():
             here = TopicPartition(self._topic, partition)

@@ -1,11 +1,11 @@
-"""The processes of this machine, as `ps` tells them: who began whom."""
+"""The processes of this machine and their parents, from `ps`."""
 
 import subprocess
 from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """One process, and the command of who began it."""
+    """One process, and the command of its parent."""
 
     pid: int
     parent: int
@@ -18,13 +18,13 @@ class Process(NamedTuple):
 
 
 def below(pid: int) -> list[Process]:
-    """All that this process began, and what they began, and so on."""
+    """All descendants of this process."""
     done = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
-    told = [line.split(None, 2) for line in done.stdout.splitlines()]
-    commands = {int(number): (rest or [""])[0] for number, _, *rest in told}
-    parents = {int(number): int(parent) for number, parent, *_ in told}
+    reported = [line.split(None, 2) for line in done.stdout.splitlines()]
+    commands = {int(number): (rest or [""])[0] for number, _, *rest in reported}
+    parents = {int(number): int(parent) for number, parent, *_ in reported}
     found, wanted = [], [pid]
     while wanted:
         parent = wanted.pop()

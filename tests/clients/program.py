@@ -53,7 +53,7 @@ def record_out(
 
 
 def until(wanted: Any, look: Callable[[], Any], *, within_s: float = 10.0) -> Any:
-    """What `look` sees, looking again until it is what is wanted or the time is over."""
+    """The result of `look`, polled until it is as wanted or the time is over."""
     deadline_s = time.monotonic() + within_s
     while True:
         seen = look()

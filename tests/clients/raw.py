@@ -1,7 +1,7 @@
-"""As much of the protocol as it takes to ask a broker whether it is there, and to make a topic.
+"""As much of the protocol as is needed to reach a broker and to create a topic.
 
-For the helpers of tests and benchmarks, which must not wait for a client library's
-patience or share a bug with the broker they watch. Old, inflexible versions only.
+For the helpers of tests and benchmarks, which must not depend on a client library's timeouts
+or share a bug with the broker they test. Old versions that are not flexible only.
 """
 
 import socket
@@ -14,14 +14,14 @@ NOT_CONTROLLER = 41
 
 
 class Topic(NamedTuple):
-    """A topic in a Metadata answer."""
+    """A topic in a Metadata response."""
 
     error_code: int
     leaders: tuple[int, ...]  # of partition 0, 1, ...; -1: none
 
 
 class Metadata(NamedTuple):
-    """What a broker says of the cluster."""
+    """A broker's view of the cluster."""
 
     brokers: dict[int, str]  # id -> host:port
     controller: int
@@ -71,7 +71,7 @@ def connect(address: str, *, timeout_s: float = 30.0) -> socket.socket:
 
 
 def call(connection: socket.socket, request: bytes) -> Reader:
-    """The response to a framed request, behind its header."""
+    """The response to a framed request, without its header."""
     connection.sendall(request)
     (length,) = struct.unpack(">i", receive(connection, 4))
     return Reader(receive(connection, length)[4:])
@@ -89,7 +89,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def metadata(address: str, topics: list[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
-    """The cluster, and these topics; none of them is created by asking."""
+    """The metadata of the cluster and these topics, without automatic creation."""
     names = b"".join(map(text, topics or []))
     body = struct.pack(">i", len(topics or [])) + names + b"\0"
     with connect(address, timeout_s=timeout_s) as connection:
@@ -133,7 +133,7 @@ def wait_for_metadata(address: str, *, timeout_s: float) -> None:
 
 
 def wait_for_brokers(address: str, count: int, *, timeout_s: float) -> None:
-    """Return when the broker at `address` knows `count` brokers and a controller.
+    """Return when the broker at `address` has `count` brokers and a controller in its metadata.
 
     Raises:
         TimeoutError: it does not.

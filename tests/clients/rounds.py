@@ -1,12 +1,12 @@
-"""What every client program is asked to do, and what it must have seen.
+"""The plans for client programs, and the checks of their reports.
 
 A *round* is one topic written with one codec and one acks, and read back by assigned
-partitions. The rounds are written down here once, as JSON, and handed to programs in five
-languages; a program does as told and reports, this module judges. So a program knows its
-client library and nothing else.
+partitions. The rounds are defined here once, as JSON, and passed to programs in five languages; a
+program carries out its plan and reports, this module checks the report. So a program only has to
+use its client library.
 
     PROGRAM BOOTSTRAP SCENARIO FILE      FILE: the plan, as JSON
-                                         stdout: one JSON line, what was done and seen
+                                         stdout: one JSON line, the report
 
 The plan of scenario `round_trips` is `{"rounds": [round...]}` with a round's fields as in
 `Round`; bytes are base64, null stays null. The report is
@@ -57,7 +57,7 @@ class Round:
 
 
 def continued(rounds: list[Round]) -> list[Round]:
-    """The same rounds once more, on the topics that they have made."""
+    """The same rounds again, on the topics that they have created."""
     return [replace(each, there=each.there + each.records) for each in rounds]
 
 
@@ -79,7 +79,7 @@ def all_rounds(prefix: str, *, null_header_values: bool = True) -> list[Round]:
 
 def _records(seed: int, *, null_header_values: bool) -> Iterator[Record]:
     chance = random.Random(seed)
-    # Recent enough to outlive retention, old enough that no clock calls it the future.
+    # Recent enough for retention, old enough not to be in the future of any clock.
     first_ms = int(time.time() * 1000) - 3_600_000
     pairs: list[tuple[bytes | None, bytes | None]] = [
         (None, b""),
@@ -98,7 +98,7 @@ def _records(seed: int, *, null_header_values: bool) -> Iterator[Record]:
         (("näme", "wert €".encode()),),
     ]
     for n, (key, value) in enumerate(pairs):
-        # Timestamps go back now and then: their order is the producer's affair.
+        # Timestamps decrease now and then, as a producer may send them.
         timestamp_ms = first_ms + n * 10 - (500 if n % 7 == 0 else 0)
         yield Record(n % PARTITIONS, timestamp_ms, key, value, headers[n % len(headers)])
 
@@ -124,7 +124,7 @@ def plan(rounds: list[Round]) -> str:
 
 
 def problems(asked: Round, seen: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with a program's report on a round; nothing, if all is well."""
+    """The faults in a program's report on a round; empty if there are none."""
     wanted: dict[int, list[Record]] = defaultdict(list)
     for record in asked.there:
         wanted[record.partition].append(record)

@@ -1,4 +1,4 @@
-"""What unmodified clients ask of the cluster as administrators is done; see `administration.py`."""
+"""The cluster carries out the admin requests of unmodified clients; see `administration.py`."""
 
 import pathlib
 import time
@@ -10,7 +10,7 @@ from programs import CLIENTS, each_client
 
 
 @pytest.mark.parametrize("client", each_client())
-def test_a_topic_lives_as_its_administrator_wants(
+def test_a_topic_is_created_altered_and_deleted(
     cluster: Cluster, client: str, tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "plan.json"

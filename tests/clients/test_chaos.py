@@ -1,8 +1,8 @@
-"""Three brokers of ours, killed, frozen and stopped for three minutes under load.
+"""Three Odradek brokers, killed, paused and stopped for three minutes under load.
 
-On the store of one machine, and on a ZooKeeper that is restarted meanwhile. In the end nothing
-acknowledged is lost, nothing is in another order, what an idempotent producer wrote is there
-once, and the replicas are equal byte by byte.
+On the embedded store, and on a ZooKeeper that is restarted meanwhile. At the end no acknowledged
+record is lost or in another order, the records of an idempotent producer exist once, and the
+replicas are equal byte by byte.
 
     ODRADEK_CHAOS_S=600      longer
     ODRADEK_CHAOS_SEED=7     another order of events
@@ -30,9 +30,9 @@ ALL = {1, 2, 3}
 
 
 class Chaos:
-    """Three brokers, and what is done to them. At most one is away at a time, but now and then two.
+    """Faults of three brokers. At most one is down at a time, and sometimes two.
 
-    What it did, and when, stands in `story`, and in the end in story.txt beside the brokers.
+    Each fault and its time are in `story`, and at the end in story.txt beside the brokers.
     """
 
     def __init__(self, brokers: dict[int, OurBroker], zookeeper: Ensemble | None) -> None:
@@ -147,9 +147,7 @@ def create(bootstrap: str, topic: str) -> None:
     admin.create_topics([wanted])[topic].result(60)
 
 
-def test_three_minutes_of_chaos_cost_nothing_that_was_acknowledged(
-    chaos: Chaos, tmp_path: pathlib.Path
-):
+def test_three_minutes_of_chaos_lose_no_acknowledged_record(chaos: Chaos, tmp_path: pathlib.Path):
     for topic in TOPICS:
         create(chaos.bootstrap, topic)
     chaos.heal()
@@ -160,7 +158,7 @@ def test_three_minutes_of_chaos_cost_nothing_that_was_acknowledged(
     try:
         chaos.run()
         for load in loads:
-            load.goes_on()
+            load.continues()
     finally:
         (tmp_path / "story.txt").write_text("\n".join(chaos.story) + "\n")
         for load in loads:

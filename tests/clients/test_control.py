@@ -1,8 +1,8 @@
 """Moves, elections and deletions with Apache Kafka's own tools, on its brokers and on ours.
 
-One story is played on three brokers of each kind, each on a ZooKeeper of its own: what stands in
-ZooKeeper is compared after every step, byte by byte but for the topics' ids and the order within an
-ISR, which is that in which its members happened to join.
+The same steps are done on three brokers of each kind, each on a ZooKeeper of its own: the znodes
+are compared after every step, byte by byte except for the topics' ids and the order within an ISR,
+in which its members happened to join.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from contextlib import closing
 
 import pytest
 import raw
-from mixed import MixedCluster, OurBroker, until
+from mixed import MixedCluster, OurBroker, TheirBroker, until
 
 from odradek.model.errors import ErrorCode
 from odradek.wire.codec import decoder, encoder
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.jvm
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
-# Who is dead leaves the ISR by the controller (a new leader epoch), when its session ends. With the
-# default options the leader might notice first that it lags (the same leader epoch).
+# The controller removes a killed broker from the ISR (a new leader epoch) when its session ends.
+# With the default options the leader might remove it first because it lags (the same leader epoch).
 PROPERTIES = {"replica.lag.time.max.ms": "60000"}
 Snapshot = Mapping[str, str]
 
 
 def snapshot(cluster: MixedCluster) -> Snapshot:
-    """What stands of topics and requests, by path."""
+    """The znodes of topics and requests, by path."""
     found = {}
     paths = ["/brokers/topics", "/admin", "/config/topics"]
     while paths:
@@ -56,7 +56,7 @@ def _comparable(text: str) -> str:
 
 
 def alter(cluster: MixedCluster, topic: str, target: Sequence[int] | None) -> ErrorCode:
-    """Move partition 0, or (None) take the move back, by a plain request to the controller."""
+    """Reassign partition 0, or cancel that (None), by a plain request to the controller."""
     partition = ReassignablePartition(
         partition_index=0, replicas=None if target is None else list(target)
     )
@@ -83,7 +83,7 @@ Steps = Iterator[tuple[str, Snapshot]]
 
 
 def taken_back(cluster: MixedCluster) -> Steps:
-    """Moves that nothing comes of."""
+    """Reassignments that are cancelled."""
     assert cluster.controller == 1
     cluster.create("z", "2:1,1:2")
     for partition in (0, 1):
@@ -108,7 +108,7 @@ def taken_back(cluster: MixedCluster) -> Steps:
 
 
 def moved(cluster: MixedCluster, home: pathlib.Path) -> Steps:
-    """Moves by Kafka's tool, and who leads afterwards."""
+    """Reassignments by Kafka's tool, and the leaders afterwards."""
     for step, partition, replicas in (
         ("its leader moved", 0, [3, 1]),
         ("it grew", 0, [3, 1, 2]),
@@ -140,13 +140,13 @@ def deleted(cluster: MixedCluster) -> Steps:
 
 
 def led_again(cluster: MixedCluster) -> Steps:
-    """Nobody in sync is left, and one out of sync is elected."""
+    """No in-sync replica is left, and one outside the ISR is elected."""
     cluster.create("u", "2:3")
     isr_is(cluster, 0, 2, 3, topic="u")
     cluster.brokers[3].kill()
     isr_is(cluster, 0, 2, topic="u")
     cluster.brokers[2].kill()
-    until("nobody leads", lambda: cluster.state("u", 0)["leader"] == -1)
+    until("no leader", lambda: cluster.state("u", 0)["leader"] == -1)
     cluster.brokers[3].start()
     raw.wait_for_brokers(cluster.brokers[1].address, 2, timeout_s=60)
     yield "nobody may lead", snapshot(cluster)
@@ -168,8 +168,8 @@ def test_apache_kafkas_tools_find_the_same_znodes_on_ours_and_on_its_own(
             seen[kind] = [*itertools.chain(*parts, led_again(cluster))]
         finally:
             cluster.end()
-        if kind == "ours":
-            assert all(isinstance(broker, OurBroker) for broker in cluster.brokers.values())
+        expected = {"ours": OurBroker, "theirs": TheirBroker}[kind]
+        assert {type(broker) for broker in cluster.brokers.values()} == {expected}
     for (step, theirs), (same_step, ours) in zip(seen["theirs"], seen["ours"], strict=True):
         assert step == same_step
         assert json.dumps(ours, indent=1) == json.dumps(theirs, indent=1), step

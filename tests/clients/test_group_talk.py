@@ -1,4 +1,4 @@
-"""A group coordinator is asked everything, right and wrong: the answers are Apache Kafka's.
+"""Valid and invalid requests to a group coordinator have Apache Kafka's responses.
 
 `group_talk.txt` was written by Apache Kafka 3.9.2; `ODRADEK_REWRITE=1` with its address in
 `ODRADEK_BOOTSTRAP` writes it anew.
@@ -13,7 +13,7 @@ import group_talk
 WRITTEN = pathlib.Path(__file__).parent / "group_talk.txt"
 
 
-def test_every_answer_is_the_one_that_apache_kafka_gives(cluster):
+def test_every_response_is_the_one_of_apache_kafka(cluster):
     lines = asyncio.run(group_talk.everything(cluster.bootstrap))
     if os.environ.get("ODRADEK_REWRITE") and not cluster.ours:
         WRITTEN.write_text("".join(f"{line}\n" for line in lines))

@@ -29,7 +29,7 @@ class Story:
         self.line = line
 
     async def tool(self, *arguments: str) -> list[list[str]]:
-        """What it printed, in words."""
+        """Its output, split into words."""
 
         def run() -> subprocess.CompletedProcess[str]:
             command = fetch.java(self.line, MAIN, "--bootstrap-server", self.bootstrap, *arguments)

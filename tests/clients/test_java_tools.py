@@ -71,7 +71,7 @@ def tool(cluster: Cluster, line: str) -> Tool:
 
 @pytest.fixture
 def topic(tool: Tool, line: str) -> Iterator[str]:
-    """A topic of two partitions, gone afterwards."""
+    """A topic of two partitions, deleted afterwards."""
     name = f"tools-{line}-{next(COUNTER)}-{id(tool):x}"
     tool("topics", "--create", "--topic", name, "--partitions", "2")
     yield name
@@ -120,7 +120,7 @@ def ends(tool: Tool, topic: str, time: str = "-1") -> dict[int, int]:
     }
 
 
-def test_offsets_are_told_and_records_deleted(
+def test_offsets_are_listed_and_records_deleted(
     tool: Tool, topic: str, tmp_path: pathlib.Path, cluster: Cluster
 ) -> None:
     performance(tool, cluster, topic, 5_000)
@@ -144,7 +144,7 @@ def performance(tool: Tool, cluster: Cluster, topic: str, count: int, *options: 
     assert f"{count} records sent" in said
 
 
-def test_configs_are_altered_described_and_taken_back(tool: Tool, topic: str) -> None:
+def test_configs_are_altered_described_and_deleted(tool: Tool, topic: str) -> None:
     entity = ["--entity-type", "topics", "--entity-name", topic]
     tool("configs", *entity, "--alter", "--add-config", "max.message.bytes=123456")
     assert "max.message.bytes=123456" in tool("configs", *entity, "--describe")
@@ -152,14 +152,14 @@ def test_configs_are_altered_described_and_taken_back(tool: Tool, topic: str) ->
     assert "123456" not in tool("configs", *entity, "--describe")
 
 
-def test_the_tools_know_every_api_that_the_broker_names(tool: Tool) -> None:
+def test_the_tools_support_every_api_of_the_broker(tool: Tool) -> None:
     said = tool("api-versions")
     assert "Produce(0)" in said
     assert "UNKNOWN(" not in said
 
 
 def replica_directories(tool: Tool, topic: str) -> list[pathlib.Path]:
-    """Where the broker says that a topic's replicas lie."""
+    """The log directories of a topic's replicas, from the broker."""
     said = tool("log-dirs", "--describe", "--topic-list", topic)
     (found,) = [json.loads(each) for each in said.splitlines() if each.startswith("{")]
     return [

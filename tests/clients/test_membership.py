@@ -1,4 +1,4 @@
-"""Unmodified clients share the partitions of a topic in a group, and find what they committed."""
+"""Unmodified clients share a topic's partitions in a group, and fetch their committed offsets."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
 @pytest.mark.parametrize("client", each_client())
-def test_two_consumers_share_a_topic_and_a_third_goes_on_where_they_stopped(
+def test_two_consumers_share_a_topic_and_a_third_continues_at_their_committed_offsets(
     cluster: Cluster, client: str, tmp_path: pathlib.Path
 ) -> None:
     assert report(cluster, client, "", tmp_path) == membership.EXPECTED
@@ -38,6 +38,6 @@ def report(cluster: Cluster, client: str, strategy: str, tmp_path: pathlib.Path)
     file = tmp_path / "plan.json"
     file.write_text(membership.plan(cluster.bootstrap, strategy))
     command = [*CLIENTS[client](), cluster.bootstrap, "group", str(file)]
-    told = run_program(command, timeout_s=150)
-    assert told.pop("client")
-    return told
+    reported = run_program(command, timeout_s=150)
+    assert reported.pop("client")
+    return reported

@@ -118,7 +118,7 @@ def kafka_facts(fields: list[dict], structs: dict[str, list], valid: Versions) -
                 "nullable": kafka_versions(field.get("nullableVersions"), valid),
                 "tag": field.get("tag"),
                 "default": kafka_default(field),
-                # An optional part is absent where a version lacks it: nothing is lost.
+                # An optional struct is None where a version lacks it.
                 "ignorable": is_struct or str(field.get("ignorable", False)).lower() == "true",
             }
         )
@@ -128,7 +128,7 @@ def kafka_facts(fields: list[dict], structs: dict[str, list], valid: Versions) -
 
 
 def shared_versions(message: MessageType, kafka: dict) -> Versions:
-    """The versions of ours that Kafka 3.9 has; some have later ones, for transactions (KIP-890)."""
+    """The versions of ours that Kafka 3.9 has; some APIs have later ones (KIP-890)."""
     ours, theirs = message.SCHEMA.versions, parse_versions(kafka["validVersions"])
     beyond = TRANSACTION_VERSION_2.get(message.SCHEMA.api_key)
     assert ours.last == (beyond or theirs.last)
@@ -164,7 +164,7 @@ def our_type(field: Field, valid: Versions) -> object:
 
 
 @pytest.mark.parametrize("message", [message for message, _ in MIRRORED], ids=IDS)
-def test_a_declaration_says_what_kafka_says(message, definitions):
+def test_a_declaration_is_equal_to_kafkas(message, definitions):
     kafka = definitions[message.__name__]
     valid = shared_versions(message, kafka)
     structs = {struct["name"]: struct["fields"] for struct in kafka.get("commonStructs", [])}
@@ -191,7 +191,7 @@ def test_the_table_has_kafkas_versions(definitions):
 
 
 def example(message: MessageType, version: int, draw: random.Random) -> Message:
-    """A message with something in every field that the version has."""
+    """A message with a value in every field of the version."""
     values = {
         field.name: example_value(field, version, draw)
         for field in kafkas_fields(message)

@@ -1,4 +1,4 @@
-"""Brokers of ours and of Apache Kafka 3.9 are one cluster, whoever of them is the controller."""
+"""Odradek's and Apache Kafka 3.9's brokers form one cluster, with a controller of either kind."""
 
 import pathlib
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def all_in_sync(cluster: MixedCluster) -> None:
 
 
 def must_agree(cluster: MixedCluster, load: Load) -> None:
-    """Nothing acknowledged is lost, and the logs are equal byte by byte."""
+    """Check that no acknowledged record is lost, and that the logs are equal byte by byte."""
     load.stop()
     load.must_be_there()
     all_in_sync(cluster)
@@ -45,23 +45,23 @@ def must_agree(cluster: MixedCluster, load: Load) -> None:
         assert [other == first for other in others] == [True, True], f"partition {partition}"
 
 
-def leaves_and_comes_back(cluster: MixedCluster, load: Load, number: int, how: str) -> None:
-    """A broker is gone, others lead, it follows when it is back, and leads when asked to."""
+def ends_and_restarts(cluster: MixedCluster, load: Load, number: int, how: str) -> None:
+    """A broker ends, others lead; after its restart it follows, and leads when elected."""
     broker = cluster.brokers[number]
     rest = ALL - {number}
     getattr(broker, how)()
     cluster.wait_for_isr(TOPIC, dict.fromkeys(PARTITIONS, rest))
     until("others lead", lambda: set(cluster.leaders(TOPIC, 3)) <= rest)
-    load.goes_on()
+    load.continues()
     broker.start()
     all_in_sync(cluster)
-    load.goes_on()
+    load.continues()
     cluster.elect_preferred()
     until("preferred leaders lead", lambda: cluster.leaders(TOPIC, 3) == [1, 2, 3])
-    load.goes_on()
+    load.continues()
 
 
-def test_ours_is_a_broker_like_any_other_under_apaches_controller(
+def test_our_broker_works_under_apaches_controller(
     make: Callable[[dict[int, str]], MixedCluster], tmp_path: pathlib.Path
 ):
     cluster = make({1: "theirs", 2: "theirs", 3: "ours"})
@@ -70,14 +70,14 @@ def test_ours_is_a_broker_like_any_other_under_apaches_controller(
     all_in_sync(cluster)
     load = Load(cluster.bootstrap, TOPIC, 3)
     try:
-        load.goes_on()
+        load.continues()
         for number, how in ((3, "kill"), (3, "stop"), (2, "kill"), (2, "stop")):
-            leaves_and_comes_back(cluster, load, number, how)
+            ends_and_restarts(cluster, load, number, how)
         assert cluster.controller == 1
         # It gives its replica of partition 0 back, and gets it again as the first of three.
         cluster.reassign(tmp_path, TOPIC, {0: [1, 2]})
         assert cluster.isr(TOPIC, 0) == {1, 2}
-        load.goes_on()
+        load.continues()
         ours = cluster.brokers[3]
         assert isinstance(ours, OurBroker)
         until("its files are gone", lambda: not (ours.data / f"{TOPIC}-0").exists())
@@ -85,7 +85,7 @@ def test_ours_is_a_broker_like_any_other_under_apaches_controller(
         all_in_sync(cluster)
         cluster.elect_preferred()
         until("ours leads it", lambda: cluster.leaders(TOPIC, 3) == [3, 2, 3])
-        load.goes_on()
+        load.continues()
         must_agree(cluster, load)
     finally:
         load.stop()
@@ -100,19 +100,19 @@ def test_ours_is_the_controller_of_apaches_brokers(
     all_in_sync(cluster)
     load = Load(cluster.bootstrap, TOPIC, 3)
     try:
-        load.goes_on()
+        load.continues()
         for number, how in ((1, "kill"), (1, "stop"), (2, "kill"), (2, "stop")):
-            leaves_and_comes_back(cluster, load, number, how)
+            ends_and_restarts(cluster, load, number, how)
         assert cluster.controller == 3
         cluster.reassign(tmp_path, TOPIC, {0: [2, 3]})
         assert cluster.isr(TOPIC, 0) == {2, 3}
-        load.goes_on()
+        load.continues()
         cluster.reassign(tmp_path, TOPIC, {0: [1, 2, 3]})
         all_in_sync(cluster)
         cluster.elect_preferred()
         until("preferred leaders lead", lambda: cluster.leaders(TOPIC, 3) == [1, 2, 3])
-        # The controller dies: Apache's takes over what ours has decided, and gives it back.
-        leaves_and_comes_back(cluster, load, 3, "kill")
+        # The controller is killed: Apache's takes over, and later ours again.
+        ends_and_restarts(cluster, load, 3, "kill")
         assert cluster.controller in (1, 2)
         must_agree(cluster, load)
     finally:

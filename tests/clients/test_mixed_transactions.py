@@ -1,4 +1,4 @@
-"""Transactions where coordinators, leaders and groups are brokers of both kinds, in one ZooKeeper.
+"""Transactions with coordinators, leaders and groups on brokers of both kinds, in one ZooKeeper.
 
 Coordinators have markers written by leaders of the other kind, and leaders ask coordinators of the
 other kind before they take the first batch of a transaction. Version 2 is not offered here.
@@ -16,7 +16,7 @@ from programs import CLIENTS
 
 pytestmark = pytest.mark.jvm
 
-LIVES = 6  # each with names of its own, so with other coordinators and leaders
+ROUNDS = 6  # each with names of its own, so with other coordinators and leaders
 PARTITIONS = 50
 
 
@@ -29,7 +29,7 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[MixedCluster]:
 
 def test_transactions_go_from_kind_to_kind(cluster: MixedCluster, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "plan.json"
-    for number in range(LIVES):
+    for number in range(ROUNDS):
         file.write_text(transacting.plan(f"mixed-{number}"))
         command = [*CLIENTS["librdkafka"](), cluster.bootstrap, "transact", str(file)]
         report = run_program(command, timeout_s=120)

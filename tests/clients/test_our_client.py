@@ -1,4 +1,4 @@
-"""Our own producer, consumer and their tools on a real cluster: ours, or the Kafka named."""
+"""Our own producer, consumer and their tools on a real cluster of Odradek or Apache Kafka."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def read(it: Consumer, count: int) -> list:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_was_written_is_read(cluster: harness.Cluster, codec: str) -> None:
+def test_written_records_are_read(cluster: harness.Cluster, codec: str) -> None:
     async def main() -> None:
         made = await topic(cluster)
         async with await producer(cluster, compression_type=codec, linger_ms="5") as it:
@@ -132,7 +132,7 @@ def test_members_share_and_take_over(cluster: harness.Cluster, strategy: str) ->
     play(main())
 
 
-def test_offsets_are_committed_and_found_again(cluster: harness.Cluster) -> None:
+def test_offsets_are_committed_and_fetched(cluster: harness.Cluster) -> None:
     async def main() -> None:
         made, group = await topic(cluster), name("g")
         async with await producer(cluster) as it:
@@ -164,7 +164,7 @@ def test_a_pattern_finds_its_topics(cluster: harness.Cluster) -> None:
     play(main())
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(cluster: harness.Cluster) -> None:
+def test_a_transaction_is_read_completely_or_not_at_all(cluster: harness.Cluster) -> None:
     async def main() -> None:
         made, group = await topic(cluster, partitions=2), name("g")
         source = TopicPartition(made, 0)
@@ -192,7 +192,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(cluster: harness.Cluster) -> 
     play(main())
 
 
-def test_a_former_life_of_a_producer_is_fenced(cluster: harness.Cluster) -> None:
+def test_an_earlier_producer_with_the_same_id_is_fenced(cluster: harness.Cluster) -> None:
     async def main() -> None:
         made, identity = await topic(cluster), name("x")
         async with (
@@ -246,7 +246,7 @@ def tool(*arguments: str, given: str = "", timeout_s: float = 60) -> subprocess.
     )
 
 
-def test_lines_go_in_and_come_out(cluster: harness.Cluster) -> None:
+def test_lines_are_produced_and_consumed(cluster: harness.Cluster) -> None:
     made = play(topic(cluster))
     at = ("--bootstrap-server", cluster.bootstrap, "--topic", made)
 
@@ -288,7 +288,7 @@ def test_the_measuring_tools_end_with_their_figures(cluster: harness.Cluster) ->
     assert "Percentiles: 50th = " in way.stdout
 
 
-def test_the_verifiable_tools_tell_the_same_story(cluster: harness.Cluster) -> None:
+def test_the_verifiable_tools_report_the_same_records(cluster: harness.Cluster) -> None:
     made = play(topic(cluster))
     at = ("--bootstrap-server", cluster.bootstrap, "--topic", made)
 
@@ -333,7 +333,7 @@ def test_a_signal_ends_a_consumer_in_order(
     assert process.returncode == code
 
 
-def test_replicas_that_agree_are_said_to(cluster: harness.Cluster) -> None:
+def test_equal_replicas_are_reported_as_equal(cluster: harness.Cluster) -> None:
     made = play(topic(cluster))
     tool("console-producer", "--bootstrap-server", cluster.bootstrap, "--topic", made, given="v\n")
 

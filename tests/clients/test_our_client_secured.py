@@ -155,7 +155,7 @@ def scram_password() -> str:
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_knows_the_password_gets_in(secured: Secured, protocol: str, mechanism: str) -> None:
+def test_the_right_password_authenticates(secured: Secured, protocol: str, mechanism: str) -> None:
     jaas = (
         PLAIN.format(USER, PASSWORD)
         if mechanism == "PLAIN"
@@ -167,7 +167,7 @@ def test_who_knows_the_password_gets_in(secured: Secured, protocol: str, mechani
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_who_does_not_is_told_so_and_not_for_long(secured: Secured, mechanism: str) -> None:
+def test_a_wrong_password_is_reported_soon(secured: Secured, mechanism: str) -> None:
     jaas = (PLAIN if mechanism == "PLAIN" else SCRAM).format(USER, "wrong")
     text = properties(secured, "SASL_PLAINTEXT", sasl_mechanism=mechanism, sasl_jaas_config=jaas)
 
@@ -195,7 +195,7 @@ def test_a_session_is_renewed_before_the_broker_ends_it(secured: Secured) -> Non
     play(main())
 
 
-def test_a_certificate_opens_the_door(secured: Secured) -> None:
+def test_a_client_certificate_authenticates(secured: Secured) -> None:
     text = properties(
         secured, "SSL", ssl_keystore_type="PEM", ssl_keystore_location=secured.files["key"]
     )
@@ -203,7 +203,7 @@ def test_a_certificate_opens_the_door(secured: Secured) -> None:
     play(there_and_back(text, "secured"))
 
 
-def test_keys_may_stand_in_the_properties(secured: Secured) -> None:
+def test_keys_may_be_in_the_properties(secured: Secured) -> None:
     pem = pathlib.Path(secured.files["key"]).read_text()
     key, end, chain = pem.partition("-----END PRIVATE KEY-----\n")
     text = properties(
@@ -219,7 +219,7 @@ def test_keys_may_stand_in_the_properties(secured: Secured) -> None:
     play(there_and_back(text, "secured"))
 
 
-def test_javas_key_stores_do_where_cryptography_is(secured: Secured, tmp_path) -> None:
+def test_javas_key_stores_work_where_cryptography_is_installed(secured: Secured, tmp_path) -> None:
     pem = pathlib.Path(secured.files["key"]).read_bytes()
     x509 = pytest.importorskip("cryptography.x509")
     key = serialization.load_pem_private_key(pem, None)
@@ -243,14 +243,14 @@ def test_javas_key_stores_do_where_cryptography_is(secured: Secured, tmp_path) -
         play(there_and_back(text, "secured"))
 
 
-def test_without_a_certificate_the_door_stays_shut(secured: Secured) -> None:
+def test_a_client_without_a_certificate_is_refused(secured: Secured) -> None:
     text = properties(secured, "SSL")
 
     with pytest.raises((AuthenticationError, BootstrapError)):
         play(Cluster.connect(ClientSettings.from_properties(text)))
 
 
-def test_a_server_that_nobody_vouches_for_is_not_talked_to(secured: Secured) -> None:
+def test_a_server_with_an_untrusted_certificate_is_refused(secured: Secured) -> None:
     text = properties(secured, "SASL_SSL", sasl_mechanism="PLAIN", sasl_jaas_config="unused")
     text["ssl.truststore.location"] = secured.files["other"]
 

@@ -2,9 +2,9 @@
 
 The tools are those of 3.9, the brokers those of 2.8, 3.9 (on ZooKeeper both) and 4 (KRaft).
 
-Each call is made twice, by Java's tool and by ours; what they print, where, and the exit code must
-be the same but for Java's stack traces, help texts and what differs from call to call. What is
-made or changed is so under a name of its own for each of the two.
+Each call is made twice, by Java's tool and by ours; their output and exit code must be the same
+except for Java's stack traces, help texts and what differs from call to call. Each of the two
+creates and changes resources under names of its own.
 """
 
 import contextlib
@@ -130,8 +130,8 @@ def ours(home: pathlib.Path, tool: str, words: list[str]) -> tuple[int, str, str
 def story(
     home: pathlib.Path, servers: str, run: Runner, who: str
 ) -> dict[str, tuple[int, list[str], list[str]]]:
-    """All calls, one after the other: what came of each."""
-    told = {}
+    """All calls in turn, with their results."""
+    reported = {}
     for number, call in enumerate(CALLS):
         tool, *words = shlex.split(call.replace("{who}", who))
         where = ["--bootstrap-server", servers]
@@ -141,8 +141,8 @@ def story(
             for server in servers.split(","):
                 listing = ["--bootstrap-server", server, "--list"]
                 wait_until(lambda listing=listing: f"{who}1" in ours(home, "topics", listing)[1])
-        told[f"{number} {call}"] = (code, *(_comparable(text) for text in texts))
-    return told
+        reported[f"{number} {call}"] = (code, *(_comparable(text) for text in texts))
+    return reported
 
 
 def _comparable(text: str) -> list[str]:
@@ -156,7 +156,7 @@ def _comparable(text: str) -> list[str]:
     ]
 
 
-def test_our_tools_say_what_kafkas_say(servers: str, home: pathlib.Path) -> None:
+def test_our_tools_print_what_kafkas_print(servers: str, home: pathlib.Path) -> None:
     # The topic of all groups' places is made at the first question, which may take a while.
     patient = ["--bootstrap-server", servers, "--timeout", "60000"]
     ours(home, "consumer-groups", [*patient, "--describe", "--group", "first"])

@@ -1,7 +1,7 @@
-"""What unmodified clients write with each codec and each acks, they read back unchanged.
+"""Unmodified clients read back unchanged what they wrote, with each codec and acks.
 
 Seven client libraries in eight programs (the Java client in two versions) are given the same
-plan; see `rounds.py`. A program runs once and its rounds are judged one by one.
+plan; see `rounds.py`. A program runs once and its rounds are checked one by one.
 """
 
 import time

@@ -35,7 +35,7 @@ def test_the_connector_and_ours_read_what_the_other_wrote(
 
 
 @pytest.mark.jvm
-def test_the_demo_plays_the_main_job_and_leaves_nothing_running(
+def test_the_demo_runs_the_main_job_and_leaves_nothing_running(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"

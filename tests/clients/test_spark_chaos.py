@@ -1,4 +1,4 @@
-"""Exactly once, whatever is killed: drivers, executors, their Python workers, and brokers.
+"""Exactly once with kills of drivers, executors, their Python workers, and brokers.
 
 The query runs on two executors that are processes of their own (`local-cluster`). ODRADEK_CHAOS
 says how often something of Spark is killed; 4 without it, 20 for the whole proof. With every
@@ -62,7 +62,7 @@ class Job:
         return (self.folder / "job.log").read_text()[-3000:]
 
     def kill(self, victim: str, drawn: random.Random) -> str:
-        """Kill -9 one process, or all if it is the driver; what was killed."""
+        """Kill -9 one process, or all if it is the driver. Returns what was killed."""
         below = processes.below(self.process.pid)
         if victim == "worker":
             pids = [
@@ -82,7 +82,7 @@ class Job:
 
 
 @pytest.mark.jvm
-def test_every_row_counts_once_whatever_is_killed(tmp_path: pathlib.Path) -> None:
+def test_every_row_is_written_once_with_any_kill(tmp_path: pathlib.Path) -> None:
     drawn = random.Random(7)
     home = str(tmp_path / "cluster")
     options = ("num.partitions=3", "default.replication.factor=3", "min.insync.replicas=2")

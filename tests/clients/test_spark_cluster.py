@@ -1,4 +1,4 @@
-"""A real Spark cluster: a master and two workers that have nothing of ours, a job by spark-submit.
+"""A real Spark cluster: a master and two workers without Odradek, a job by spark-submit.
 
 What the job needs is shipped with it, as docs/spark.md says. One worker is killed meanwhile. The
 topics are on a broker of ours, and on Apache Kafka of each line.

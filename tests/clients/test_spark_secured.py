@@ -38,7 +38,9 @@ def sasl(mechanism: str, password: str) -> dict[str, str]:
     return {"sasl_mechanism": mechanism, "sasl_jaas_config": module.format(USER, password)}
 
 
-def test_who_may_gets_in_and_who_may_not_is_told_of_topic_and_address(secured: Secured) -> None:
+def test_authorized_clients_read_and_others_get_an_error_with_topic_and_address(
+    secured: Secured,
+) -> None:
     plain, scram = sasl("PLAIN", PASSWORD), sasl("SCRAM-SHA-512", scram_password())
     key = {"ssl_keystore_type": "PEM", "ssl_keystore_location": secured.files["key"]}
     cases = {
@@ -52,9 +54,9 @@ def test_who_may_gets_in_and_who_may_not_is_told_of_topic_and_address(secured: S
         "nobody there": {"kafka.bootstrap.servers": f"{apache.HOST}:1"},
     }
 
-    told = run_program([sys.executable, str(SCRIPT), json.dumps(cases)], timeout_s=600)
+    reported = run_program([sys.executable, str(SCRIPT), json.dumps(cases)], timeout_s=600)
 
-    welcome = [name for name, said in told.items() if said == {"batch": "ok", "stream": "ok"}]
+    welcome = [name for name, said in reported.items() if said == {"batch": "ok", "stream": "ok"}]
     assert welcome == ["a certificate", "a password", "a password over TLS"]
     reasons = {
         "a wrong password": "uthentication failed",
@@ -65,7 +67,7 @@ def test_who_may_gets_in_and_who_may_not_is_told_of_topic_and_address(secured: S
     for name, reason in reasons.items():
         address = cases[name]["kafka.bootstrap.servers"]
         for kind, doing in (("batch", "writing to sealed"), ("stream", "reading sealed")):
-            said = told[name][kind]
+            said = reported[name][kind]
             assert f"{doing}: " in said, (name, said)
             assert address in said, (name, said)
             assert reason in said, (name, said)

@@ -31,35 +31,37 @@ def play(
 
 
 @pytest.mark.parametrize("line", ["4.0", "4.1"])
-def test_batches_do_with_the_first_lines_and_streams_are_refused_in_words(
+def test_batches_work_with_the_first_lines_and_streams_are_refused(
     each_cluster: Cluster, tmp_path: pathlib.Path, line: str
 ) -> None:
     packages = fetch.python_packages(sys.executable, f"pyspark=={line}.*")
 
-    told = play(each_cluster, tmp_path, f"py{line}-", sys.executable, packages)
+    reported = play(each_cluster, tmp_path, f"py{line}-", sys.executable, packages)
 
-    assert str(told["pyspark"]).startswith(line)
-    assert (told["batch"], told["exactly once"]) == (ROWS, ROWS)
-    said = f"spark.readStream.format('odradek') with PySpark {told['pyspark']}: streams need"
-    assert f"{said} PySpark 4.2 or newer" in str(told["stream"])
+    assert str(reported["pyspark"]).startswith(line)
+    assert (reported["batch"], reported["exactly once"]) == (ROWS, ROWS)
+    said = f"spark.readStream.format('odradek') with PySpark {reported['pyspark']}: streams need"
+    assert f"{said} PySpark 4.2 or newer" in str(reported["stream"])
 
 
 @pytest.mark.parametrize("line", ["4.2", "4.3"])
-def test_all_does_with_later_lines(
+def test_everything_works_with_later_lines(
     each_cluster: Cluster, tmp_path: pathlib.Path, line: str
 ) -> None:
     packages = []
     if not metadata.version("pyspark").startswith(line):
         packages = [fetch.python_packages(sys.executable, f"pyspark=={line}.*")]
 
-    told = play(each_cluster, tmp_path, f"py{line}-", sys.executable, *packages)
+    reported = play(each_cluster, tmp_path, f"py{line}-", sys.executable, *packages)
 
-    assert str(told["pyspark"]).startswith(line)
-    assert (told["batch"], told["exactly once"], told["stream"]) == (ROWS, ROWS, ROWS)
+    assert str(reported["pyspark"]).startswith(line)
+    assert (reported["batch"], reported["exactly once"], reported["stream"]) == (ROWS, ROWS, ROWS)
 
 
 @pytest.mark.parametrize("minor", [11, 12, 13, 14])
-def test_all_does_with_each_python(cluster: Cluster, tmp_path: pathlib.Path, minor: int) -> None:
+def test_everything_works_with_each_python(
+    cluster: Cluster, tmp_path: pathlib.Path, minor: int
+) -> None:
     python = f"python3.{minor}"
     if minor == sys.version_info.minor:
         python, packages = sys.executable, []
@@ -72,7 +74,7 @@ def test_all_does_with_each_python(cluster: Cluster, tmp_path: pathlib.Path, min
             pytest.skip(f"no {python} with pip")
         packages = [fetch.python_packages(python, *fetch.requirements("arrow", "spark"))]
 
-    told = play(cluster, tmp_path, f"{python.rpartition('/')[2]}-", python, *packages)
+    reported = play(cluster, tmp_path, f"{python.rpartition('/')[2]}-", python, *packages)
 
-    assert str(told["python"]).startswith(f"3.{minor}.")
-    assert (told["batch"], told["exactly once"], told["stream"]) == (ROWS, ROWS, ROWS)
+    assert str(reported["python"]).startswith(f"3.{minor}.")
+    assert (reported["batch"], reported["exactly once"], reported["stream"]) == (ROWS, ROWS, ROWS)

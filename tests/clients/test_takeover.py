@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 goes on where we stopped, and we where it stopped.
+"""Apache Kafka 3.9 takes over the data of Odradek, and Odradek that of Apache Kafka.
 
 Same log directories, same znodes: one broker writes, stops, and the other opens what it
 left, serves it, appends to it, and everything reads as if one broker had done it all.
@@ -66,7 +66,7 @@ def theirs(
 
 
 def play(asked: list[rounds.Round], bootstrap: str, folder: pathlib.Path) -> None:
-    """Write and read the rounds with librdkafka; all must be well."""
+    """Write and read the rounds with librdkafka; the reports must be correct."""
     file = folder / "plan.json"
     file.write_text(rounds.plan(asked))
     program = str(HERE / "librdkafka" / "client.py")
@@ -79,7 +79,7 @@ def play(asked: list[rounds.Round], bootstrap: str, folder: pathlib.Path) -> Non
 
 
 class Groups:
-    """A group with a member that lives on, and one without, over all changes of brokers."""
+    """A group with a member that stays, and one without members, over all changes of brokers."""
 
     def __init__(self) -> None:
         self.prefix = self.topic = self.member = ""
@@ -89,14 +89,14 @@ class Groups:
         asyncio.run(self._begin(bootstrap))
 
     def go_on(self, bootstrap: str) -> None:
-        """All is as it was left, and one step further."""
+        """Check that the state is as before, and continue by one step."""
         asyncio.run(self._go_on(bootstrap))
 
     async def _begin(self, bootstrap: str) -> None:
         talk = await group_talk.Talk.open(bootstrap)
         await talk.prepare()
         self.prefix, self.topic = talk._prefix, talk.topic
-        # A session that outlasts all of it.
+        # A session timeout longer than the test.
         join = talk.join("live", group_instance_id="i", session_timeout_ms=1_800_000)
         self.member = (await talk.ask(join)).member_id
         names = {"protocol_type": "consumer", "protocol_name": "range"}
@@ -154,7 +154,7 @@ def must_be_sound(data: pathlib.Path) -> None:
         assert not re.search(r"Exception|mismatch|fail", said), said
 
 
-def test_apache_kafka_goes_on_where_we_stopped_and_we_again_after_it(
+def test_apache_kafka_takes_over_our_data_and_we_take_it_over_again(
     tmp_path: pathlib.Path,
 ) -> None:
     home = tmp_path / "ours"
@@ -179,7 +179,7 @@ def test_apache_kafka_goes_on_where_we_stopped_and_we_again_after_it(
     must_be_sound(data)
 
 
-def test_we_go_on_where_apache_kafka_stopped(tmp_path: pathlib.Path) -> None:
+def test_we_take_over_apache_kafkas_data(tmp_path: pathlib.Path) -> None:
     left = tmp_path / "left"
     first = written()
     groups = Groups()

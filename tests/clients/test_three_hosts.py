@@ -1,8 +1,8 @@
 """Three hosts with addresses of their own, a broker and a ZooKeeper server on each; links are cut.
 
-The hosts are network namespaces on one bridge, so what is between them is a network: a cut link
-loses packets in silence, in one direction too. Needs the right to make namespaces (root on
-Linux); is skipped where there is none.
+The hosts are network namespaces on one bridge: a cut link drops packets without an error, also in
+one direction only. The test needs the right to create namespaces (root on Linux), and is skipped
+without it.
 """
 
 import os
@@ -27,16 +27,16 @@ NUMBERS = (1, 2, 3)
 ALL = {1, 2, 3}
 PORT, ZOOKEEPER_PORT = 9092, 2181
 TOPIC, PARTITIONS = "hosts", 3
-NOBODY = "02:00:00:00:00:fe"  # an address that no card has
-# A producer that knows one broker alone, and gives up after a few seconds.
+NO_CARD = "02:00:00:00:00:fe"  # an address that no card has
+# A producer with one bootstrap broker that fails after a few seconds.
 PROBE = """
 import sys
 from confluent_kafka import Producer
 errors = []
 p = Producer({"bootstrap.servers": sys.argv[1], "acks": "all", "message.timeout.ms": 4000,
               "log_level": 0, "socket.timeout.ms": 3000})
-told = lambda error, message: errors.append(error)
-p.produce(sys.argv[2], b"lost", partition=int(sys.argv[3]), on_delivery=told)
+reported = lambda error, message: errors.append(error)
+p.produce(sys.argv[2], b"lost", partition=int(sys.argv[3]), on_delivery=reported)
 p.flush(20)
 print(errors[0].name() if errors and errors[0] is not None else "acknowledged")
 """
@@ -86,8 +86,8 @@ class Host:
         ip("-n", self._switch, "link", "set", self._port, "up")
 
     def cannot_reach(self, other: "Host") -> None:
-        """What is sent to that host goes astray; what it sends comes."""
-        ip("-n", self.namespace, "neighbour", "replace", other.address, "lladdr", NOBODY,
+        """Drop packets to that host; those from it arrive."""
+        ip("-n", self.namespace, "neighbour", "replace", other.address, "lladdr", NO_CARD,
            "nud", "permanent", "dev", "eth0")  # fmt: skip
 
     def can_reach(self, other: "Host") -> None:
@@ -129,7 +129,7 @@ class Host:
         self.daemons["broker"] = Daemon("broker", command, home)
 
     def try_to_write(self, partition: int) -> str:
-        """What a producer on this host is told that knows this host's broker alone."""
+        """The result of a producer on this host whose only broker is this host's."""
         arguments = (f"{self.address}:{PORT}", TOPIC, str(partition))
         command = self.command(sys.executable, "-c", PROBE, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -178,7 +178,7 @@ class Network:
         subprocess.run(["ip", "netns", "del", self.switch], check=False)
 
     def seen_by(self, number: int) -> tuple[list[int], list[set[int]]]:
-        """Leaders and ISRs as that broker tells them."""
+        """Leaders and ISRs in that broker's metadata."""
         admin = AdminClient({"bootstrap.servers": f"{self.hosts[number].address}:{PORT}"})
         found = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
         order = sorted(found)
@@ -205,7 +205,7 @@ def log_of(network: Network, number: int, partition: int) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
 
 
-def test_cut_links_cost_nothing_that_was_acknowledged(network: Network):
+def test_cut_links_lose_no_acknowledged_record(network: Network):
     admin = AdminClient({"bootstrap.servers": network.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60)
     network.wait_for_isr(ALL, seen_by=1)
@@ -215,19 +215,19 @@ def test_cut_links_cost_nothing_that_was_acknowledged(network: Network):
     }
     load = Load(network.bootstrap, TOPIC, PARTITIONS)
     try:
-        load.goes_on()
+        load.continues()
         controller = admin.list_topics(timeout=30).controller_id
         for number in (n for n in NUMBERS if n != controller):
             cut_off(network, load, number)
         cut_off(network, load, controller)
         controller = admin.list_topics(timeout=30).controller_id
         first, second = sorted(ALL - {controller})
-        cut_one_way(network, load, first, second, goes_on=True)
-        cut_one_way(network, load, second, first, goes_on=True)
+        cut_one_way(network, load, first, second, continues=True)
+        cut_one_way(network, load, second, first, continues=True)
         # A leader that the controller cannot answer cannot shrink its ISR: as in Apache Kafka its
         # partitions stand still. What counts is that they come back.
         controller = admin.list_topics(timeout=30).controller_id
-        cut_one_way(network, load, controller, min(ALL - {controller}), goes_on=False)
+        cut_one_way(network, load, controller, min(ALL - {controller}), continues=False)
     finally:
         load.stop()
     load.must_be_there()
@@ -239,38 +239,38 @@ def test_cut_links_cost_nothing_that_was_acknowledged(network: Network):
 
 
 def cut_off(network: Network, load: Load, number: int) -> None:
-    """A host is alone: the others go on without it, and it commits nothing by itself."""
+    """A host is isolated: the others continue without it, and it commits nothing by itself."""
     host, rest = network.hosts[number], ALL - {number}
     other = min(rest)
     before, _ = network.seen_by(other)
     host.unplug()
     network.wait_for_isr(rest, seen_by=other)
-    load.goes_on()
+    load.continues()
     for partition in (p for p, leader in enumerate(before) if leader == number):
-        # It led, and has not heard that it does not any more.
+        # It was the leader, and is not notified of the new one.
         assert host.try_to_write(partition) != "acknowledged"
     host.plug_in()
     network.wait_for_isr(ALL, seen_by=other)
     until("it has heard of it", lambda: network.seen_by(number) == network.seen_by(other))
-    load.goes_on()
+    load.continues()
 
 
-def cut_one_way(network: Network, load: Load, number: int, other: int, *, goes_on: bool) -> None:
-    """What one host sends to another is lost for a while; the rest arrives."""
+def cut_one_way(network: Network, load: Load, number: int, other: int, *, continues: bool) -> None:
+    """Packets from one host to another are dropped for a while; others arrive."""
     host, deaf = network.hosts[number], network.hosts[other]
     host.cannot_reach(deaf)
     deadline_s = time.monotonic() + 12
     while time.monotonic() < deadline_s:
-        if goes_on:
-            load.goes_on(20)
+        if continues:
+            load.continues(20)
         time.sleep(0.1)
     host.can_reach(deaf)
     network.wait_for_isr(ALL, seen_by=number)
-    load.goes_on()
+    load.continues()
 
 
 def test_the_hosts_are_the_racks(network: Network):
-    """Replicas are spread over them, and a broker tells where it stands."""
+    """Replicas are spread over them, and brokers register their racks."""
     address = f"{network.hosts[1].address}:{PORT}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic("spread", 6, 2)])["spread"].result(60)

@@ -1,4 +1,4 @@
-"""kafka-transactions of Apache Kafka lists, describes, finds what hangs, and aborts it."""
+"""kafka-transactions of Apache Kafka lists, describes, finds hanging transactions, aborts them."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ SWITCH: Final = "transaction.partition.verification.enable"
 
 @pytest.fixture
 def unverified(tool: Tool) -> Iterator[None]:
-    """Leaders take what no coordinator knows of, as they did before Kafka 3.6."""
+    """Leaders accept transactions without a coordinator, as before Kafka 3.6."""
     everywhere = ["--entity-type", "brokers", "--entity-default", "--alter"]
     tool("configs", *everywhere, "--add-config", f"{SWITCH}=false")
     yield
@@ -86,7 +86,7 @@ async def begin(client: Client, name: str, topic: str) -> int:
 
 
 async def leave_hanging(client: Client, topic: str) -> int:
-    """Write a batch of a transaction that no coordinator knows, two hours old."""
+    """Write a batch of a transaction without a coordinator, two hours old."""
     leader = await client.leader(TopicPartition(topic, 0))
     init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     given = await leader.request(init, InitProducerIdResponse)
@@ -102,7 +102,7 @@ async def leave_hanging(client: Client, topic: str) -> int:
         name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
     )
     request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=5_000, topic_data=[data])
-    while True:  # the brokers hear of their configuration a moment later
+    while True:  # the brokers apply their configuration a moment later
         answer = await leader.request(request, ProduceResponse, version_max=11)
         error = answer.responses[0].partition_responses[0].error_code
         if not error:
@@ -129,7 +129,7 @@ def test_an_open_transaction_is_listed_and_described(
         assert word in described, described
 
 
-def test_a_transaction_that_hangs_is_found_and_aborted(
+def test_a_hanging_transaction_is_found_and_aborted(
     cluster: Cluster, tool: Tool, topic: str, unverified: None
 ) -> None:
     producer_id = play(cluster, lambda client: leave_hanging(client, topic))

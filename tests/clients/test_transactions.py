@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients: all or nothing, with the offsets of a group, and fenced."""
+"""Transactions of unmodified clients: atomic, with a group's committed offsets, and fenced."""
 
 import pathlib
 import time
@@ -10,7 +10,7 @@ from programs import CLIENTS, each_client
 
 
 @pytest.mark.parametrize("client", each_client())
-def test_what_is_committed_is_there_once_and_what_is_aborted_is_not(
+def test_committed_records_are_read_once_and_aborted_ones_are_not(
     cluster: Cluster, client: str, tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "plan.json"

@@ -1,6 +1,7 @@
-"""The store in a real ZooKeeper of three servers that die, hang and come back."""
+"""The store in a real ZooKeeper of three servers that are killed, hang and restart."""
 
 import asyncio
+import math
 import pathlib
 import random
 import shutil
@@ -47,12 +48,12 @@ def store_at(address: str, **options) -> ZooKeeperStore:
 
 
 def server_of(ensemble: Ensemble, store: ZooKeeperStore) -> Server:
-    """The one that the store is connected to."""
+    """The server that the store is connected to."""
     return ensemble.serving(store._client._connection._socket.getpeername()[1])
 
 
 class Writer:
-    """Makes one node after the other, and knows of each what it was told."""
+    """Creates one node after the other, and keeps the outcome of each."""
 
     def __init__(self, store: ZooKeeperStore, parent: str) -> None:
         self.acked: list[str] = []
@@ -76,7 +77,7 @@ class Writer:
             self.done_s.append(time.monotonic())
 
     async def reach(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until `count` more are acknowledged."""
         count += len(self.acked)
         async with asyncio.timeout(30):
             while len(self.acked) < count:
@@ -96,7 +97,7 @@ def test_a_session_outlives_its_server(three: Ensemble, victim: str, fault: str)
         parent = f"/{victim}-{fault}"
         server = three.in_mode(victim)
         others = [s for s in three.servers if s is not server]
-        # In this order, whatever the shuffle does, it begins with the victim.
+        # The victim first, without the shuffle.
         store = store_at(",".join(s.address for s in (server, *others)))
         store._servers.sort(key=lambda address: address != server.address)
         await store.open()
@@ -111,7 +112,7 @@ def test_a_session_outlives_its_server(three: Ensemble, victim: str, fault: str)
         writer = Writer(store, parent)
         await writer.reach(50)
         getattr(server, {"killed": "kill", "paused": "pause"}[fault])()
-        await writer.reach(1)  # what was under way
+        await writer.reach(1)  # the one in flight
         await writer.reach(50)
         assert server_of(three, store) is not server
         await asyncio.wait_for(fired.wait(), 10)
@@ -122,13 +123,13 @@ def test_a_session_outlives_its_server(three: Ensemble, victim: str, fault: str)
         assert (await store.exists(f"{parent}-alive")).ephemeral_owner == session
         there = await store.get_many([*writer.acked, *writer.unknown])
         assert None not in there[: len(writer.acked)]
-        # One was under way at a time: at most one for each connection that was lost.
+        # One was in flight at a time: at most one for each connection that was lost.
         assert len(writer.unknown) <= 3
         gap_s = max(b - a for a, b in zip(writer.done_s, writer.done_s[1:], strict=False))
-        # A dead server is noticed at once, a silent one by two thirds of the session's time-out;
-        # if it led, the others have to agree on a new leader first.
-        if victim == "follower":
-            assert gap_s < (1.5 if fault == "killed" else 3.9)
+        # A killed server is noticed at once, a paused one after two thirds of the session's
+        # time-out; after the leader, the others have to elect a new one first, without a bound.
+        bounds_s = {("follower", "killed"): 1.5, ("follower", "paused"): 3.9}
+        assert gap_s < bounds_s.get((victim, fault), math.inf)
         await store.close()
 
         if fault == "killed":
@@ -165,7 +166,7 @@ def test_a_session_outlives_the_restart_of_the_only_server(one: Ensemble):
     asyncio.run(main())
 
 
-def test_a_session_that_ended_meanwhile_is_told_when_a_server_is_found_again(one: Ensemble):
+def test_a_session_that_expired_meanwhile_is_reported_at_the_next_connection(one: Ensemble):
     async def main() -> None:
         (server,) = one.servers
         store, other = store_at(one.address), store_at(one.address, session_timeout_ms=20_000)
@@ -174,14 +175,14 @@ def test_a_session_that_ended_meanwhile_is_told_when_a_server_is_found_again(one
         await store.create("/e", ephemeral=True)
         lost = asyncio.Event()
         store.on_session_lost = lost.set
-        # The way is cut on our side alone: the server goes on, and hears nothing.
-        gone = asyncio.Event()
-        await other.exists("/e", watch=gone.set)
+        # The connection is cut on our side only: the server continues, and receives nothing.
+        expired = asyncio.Event()
+        await other.exists("/e", watch=expired.set)
         store._client.handler.may_connect = False
         store._client._connection._socket.shutdown(2)
         with pytest.raises(ConnectionLostError):
             await store.create("/f")
-        await asyncio.wait_for(gone.wait(), 20)
+        await asyncio.wait_for(expired.wait(), 20)
         assert not lost.is_set()
         store._client.handler.may_connect = True
         await asyncio.wait_for(lost.wait(), 10)
@@ -199,7 +200,7 @@ def test_a_session_that_ended_meanwhile_is_told_when_a_server_is_found_again(one
     asyncio.run(main())
 
 
-def test_servers_without_a_majority_are_no_zookeeper(tmp_path: pathlib.Path):
+def test_servers_without_a_majority_do_not_serve(tmp_path: pathlib.Path):
     ensemble = Ensemble(tmp_path, 3)
     try:
         ensemble.servers[0].kill()
@@ -220,7 +221,7 @@ def test_servers_without_a_majority_are_no_zookeeper(tmp_path: pathlib.Path):
         ensemble.close()
 
 
-def test_secured_nodes_are_for_brokers_alone(one: Ensemble):
+def test_secured_nodes_are_for_brokers_only(one: Ensemble):
     async def main() -> None:
         broker = store_at(
             one.address + "/kafka", auth=[("digest", "broker:secret")], is_secured=True
@@ -283,7 +284,7 @@ def over_tls(home: pathlib.Path, port: int) -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_over_tls_both_sides_show_certificates_and_the_brokers_is_its_identity(
+def test_over_tls_both_sides_present_certificates_and_the_brokers_is_its_identity(
     tmp_path: pathlib.Path,
 ):
     for name, authority in (("ca", None), ("server", "ca"), ("broker", "ca"), ("evil", None)):
@@ -330,7 +331,7 @@ def test_over_tls_both_sides_show_certificates_and_the_brokers_is_its_identity(
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_a_broker_of_ours_keeps_its_znodes_to_itself_over_tls(tmp_path: pathlib.Path):
+def test_our_brokers_znodes_are_secured_over_tls(tmp_path: pathlib.Path):
     for name, authority in (("ca", None), ("server", "ca"), ("broker", "ca")):
         certify(tmp_path, name, authority)
     port = free_port()

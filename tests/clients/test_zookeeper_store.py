@@ -25,7 +25,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 async def expire(store: ZooKeeperStore) -> None:
-    """Have the server end a session, as it does when it hears nothing of it."""
+    """Have the server expire a session, as without heartbeats."""
     usurper = KazooClient(store._servers[0], client_id=store._client.client_id)
     await asyncio.to_thread(usurper.start)
     await asyncio.to_thread(usurper.stop)

@@ -1,12 +1,12 @@
-"""Kafka's own tools on Kafka's own brokers, playing the stories of `tests/recorded/stories`.
+"""Kafka's own tools on Kafka's own brokers, running the stories of `tests/recorded/stories`.
 
-    python tests/clients/tool_stories.py NAME ...           play, and say what differs
-    python tests/clients/tool_stories.py --write NAME ...   write down what Kafka's tools said
+    python tests/clients/tool_stories.py NAME ...           run, and print what differs
+    python tests/clients/tool_stories.py --write NAME ...   record the output of Kafka's tools
     python tests/clients/tool_stories.py --ours NAME ...    our tools on Kafka's brokers
     python tests/clients/tool_stories.py --theirs NAME ...  Kafka's tools on brokers of ours
 
-All calls of a story are made in one Java process (`java/Tools.java`), for a process takes a second
-to begin.
+All calls of a story are made in one Java process (`java/Tools.java`), because a process takes a
+second to start.
 """
 
 import argparse
@@ -189,7 +189,7 @@ def play(
     verbose: bool = False,
 ) -> list[tuple[Call, tuple[str, str, str]]]:
     """Play a story. Returns what came of each call."""
-    told = []
+    reported = []
     cluster: Cluster
     with contextlib.ExitStack() as stack:
         if apaches_brokers:
@@ -206,10 +206,12 @@ def play(
             if verbose and isinstance(step, Call):
                 sys.stderr.write(f"{time.strftime('%H:%M:%S')} {step.text[0]}\n")
             if isinstance(step, Call):
-                told.append((step, _said(cluster, tools if javas_tools else None, step.recording)))
+                reported.append(
+                    (step, _said(cluster, tools if javas_tools else None, step.recording))
+                )
             else:
                 bring_about(cluster, step)
-    return told
+    return reported
 
 
 def _said(cluster: Cluster, tools: JavaTools | None, recorded: Recording) -> tuple[str, str, str]:
@@ -253,10 +255,10 @@ def _shortened(text: str) -> list[str]:
     return lines
 
 
-def write_down(story: Story, told: Sequence[tuple[Call, tuple[str, str, str]]]) -> None:
+def write_down(story: Story, reported: Sequence[tuple[Call, tuple[str, str, str]]]) -> None:
     """Put what was said into the story's file."""
     lines = [*story.head, ""]
-    said = {id(call): outcome for call, outcome in told}
+    said = {id(call): outcome for call, outcome in reported}
     for step in story.steps:
         if not isinstance(step, Call):
             lines += [f"> {step}", ""]
@@ -273,11 +275,11 @@ def write_down(story: Story, told: Sequence[tuple[Call, tuple[str, str, str]]]) 
     (STORIES / f"{story.name}.txt").write_text("\n".join(lines))
 
 
-def compared(told: Sequence[tuple[Call, tuple[str, str, str]]]) -> list[str]:
+def compared(reported: Sequence[tuple[Call, tuple[str, str, str]]]) -> list[str]:
     """What differs from what is written down."""
     return [
         f"{call.text[0]}\n  {what}"
-        for call, (code, out, err) in told
+        for call, (code, out, err) in reported
         for what in differences(call.recording, code, out, err, call.allowed)
     ]
 
@@ -295,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in chosen.names or NAMES:
         story = read_story(name)
         with tempfile.TemporaryDirectory(prefix="tool-stories-") as home:
-            told = play(
+            reported = play(
                 story,
                 pathlib.Path(home),
                 apaches_brokers=not chosen.theirs,
@@ -303,11 +305,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 verbose=chosen.verbose,
             )
         if chosen.write:
-            write_down(story, told)
+            write_down(story, reported)
             continue
-        found = compared(told)
+        found = compared(reported)
         failed |= bool(found)
-        lines = [f"{name}: {len(told)} calls, {len(found)} differ", *found]
+        lines = [f"{name}: {len(reported)} calls, {len(found)} differ", *found]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return int(failed)
 

@@ -1,11 +1,11 @@
-"""The scenario `transact`: one transactional producer's life, as an application lives it.
+"""The scenario `transact`: the transactions of one producer, as an application uses it.
 
     1  writes `first` to `out`, commits
     2  writes `lost` to `out`, has them sent, aborts
     3  writes `records` to `in` outside of transactions (the program itself, by another producer);
-       reads them as a group, writes each with `+` behind it to `out`, adds the offsets to the
+       reads them as a group, writes each with `+` appended to `out`, adds the offsets to the
        transaction, commits
-    4  once more with `lost` and position 0, and aborts
+    4  the same again with `lost` and offset 0, and aborts
     5  begins, writes `fenced`; a second producer of the same id begins, and the first tries to
        commit
 
@@ -14,7 +14,7 @@ The plan names topics, group, id and values; a program reports what it saw, unde
     committed     values in `out`, read with isolation.level=read_committed
     all           how many records a read_uncommitted reader sees there, those of 5 left out
     position      the group's committed offset in `in`, partition 0
-    fenced        whether the first producer was refused in the end
+    fenced        whether the first producer was refused at the end
 """
 
 import json

@@ -1,7 +1,7 @@
 """Moves a cluster's znodes between a ZooKeeper and our store on one machine.
 
-That the one can be copied into the other, node by node and byte by byte, is the point:
-what a broker finds there is the same. Ephemeral nodes stay behind with their sessions.
+Each is copied into the other, node by node and byte by byte, so that a broker finds the same
+there. Ephemeral nodes are not copied.
 """
 
 import pathlib
@@ -25,7 +25,7 @@ def our_store(properties: pathlib.Path) -> SqliteStore:
 
 
 async def read_ours(store: SqliteStore) -> Nodes:
-    """Every lasting node of ours."""
+    """Every persistent node of ours."""
     nodes: Nodes = {}
     await store.open()
     try:
@@ -42,7 +42,7 @@ async def read_ours(store: SqliteStore) -> Nodes:
 
 
 async def replace_ours(store: SqliteStore, nodes: Nodes) -> None:
-    """Have these nodes and no others in our store."""
+    """Replace the nodes of our store by these."""
     old = list(await read_ours(store))
     await store.open()
     try:
@@ -55,7 +55,7 @@ async def replace_ours(store: SqliteStore, nodes: Nodes) -> None:
 
 
 def read_zookeeper(address: str) -> Nodes:
-    """Every lasting node that Kafka has in a ZooKeeper."""
+    """Every persistent node that Kafka has in a ZooKeeper."""
     nodes: Nodes = {}
     client = KazooClient(address)
     client.start(30)
@@ -74,7 +74,7 @@ def read_zookeeper(address: str) -> Nodes:
 
 
 def fill_zookeeper(address: str, nodes: Nodes) -> None:
-    """Put these nodes into an empty ZooKeeper."""
+    """Create these nodes in an empty ZooKeeper."""
     client = KazooClient(address)
     client.start(30)
     try:

@@ -1,13 +1,13 @@
-"""An attack on one broker, and a client that goes about its business beside it.
+"""An attack on one broker, and a correct client beside it.
 
     report = attack(broker, seed="1", frames=30_000)
 
-Frames come from `frames.py`, one row for each connection, so that a row is the same whatever the
-others do. A connection sends a frame and waits until the broker has answered or hung up, or for
-`PATIENCE_S`: some requests get no answer. Who was hung up on connects anew.
+Frames come from `frames.py`, a sequence for each connection, so that a sequence does not depend on
+the others. A connection sends a frame and waits until the broker has answered or closed it, or for
+`PATIENCE_S`: some requests get no response. A closed connection is made again.
 
 Beside it runs the witness, a process of its own (`python attack.py PORT TOPIC`): it writes a
-record, reads it back, and notes how long each took, until its input ends.
+record, reads it back, and records the latency of each, until its input ends.
 """
 
 import json
@@ -41,15 +41,15 @@ CONNECTIONS = 24
 PATIENCE_S = 0.02
 UNANSWERED_MAX = 16  # of one connection, before it gives up
 WITNESS_PAUSE_S = 0.005
-REPAIR_FRAMES = 5_000  # after so many the topics are made again that were deleted
-RECENT = 12  # frames of each connection that are kept, to tell what led to a failure
+REPAIR_FRAMES = 5_000  # after this many frames deleted topics are created again
+RECENT = 12  # frames of each connection that are kept, to report what led to a failure
 KEPT, WITNESSED = "kept", "witnessed"
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Report:
-    """What came of an attack."""
+    """The figures of an attack."""
 
     frames: Counter[str] = field(default_factory=Counter)  # by kind
     answered: int = 0
@@ -77,8 +77,8 @@ RSS_GROWTH_MIB_MAX = 256.0
 def target_options(home: pathlib.Path) -> dict[str, str]:
     """A broker to be attacked: two log directories, and clients apart from brokers.
 
-    For who may speak on the inter-broker listener, and without ACLs that is everybody, may by
-    right tell a broker that its cluster is another one.
+    A client that may use the inter-broker listener, which without ACLs is every client, may
+    change a broker's view of the cluster.
     """
     return {
         "log.dirs": f"{home}/a,{home}/b",
@@ -93,7 +93,7 @@ def target_options(home: pathlib.Path) -> dict[str, str]:
 def failures(
     broker: BrokerProcess, report: Report, kept: dict[int, list[bytes]] | None
 ) -> list[str]:
-    """What should have been otherwise, of a broker that was attacked. Empty: all is well."""
+    """The faults of a broker that was attacked. Empty: there are none."""
     if not broker.is_up:
         return [f"the broker has died: {broker.said()[-3000:]}"]
     found = [f"a stack trace: {trace}" for trace in broker.traces()]
@@ -115,7 +115,7 @@ def failures(
 
 
 class Attacker:
-    """One connection that misbehaves."""
+    """One connection that sends malformed frames."""
 
     def __init__(self, port: int, frames: Frames) -> None:
         self.recent: deque[Frame] = deque(maxlen=RECENT)
@@ -135,7 +135,7 @@ class Attacker:
         self._connect()
 
     def send(self, report: Report) -> bool:
-        """Send the next frame. False: the broker hung up meanwhile."""
+        """Send the next frame. False: the broker closed the connection meanwhile."""
         frame = next(self._frames)
         self.recent.append(frame)
         report.frames[frame.kind] += 1
@@ -149,7 +149,7 @@ class Attacker:
         return not frame.hang_up
 
     def receive(self) -> int:
-        """How many whole responses have come, -1 if the broker hung up."""
+        """The number of complete responses, -1 if the broker closed the connection."""
         try:
             data = self.socket.recv(1 << 20)
         except ConnectionResetError:
@@ -178,7 +178,7 @@ def attack(
     apis: Sequence[int] = (),
     watched: bool = True,
 ) -> Report:
-    """Send so many frames to a broker that runs, about topics made for it.
+    """Send `frames` frames to a running broker, with the names of topics created for them.
 
     `port` is that of the listener attacked, if not the broker's first; `apis` what is asked for
     mostly, if not all that the first listener serves. `watched`: with a witness, and topics that
@@ -224,7 +224,7 @@ def attack(
 
 
 class _Run:
-    """All attackers, and who of them has been answered."""
+    """All attackers, and which of them have been answered."""
 
     def __init__(self, attackers: Sequence[Attacker], report: Report) -> None:
         self._report = report
@@ -236,7 +236,7 @@ class _Run:
             self._send(attacker)
 
     def turn(self) -> None:
-        """Send to whoever was answered, or has waited long enough."""
+        """Send on the connections that were answered, or have waited long enough."""
         report = self._report
         for fd, _ in self._poll.poll(PATIENCE_S):
             attacker = self._by_fd[fd]
@@ -254,7 +254,7 @@ class _Run:
                 self._send(attacker)
 
     def _send(self, attacker: Attacker) -> None:
-        """The next frame; over a new connection if this one has had its day."""
+        """The next frame; over a new connection if this one is used up."""
         if attacker.unanswered >= UNANSWERED_MAX:
             self._reconnect(attacker)
         while not attacker.send(self._report):
@@ -275,7 +275,7 @@ class _Run:
 
 
 def prepare(port: int) -> None:
-    """Make the topics that frames are about, as far as they are missing."""
+    """Create the topics named in frames, if they are missing."""
     with Peer(port) as peer:
         there = existing_topics(peer)
         for name, configs in TOPICS.items():
@@ -304,7 +304,7 @@ def topic_ids(port: int, names: Sequence[str]) -> list[bytes]:
 
 
 def write_kept(port: int) -> dict[int, list[bytes]]:
-    """Write a topic that nobody attacks: a few batches of each codec to each partition."""
+    """Write a topic that is not attacked: a few batches of each codec to each partition."""
     written: dict[int, list[bytes]] = {}
     with Peer(port) as peer:
         peer.create_topic(KEPT, PARTITIONS, segment_bytes=16384, retention_ms=-1)
@@ -323,7 +323,7 @@ def write_kept(port: int) -> dict[int, list[bytes]]:
 
 
 def read_kept(port: int) -> dict[int, list[bytes]]:
-    """What of it is there."""
+    """The batches of that topic."""
     with Peer(port) as peer:
         peer.wait_until_led(KEPT, PARTITIONS)
         return {
@@ -336,7 +336,7 @@ def read_kept(port: int) -> dict[int, list[bytes]]:
 
 
 class Witness:
-    """The client that is to be served all the time, as a process of its own."""
+    """The client that must be served all the time, as a process of its own."""
 
     def __init__(self, port: int) -> None:
         command = [sys.executable, str(pathlib.Path(__file__).resolve()), str(port), WITNESSED]
@@ -358,7 +358,7 @@ class Witness:
         self._process.communicate()
 
     def end(self) -> dict[str, Any]:
-        """Have it read back all it wrote; what it has seen."""
+        """Have it read back all it wrote. Returns its report."""
         said, complaint = self._process.communicate("end\n", timeout=120)
         if self._process.returncode:
             return {"error": complaint[-2000:]}
@@ -368,7 +368,9 @@ class Witness:
 
 def bear_witness(port: int, topic: str) -> dict[str, Any]:
     """Write and read until the input ends. Returns counts and latencies."""
-    took: list[tuple[float, float]] = []  # ms, and when it began: for who reads the broker's log
+    took: list[
+        tuple[float, float]
+    ] = []  # ms, and the time of its start, to compare with the broker's log
     written: list[tuple[int, bytes]] = []
 
     def timed(request: Callable[[], T]) -> T:

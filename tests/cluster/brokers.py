@@ -1,7 +1,7 @@
-"""One broker as a process of its own, in the hands of a test: `odradek server-start`.
+"""One broker as a process of its own, started by a test: `odradek server-start`.
 
-Not by way of `odradek up`: these tests end brokers a hundred times, set limits on them and look
-at how they ended, and want nothing in between.
+Not by `odradek up`: these tests kill brokers a hundred times, set limits on them and check how
+they ended, without a supervisor.
 """
 
 import json
@@ -21,8 +21,8 @@ STOP_TIMEOUT_S = 60.0
 TRACES = ("Traceback (most recent call last)", "was never retrieved", "was never awaited")
 
 
-class BrokerDiedError(Exception):
-    """The broker ended instead of serving; with what it said."""
+class BrokerEndedError(Exception):
+    """The broker ended instead of serving; the text has its output."""
 
     def __init__(self, exit_code: int, said: str) -> None:
         super().__init__(f"exit code {exit_code}; its log ends with:\n{said[-3000:]}")
@@ -31,7 +31,7 @@ class BrokerDiedError(Exception):
 
 
 class BrokerProcess:
-    """A broker that can be started, killed, stopped and started again on what it left."""
+    """A broker that can be started, killed, stopped and started again on its data."""
 
     def __init__(self, home: pathlib.Path, options: Mapping[str, object] | None = None) -> None:
         self.home = home
@@ -65,22 +65,22 @@ class BrokerProcess:
         """Start, and wait until it serves.
 
         Raises:
-            BrokerDiedError: it ended instead.
+            BrokerEndedError: it ended instead.
         """
         begin = self.log.stat().st_size if self.log.exists() else 0
         with open(self.start_without_waiting()) as pipe:
             line = pipe.readline()
         assert self.process is not None
         if not line:
-            raise BrokerDiedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
-        told = json.loads(line)
-        self.ports = [int(each.rpartition(":")[2]) for each in told["listeners"]]
+            raise BrokerEndedError(self.process.wait(START_TIMEOUT_S), self.said()[begin:])
+        reported = json.loads(line)
+        self.ports = [int(each.rpartition(":")[2]) for each in reported["listeners"]]
         self.port = self.ports[0]
-        self.http = told["http"] or ""
+        self.http = reported["http"] or ""
         return self
 
     def start_without_waiting(self) -> int:
-        """Start. Returns the pipe on which it will tell that it serves."""
+        """Start. Returns the pipe on which it reports that it serves."""
         file = self.home / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self.options.items()))
         ready, theirs = os.pipe()
@@ -102,13 +102,13 @@ class BrokerProcess:
         resource.setrlimit(resource.RLIMIT_NOFILE, self.files_max)
 
     def kill(self) -> None:
-        """End it where it stands (SIGKILL), if it runs."""
+        """Kill it (SIGKILL), if it runs."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(STOP_TIMEOUT_S)
 
     def stop(self) -> int:
-        """Let it finish (SIGTERM). Returns the exit code."""
+        """Stop it cleanly (SIGTERM). Returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_TIMEOUT_S)
@@ -122,14 +122,14 @@ class BrokerProcess:
     def is_up(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    # ------------------------------------------------------------------ what can be seen of it
+    # ------------------------------------------------------------------ observations
 
     def said(self) -> str:
-        """Its log, of all its lives."""
+        """Its log, since its first start."""
         return self.log.read_text(errors="replace")
 
     def traces(self) -> list[str]:
-        """The beginnings of stack traces in its log, each with what stands around it."""
+        """The beginnings of stack traces in its log, each with the lines around it."""
         lines = self.said().splitlines()
         return [
             "\n".join(lines[max(0, n - 2) : n + 40])

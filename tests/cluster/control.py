@@ -1,4 +1,4 @@
-"""Three broker processes on one store, and what a test asks of their controller."""
+"""Three broker processes on one store, and the requests of tests to their controller."""
 
 import json
 import pathlib
@@ -76,13 +76,13 @@ class ThreeBrokers:
     # ------------------------------------------------------------------------ what is seen
 
     def metadata(self) -> Any:
-        """All topics, as a broker that runs sees them."""
+        """All topics in the metadata of a running broker."""
         return self.ask_any(MetadataRequest(topics=None), MetadataResponse)
 
     def partition(self, topic: str, number: int = 0, *, at: int | None = None) -> Any:
-        """One partition in the metadata of a broker, or of any that knows it; None if none does.
+        """One partition in the metadata of a broker, or of any that has it; None if none does.
 
-        A broker that has just started learns of the topics a moment after it serves.
+        A broker that has just started gets the topics' metadata a moment after it serves.
         """
         for broker in self.up() if at is None else [at]:
             metadata = self.ask(broker, MetadataRequest(topics=None), MetadataResponse)
@@ -93,7 +93,7 @@ class ThreeBrokers:
         return None
 
     def node(self, path: str) -> Any:
-        """The JSON in a znode, without what differs from run to run; None if it is not there."""
+        """The JSON in a znode, without what differs from run to run; None if it does not exist."""
         with closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True)) as file:
             found = file.execute("SELECT data FROM nodes WHERE path = ?", (path,)).fetchone()
         if found is None:
@@ -123,7 +123,7 @@ class ThreeBrokers:
         return self.ask(self.up()[0], request, answer)
 
     def ask_controller(self, request: Message, answer: type[M], code: Callable[[M], int]) -> M:
-        """Ask whoever reigns, again while nobody does."""
+        """Send a request to the controller, again while there is none."""
 
         def asked() -> M | None:
             controller = self.controller
@@ -138,7 +138,7 @@ class ThreeBrokers:
         return found
 
     def create(self, topic: str, *replicas: Sequence[int], **options: str) -> None:
-        """A topic with these replicas, one list for each partition; waits until all know it."""
+        """Create a topic with these replicas; waits until every broker has it in its metadata."""
         wanted = CreatableTopic(
             name=topic,
             num_partitions=-1,
@@ -168,7 +168,7 @@ class ThreeBrokers:
         return ErrorCode(response.responses[0].error_code)
 
     def reassign(self, topic: str, targets: Mapping[int, Sequence[int] | None]) -> list[ErrorCode]:
-        """Begin, or (None) cancel."""
+        """Start a reassignment, or cancel it (None)."""
         partitions = [
             alter.ReassignablePartition(
                 partition_index=n, replicas=None if ids is None else list(ids)
@@ -185,7 +185,6 @@ class ThreeBrokers:
         return [ErrorCode(p.error_code) for p in response.responses[0].partitions]
 
     def reassigning(self) -> dict[str, Any]:
-        """What is under way."""
         response = self.ask_controller(
             listing.ListPartitionReassignmentsRequest(topics=None),
             listing.ListPartitionReassignmentsResponse,
@@ -238,13 +237,13 @@ class ThreeBrokers:
         return False
 
     def refusal(self, topic: str, value: bytes) -> ErrorCode:
-        """With what its leader answers a record."""
+        """The error code of the leader for a record."""
         leader = self.partition(topic).leader_id
         with Peer(self.brokers[leader].port) as peer:
             return ErrorCode(peer.produce(topic, 0, build_batch([Record(None, value)])).error_code)
 
-    def tells(self, broker: int, path: str) -> Any:
-        """What a broker says by HTTP."""
+    def http_state(self, broker: int, path: str) -> Any:
+        """A broker's own JSON report, by HTTP."""
         url = f"{self.brokers[broker].http}/{path}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)

@@ -1,6 +1,6 @@
-"""A program that behaves towards its supervisor as a broker does, in 30 milliseconds.
+"""A program that behaves as a broker for its supervisor, and starts in 30 milliseconds.
 
-Options: `fake.dies=WORDS` (says them and exits at once), `fake.mute=true` (never tells that it
+Options: `fake.dies=WORDS` (prints them and exits at once), `fake.mute=true` (never reports that it
 serves), `fake.stubborn=true` (does not stop on SIGTERM).
 """
 

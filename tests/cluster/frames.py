@@ -1,21 +1,21 @@
-"""Frames that nobody should send, without end and each time the same for the same seed.
+"""Malformed and unusual frames, an endless sequence that is the same for the same seed.
 
-What comes out, and what it is made of:
+The kinds of frames:
 
     random     noise, with a true length before it or none
-    valid      any request in any version, made from the declarations of `wire/messages`
-    damaged    such a request with flipped bits, cut, or with lengths and counts that lie
-    records    Produce with batches that lie: checksum, count, deltas, magic, codec, records
+    valid      any request in any version, generated from the declarations of `wire/messages`
+    damaged    such a request with flipped bits, truncated, or with wrong lengths and counts
+    records    Produce with wrong batches: checksum, count, deltas, magic, codec, records
     bombs      Produce with a kilobyte that decompresses to a gigabyte
     tags       thousands of tagged fields, in headers and bodies
-    lengths    frames that are shorter, longer or larger than they say
-    sessions   Fetch that goes on with sessions that may exist
+    lengths    frames that are shorter, longer or larger than their length field
+    sessions   Fetch that continues sessions that may exist
 
 Half of them are sent in pieces or left half sent (`Frame.pieces`, `Frame.hang_up`).
 
-What a client may do by right is no attack, and would only make the run slow or void: topics of
-thousands of partitions, broker-wide options, other people's topics. `is_harmful` keeps such
-requests back, however they came about.
+Valid requests that would make the run slow or useless are not sent: topics of thousands of
+partitions, broker-wide options, deletion of other topics. `is_harmful` recognises them, however
+they were generated.
 """
 
 import random
@@ -44,7 +44,7 @@ from odradek.wire.messages.produce import (
 from odradek.wire.primitives import encode_unsigned_varint
 from odradek.wire.schema import Field, Message, MessageType
 
-# Topics that the frames are about, with options that make the broker look deep into batches.
+# The topics named in frames, with options for which the broker checks every record.
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
     "small": {"segment.bytes": "16384", "segment.index.bytes": "256", "retention.bytes": "65536"},
@@ -88,7 +88,7 @@ _GIB = 1 << 30
 
 
 class Frame(NamedTuple):
-    """What is sent, in how many pieces, and whether the sender then goes away."""
+    """The bytes to send, in how many pieces, and whether the sender then closes."""
 
     kind: str
     pieces: Sequence[bytes]
@@ -96,7 +96,7 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    """An endless row of frames."""
+    """An endless sequence of frames."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Frames:
         log_dirs: Sequence[str] = (),
         apis: Sequence[int] = tuple(APIS),
     ) -> None:
-        """`topic_ids` and `log_dirs` are those that the broker knows; `apis` what it serves."""
+        """`topic_ids` and `log_dirs` are those of the broker; `apis` those that it serves."""
         self._random = random.Random(seed)
         self._topic_ids = (*topic_ids, bytes(16), b"\xff" * 16)
         self._strings = (*NAMES, *log_dirs)
@@ -339,7 +339,7 @@ class Frames:
         return _framed(header + encoder(ProduceRequest, version)(request))
 
     def _batch(self) -> bytes:
-        """A batch, as often as not one that lies."""
+        """A batch, in half of the cases a wrong one."""
         rng = self._random
         records = [
             Record(
@@ -394,7 +394,7 @@ class Frames:
             sign(batch)
 
 
-# What a field of this name says, where anything at all would be no test of anything.
+# Values for fields with these names, for which random values would test nothing.
 _SPECIAL: dict[str, Callable[[Frames], Any]] = {
     "max_wait_ms": lambda f: f._random.choice((0, 0, 0, 1, 20, -1, 0x7FFFFFFF)),
     "timeout_ms": lambda f: f._random.choice((0, 1, 100, -1, 0x7FFFFFFF)),
@@ -485,11 +485,11 @@ def _claiming(codec: Codec, body: bytes, count: int) -> bytes:
     return bytes(batch)
 
 
-# ------------------------------------------------------------------ what is no attack, but a right
+# ------------------------------------------------------------- valid requests not to be sent
 
 
 def is_harmful(frame: bytes) -> bool:
-    """Whether a broker would rightly do as it is told, and the run would be the worse for it."""
+    """Whether a broker would carry out the request, and the run would be useless afterwards."""
     if len(frame) < 12 or int.from_bytes(frame[4:6], "big") not in _ADMIN:
         return False
     view = memoryview(frame)[4:]

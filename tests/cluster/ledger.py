@@ -1,14 +1,14 @@
-"""What was written to a broker, what it acknowledged, and what of it is there after it died.
+"""What was written to a broker, what it acknowledged, and what is in the log after a kill.
 
-A `Stream` is one producer at work on one partition, over one connection, with a few batches
-under way. A `Ledger` holds a partition's streams to what the broker said:
+A `Stream` is one producer of one partition, on one connection, with a few batches in flight. A
+`Ledger` compares a partition's log with its streams:
 
-    acknowledged    there, at the offset that was told, byte for byte
-    sent            there or not: but if so once, whole, and in the order in which it was sent
-    anything else   is not there
+    acknowledged    in the log, at the returned offset, byte for byte
+    sent            in the log or not: but if so once, complete, and in the order of sending
+    anything else   is not in the log
 
-An idempotent stream then sends again what it does not know about, and the last batches that it
-does: the broker must know them (`resume`).
+An idempotent stream then sends again the batches without an answer, and the last acknowledged ones,
+which the broker must recognise as duplicates (`resume`).
 """
 
 import random
@@ -26,7 +26,7 @@ from odradek.record.records import Record, build_batch
 from odradek.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.wire.messages.produce import ProduceResponse
 
-DEPTH = 4  # batches under way: the broker remembers the last 5 of a producer
+DEPTH = 4  # batches in flight: the broker keeps the last 5 of a producer
 REMEMBERED = 5
 OFFSETS_KEPT = 500
 VERSION = 9
@@ -36,7 +36,7 @@ _NOT_REMEMBERED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_S
 
 @dataclass(slots=True)
 class Sent:
-    """A batch, and where the broker said that it put it."""
+    """A batch, and the offset that the broker returned."""
 
     batch: bytes
     offset: int = -1
@@ -60,7 +60,7 @@ class Stream:
         self._random = random.Random(self.seed)
 
     def run(self, port: int, ended: threading.Event) -> None:
-        """Write until the broker hangs up, or the test ends it."""
+        """Write until the broker closes the connection, or the test ends it."""
         try:
             with Peer(port) as peer:
                 while not ended.is_set():
@@ -71,10 +71,10 @@ class Stream:
             return
 
     def resume(self, peer: Peer) -> None:
-        """Send again what is unsure, and the last that is not: nothing must be written twice.
+        """Send unacknowledged batches again, and the last acknowledged: none may be written twice.
 
-        The last batch a broker must know in any case. Of those before it a snapshot of producers
-        knows nothing (nor does Apache Kafka's): they may be refused, but not written.
+        The broker must recognise the last batch in any case. A producer snapshot does not have
+        those before it (nor does Apache Kafka's): they may be refused, but not written.
         """
         assert self.producer_id != NO_ID
         stored = [sent for sent in self.unsure if sent.offset >= 0]
@@ -84,10 +84,9 @@ class Stream:
         end = peer.offset(self.topic, self.partition)
         for sent in self.acknowledged[-REMEMBERED:]:
             answer = peer.produce(self.topic, self.partition, sent.batch, acks=self.acks)
-            if sent is self.acknowledged[-1] or answer.error_code == ErrorCode.NONE:
-                assert (answer.error_code, answer.base_offset) == (0, sent.offset), answer
-            else:
-                assert answer.error_code in _NOT_REMEMBERED, answer
+            is_known = (answer.error_code, answer.base_offset) == (0, sent.offset)
+            may_be_dropped = sent is not self.acknowledged[-1]
+            assert is_known or (may_be_dropped and answer.error_code in _NOT_REMEMBERED), answer
         assert peer.offset(self.topic, self.partition) == end
         for sent in lost:
             answer = peer.produce(self.topic, self.partition, sent.batch, acks=self.acks)
@@ -95,7 +94,7 @@ class Stream:
             self.acknowledged.append(Sent(sent.batch, answer.base_offset))
 
     def lost_from(self, offset: int) -> None:
-        """The disk forgot what stood there and behind: go on after the last that is left."""
+        """The disk lost the log from this offset on: continue after the last batch that is left."""
         kept = [sent for sent in self.acknowledged if sent.offset < offset]
         if len(kept) == len(self.acknowledged):
             return  # of the unsure `Ledger.check` will see
@@ -117,7 +116,7 @@ class Stream:
 
     def _batch(self) -> bytes:
         rng = self._random
-        # Not of long ago: a broker forgets producers that have been silent for a day.
+        # Recent, because a broker drops producer state that is older than a day.
         now_ms = time.time_ns() // 1_000_000
         records = [
             Record(rng.randbytes(16), rng.randbytes(rng.choice((0, 10, 100, 1_000))), now_ms)
@@ -136,7 +135,7 @@ class Stream:
 
 
 class Ledger:
-    """One partition and all who write to it."""
+    """One partition and its streams."""
 
     def __init__(self, topic: str, partition: int, streams: Sequence[Stream]) -> None:
         self.topic = topic
@@ -145,24 +144,23 @@ class Ledger:
         self._forgotten_to = 0
 
     def lost_from(self, offset: int) -> None:
-        """The disk forgot what stood there and behind."""
+        """The disk lost the log from this offset on."""
         for stream in self.streams:
             stream.lost_from(offset)
 
     def check(self, peer: Peer) -> None:
-        """Hold what is there against what was said."""
+        """Compare the log with what was acknowledged."""
         start = peer.offset(self.topic, self.partition, EARLIEST)
         end = peer.offset(self.topic, self.partition)
         there = peer.read(self.topic, self.partition, start, end)
         self._check_offsets([batch for _, batch in there], start, end)
         left = {offset: as_stored(batch) for offset, batch in there}
         for stream in self.streams:
-            for sent in stream.acknowledged:
-                if sent.offset >= start:
-                    assert left.pop(sent.offset, None) == as_stored(sent.batch), (
-                        f"{self.topic}-{self.partition}: acknowledged at {sent.offset}, not there; "
-                        f"it has [{start}, {end})"
-                    )
+            for sent in (each for each in stream.acknowledged if each.offset >= start):
+                assert left.pop(sent.offset, None) == as_stored(sent.batch), (
+                    f"{self.topic}-{self.partition}: acknowledged at {sent.offset}, not in the "
+                    f"log, which has [{start}, {end})"
+                )
         for stream in self.streams:
             self._find_unsure(stream, left)
         # What was deleted is still there in the batch that the log begins with, and all of it
@@ -171,7 +169,7 @@ class Ledger:
         assert not unknown, (self.topic, self.partition, start, unknown)
 
     def shorten(self, peer: Peer) -> int:
-        """Delete most of what is there, and forget it. Returns how many batches were forgotten."""
+        """Delete most of the log, and drop it here. Returns the number of batches dropped."""
         start = peer.delete_records(
             self.topic, self.partition, peer.offset(self.topic, self.partition) - OFFSETS_KEPT
         )
@@ -192,7 +190,7 @@ class Ledger:
         assert ends[-1:] in ([], [end])
 
     def _find_unsure(self, stream: Stream, left: dict[int, bytes]) -> None:
-        """Those that are there were written in their order, and none after one that was not."""
+        """Unacknowledged batches in the log are in order, and none follows one that is missing."""
         places = {stored: offset for offset, stored in left.items()}
         found = [places.get(as_stored(sent.batch), -1) for sent in stream.unsure]
         written = [offset for offset in found if offset >= 0]
@@ -202,7 +200,7 @@ class Ledger:
             sent.offset = offset
             left.pop(offset, None)
         if stream.producer_id == NO_ID:
-            # It cannot ask. What is there is as good as acknowledged, the rest was never sent.
+            # A plain producer cannot resend safely: batches in the log count as acknowledged.
             stream.acknowledged += [sent for sent in stream.unsure if sent.offset >= 0]
             stream.unsure.clear()
 
@@ -214,12 +212,12 @@ def new_producer_id(peer: Peer) -> int:
         answer = peer.request(request, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
             return answer.producer_id
-        # The controller is on its way: clients ask again.
+        # There is no controller yet: clients retry.
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, answer
 
 
 class Load:
-    """Streams at work, each in a thread, until `stop`, or until the broker dies."""
+    """Runs streams, each in a thread, until `stop`, or until the broker ends."""
 
     def __init__(self, port: int, streams: Sequence[Stream]) -> None:
         self._ended = threading.Event()

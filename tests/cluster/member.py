@@ -2,8 +2,8 @@
 
     python member.py CLIENT BOOTSTRAP GROUP TOPIC FILE      CLIENT: ours or librdkafka
 
-It reads with cooperative-sticky rebalancing, notes what it has read, commits that, notes that it
-is committed, and so on until it is killed. Each note is a line of JSON in FILE, written at once;
+It reads with cooperative-sticky rebalancing, records what it has read, commits that, records the
+commit, and so on until it is killed. Each note is a line of JSON in FILE, written at once;
 `at` is the monotonic clock of the machine, which is the same for all processes.
 """
 
@@ -19,7 +19,7 @@ SESSION_MS = 3_000
 
 
 class Notes:
-    """What happens to this member."""
+    """Records the events of this member."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -90,10 +90,11 @@ def librdkafka(bootstrap: str, group: str, topic: str, notes: Notes) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
 
     def noting(what: str):
-        def told(consumer: object, partitions: list[TopicPartition]) -> None:
+
+        def assigned(consumer: object, partitions: list[TopicPartition]) -> None:
             notes.note(what, partitions=[p.partition for p in partitions])
 
-        return told
+        return assigned
 
     consumer = Consumer(
         {

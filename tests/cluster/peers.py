@@ -1,7 +1,7 @@
-"""A client that blocks: requests in our messages over a plain socket, one after the other.
+"""A blocking client: requests over a plain socket, one after the other.
 
-Nothing is retried and nothing hidden: tests want to see what the broker answered, or that it
-hung up (`HungUpError`).
+Nothing is retried and nothing hidden: tests see the broker's response, or that it closed the
+connection (`HungUpError`).
 """
 
 import socket
@@ -95,7 +95,7 @@ class Peer:
         return memoryview(self._exactly(length))
 
     def is_hung_up(self) -> bool:
-        """Wait for the broker to hang up. False if it says something instead."""
+        """Wait until the broker closes the connection. False if it sends something instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -152,7 +152,7 @@ class Peer:
         deadline_s = time.monotonic() + 30
         while True:
             (made,) = self.request(request, CreateTopicsResponse).topics
-            # A broker that has just started serves before it has won the race for controller.
+            # A broker that has just started serves before it is elected controller.
             if made.error_code != ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline_s:
                 break
         allowed = {ErrorCode.NONE} | ({ErrorCode.TOPIC_ALREADY_EXISTS} if exists_ok else set())
@@ -195,12 +195,12 @@ class Peer:
         """Every batch between two offsets: its base offset, and all of it."""
         batches = []
         while offset < end:
-            # Without time to wait it may get nothing: what the disk has yet to bring.
+            # With a wait time, because data that is not in the page cache is not returned at once.
             part = self.fetch(topic, partition, offset, max_wait_ms=10_000)
             assert part.error_code == 0, (topic, partition, offset, part.error_code)
             data = bytes(part.records or b"")
             got = len(batches)
-            # The last batch may be cut: a response ends where its room does.
+            # The last batch may be truncated by the size limit of the response.
             for position, header in iter_batches(data):
                 batches.append((header.base_offset, data[position : position + header.size_bytes]))
                 offset = header.next_offset
@@ -208,7 +208,7 @@ class Peer:
         return batches
 
     def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        """Delete what stands before an offset, unless more is gone. Returns the new start."""
+        """Delete the records before an offset, if not deleted already. Returns the new start."""
         asked = DeleteRecordsPartition(partition_index=partition, offset=max(0, offset))
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=10_000
@@ -253,7 +253,7 @@ def producing(topic: str, partition: int, batch: bytes, *, acks: int = -1) -> Pr
 
 
 def as_stored(batch: bytes) -> bytes:
-    """What of a batch the broker must not change: all but base offset and leader epoch."""
+    """The part of a batch that the broker must not change: all but base offset and leader epoch."""
     return batch[8:12] + batch[16:]
 
 

@@ -1,4 +1,4 @@
-"""The Arrow client against a real broker: written, read, cut, lost, damaged, killed meanwhile."""
+"""The Arrow client against a real broker: writes, reads, limits, data loss, kills."""
 
 import asyncio
 import threading
@@ -143,7 +143,7 @@ def test_a_stream_without_an_end_sees_what_is_written_later(servers):
     assert [batch.to_pylist() for batch in got] == [[{"value": b"now"}]]
 
 
-def test_offsets_that_are_gone_are_named(servers):
+def test_deleted_offsets_are_named(servers):
     create(servers, "gone")
     arrow.write_topic(servers, "gone", pa.table({"value": [b"%d" % n for n in range(10)]}))
     delete_records(servers, "gone", 0, 4)
@@ -156,7 +156,7 @@ def test_offsets_that_are_gone_are_named(servers):
     assert [row["offset"] for batch in batches for row in batch.to_pylist()] == [*range(4, 10)]
 
 
-def test_an_end_that_is_not_reached_is_told_of(servers):
+def test_an_end_that_is_not_reached_is_reported(servers):
     create(servers, "short")
     arrow.write_topic(servers, "short", pa.table({"value": [b"a"]}))
     settings = FetchSettings(stall_timeout_ms=1, wait_ms_max=10)
@@ -165,7 +165,7 @@ def test_an_end_that_is_not_reached_is_told_of(servers):
         list(arrow.stream_topic(servers, "short", end=9, fetch=settings))
 
 
-def test_what_is_not_there_is_refused_by_name(servers):
+def test_a_missing_topic_is_refused_by_name(servers):
     create(servers, "small")
 
     with pytest.raises(arrow.UnknownTopicError, match="topic 'nowhere' is not there"):
@@ -190,7 +190,7 @@ def test_a_record_too_large_is_refused_with_its_row_and_nothing_is_written(serve
     assert arrow.read_topic(servers, "large").num_rows == 0
 
 
-def test_a_broker_that_refuses_a_batch_is_quoted(servers):
+def test_the_error_of_a_refused_batch_has_the_brokers_message(servers):
     create(servers, "narrow", **{"max.message.bytes": 1_000})
 
     with pytest.raises(ApiError, match="narrow-0: .*max.message.bytes=1000"):
@@ -244,7 +244,7 @@ def test_what_is_fetched_ahead_stays_within_bounds(servers):
             fetcher = Fetcher(cluster, ranges, settings)
             while (fetched := await fetcher.next()) is not None:
                 total += len(fetched.records)
-                await asyncio.sleep(0.02)  # whatever may be fetched ahead gets its chance
+                await asyncio.sleep(0.02)  # gives the fetcher time to fetch ahead
                 most = max(most, fetcher._buffered_bytes)
         return most, total
 
@@ -253,7 +253,7 @@ def test_what_is_fetched_ahead_stays_within_bounds(servers):
     assert 0 < most <= 600_000 + 200_000
 
 
-def test_a_broker_killed_meanwhile_loses_and_doubles_nothing(make_broker):
+def test_a_kill_of_the_broker_loses_and_duplicates_nothing(make_broker):
     broker = make_broker().start()
     broker.options["listeners"] = f"PLAINTEXT://127.0.0.1:{broker.port}"
     servers = f"127.0.0.1:{broker.port}"

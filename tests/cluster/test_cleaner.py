@@ -1,4 +1,4 @@
-"""The process that cleans, beside a real broker: it works, it goes, and it never outlives it."""
+"""The cleaner process of a real broker: it cleans, it ends, and it does not outlive the broker."""
 
 import pathlib
 import time
@@ -58,7 +58,7 @@ def write(peer: Peer, first: int, count: int, size: int = 200) -> None:
 def read(peer: Peer, end: int) -> dict[int, tuple[bytes | None, bytes | None]]:
     found = {}
     offset = 0
-    # A broker that has just started has not heard of the topic yet.
+    # A broker that has just started does not have the topic's metadata yet.
     wait_for(lambda: not peer.fetch("t", 0, 0).error_code)
     while offset < end:
         answer = peer.fetch("t", 0, offset)
@@ -77,7 +77,7 @@ def checkpoint(broker: BrokerProcess) -> int:
     return max((int(line.split()[2]) for line in lines if line.startswith("t 0 ")), default=0)
 
 
-def test_logs_are_cleaned_beside_the_broker_which_serves_on(tmp_path):
+def test_logs_are_cleaned_while_the_broker_serves(tmp_path):
     broker = BrokerProcess(tmp_path, OPTIONS).start()
     try:
         with Peer(broker.port) as peer:
@@ -89,7 +89,7 @@ def test_logs_are_cleaned_beside_the_broker_which_serves_on(tmp_path):
         assert sorted(last.values()) == list(range(980, 1000))
         assert len(found) < 300
         assert all(value.startswith(b"%d." % offset) for offset, (_, value) in found.items())
-        wait_for(lambda: not workers_of(broker.pid))  # nothing to clean, nobody to do it
+        wait_for(lambda: not workers_of(broker.pid))  # no process while there is nothing to clean
         files = [path.name for path in (broker.data / "t-0").iterdir()]
         assert not [name for name in files if name.endswith((".cleaned", ".swap"))]
         broker.stop()
@@ -101,8 +101,8 @@ def test_logs_are_cleaned_beside_the_broker_which_serves_on(tmp_path):
         broker.kill()
 
 
-def test_the_cleaner_dies_with_its_broker_and_the_next_one_finishes(tmp_path):
-    # So slow that it is at work when the broker dies.
+def test_the_cleaner_ends_with_its_broker_and_the_next_one_finishes(tmp_path):
+    # So slow that it is cleaning when the broker is killed.
     broker = BrokerProcess(tmp_path, {**OPTIONS, "log.cleaner.io.max.bytes.per.second": 20_000})
     broker.start()
     try:

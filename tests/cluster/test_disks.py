@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import pytest
-from brokers import BrokerDiedError
+from brokers import BrokerEndedError
 from peers import Peer, as_stored, framed
 
 from odradek.cli.kafka.tool import run_tool
@@ -51,17 +51,17 @@ class TwoDirectories:
     def produce(self, peer, topic, value, *, record_bytes=100):
         batch = build_batch([Record(None, value * record_bytes)])
         answer = peer.produce(topic, 0, batch)
-        if answer.error_code == ErrorCode.NONE:
-            written = self.written.setdefault(topic, [])
-            assert answer.base_offset == len(written)
-            written.append(as_stored(batch))
+        written = self.written.setdefault(topic, [])
+        is_written = answer.error_code == ErrorCode.NONE
+        assert answer.base_offset == (len(written) if is_written else -1)
+        written += [as_stored(batch)] * is_written
         return answer.error_code
 
     def in_directory(self, directory):
         return sorted(topic for topic in self.written if (directory / f"{topic}-0").exists())
 
     def check(self, topics):
-        """All that was acknowledged is there, and what was not comes behind it."""
+        """Acknowledged records are in the log, and unacknowledged ones only after them."""
         with Peer(self.broker.port) as peer:
             for topic in topics:
                 peer.wait_until_led(topic)
@@ -112,7 +112,7 @@ def test_one_directory_fails_and_the_other_is_served(make_broker, tmp_path):
         parked_fetch(waiting, beside, 20)
         limit_files(broker, 2 << 20)
         assert fill(two, victim) == STORAGE_ERROR
-        # Who waited for records from there is told at once.
+        # A fetch that waited for records from there is answered at once.
         answer = waiting.answer(FetchResponse, BY_NAME).responses[0].partitions[0]
         assert answer.error_code == STORAGE_ERROR
 
@@ -145,7 +145,7 @@ def test_one_directory_fails_and_the_other_is_served(make_broker, tmp_path):
             assert peer.produce(topic, 0, batch).base_offset >= len(two.written[topic])
 
 
-def test_the_last_directory_fails_and_the_broker_says_so_and_ends(make_broker, tmp_path):
+def test_the_last_directory_fails_and_the_broker_logs_it_and_ends(make_broker, tmp_path):
     two = TwoDirectories(make_broker, tmp_path)
     broker = two.broker
     limit_files(broker, 2 << 20)
@@ -161,7 +161,7 @@ def test_the_last_directory_fails_and_the_broker_says_so_and_ends(make_broker, t
     two.check(two.written)
 
 
-def test_a_directory_that_is_taken_away_goes_offline_by_itself(make_broker, tmp_path):
+def test_a_removed_directory_goes_offline(make_broker, tmp_path):
     two = TwoDirectories(
         make_broker, tmp_path, **{"replica.high.watermark.checkpoint.interval.ms": 50}
     )  # fmt: skip
@@ -179,9 +179,7 @@ def test_a_directory_that_is_taken_away_goes_offline_by_itself(make_broker, tmp_
     assert two.broker.traces() == []
 
 
-def test_what_lies_in_a_directory_that_cannot_be_used_is_not_begun_anew_elsewhere(
-    make_broker, tmp_path
-):
+def test_replicas_of_an_unusable_directory_are_not_created_elsewhere(make_broker, tmp_path):
     two = TwoDirectories(make_broker, tmp_path)
     broker = two.broker
     lost, healthy = two.in_directory(two.a), two.in_directory(two.b)
@@ -205,14 +203,14 @@ def test_what_lies_in_a_directory_that_cannot_be_used_is_not_begun_anew_elsewher
     two.check(two.written)
 
 
-def test_a_broker_none_of_whose_directories_can_be_used_does_not_start(make_broker, tmp_path):
+def test_a_broker_without_a_usable_directory_does_not_start(make_broker, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text("not a directory")
     broker = make_broker({
         "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
         "odradek.store.path": tmp_path / "store.db",
     })  # fmt: skip
-    with pytest.raises(BrokerDiedError) as died:
+    with pytest.raises(BrokerEndedError) as died:
         broker.start()
     assert died.value.exit_code == 1
     assert "none of log.dirs can be used" in died.value.said.splitlines()[-1]
@@ -253,7 +251,7 @@ def test_a_full_disk_takes_its_directory_offline_until_there_is_room(
     assert broker.stop() == 0
 
 
-def test_a_move_between_directories_is_told_as_kafkas_tool_tells_it(
+def test_a_move_between_directories_is_reported_as_by_kafkas_tool(
     make_broker, tmp_path, capsys, monkeypatch
 ):
     two = TwoDirectories(make_broker, tmp_path)

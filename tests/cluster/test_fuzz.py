@@ -1,4 +1,4 @@
-"""A broker among peers that lie, flood, dawdle and never read; and a client that is served.
+"""A broker with clients that send malformed frames, flood, stall or never read; others are served.
 
 The long form, with millions of frames and other seeds, is `./run bench fuzz`.
 """
@@ -48,7 +48,7 @@ def connect(broker):
 
 
 def served(broker):
-    """Whether a client that comes now is answered."""
+    """Whether a new client is answered."""
     with Peer(broker.port) as peer:
         return peer.request(HELLO, ApiVersionsResponse).error_code == 0
 
@@ -69,7 +69,7 @@ def eventually(true, *, within_s=10.0):
 # --------------------------------------------------------------------------------------- frames
 
 
-def test_frames_that_lie_harm_neither_the_broker_nor_its_data_nor_its_other_clients(
+def test_malformed_frames_harm_neither_the_broker_nor_its_data_nor_its_other_clients(
     make_broker, tmp_path
 ):
     broker = make_broker(target_options(tmp_path)).start()
@@ -84,7 +84,7 @@ def test_frames_that_lie_harm_neither_the_broker_nor_its_data_nor_its_other_clie
     assert read_kept(broker.start().port) == kept
 
 
-def test_frames_to_the_brokers_listener_end_nobody(make_broker, tmp_path):
+def test_frames_to_the_inter_broker_listener_end_no_broker(make_broker, tmp_path):
     broker = make_broker(target_options(tmp_path)).start()
     orders = [int(key) for key, api in APIS.items() if api.inter_broker]
     report = attack(
@@ -99,7 +99,7 @@ def test_frames_to_the_brokers_listener_end_nobody(make_broker, tmp_path):
 # ------------------------------------------------------------------------------ memory and floods
 
 
-def test_a_promised_frame_costs_what_has_come_of_it(make_broker, many_sockets):
+def test_an_announced_frame_costs_only_the_bytes_received(make_broker, many_sockets):
     broker = make_broker({"socket.listen.backlog.size": 4_000}).start()
     count = min(2_000, many_sockets)
     before = broker.rss_bytes
@@ -113,7 +113,7 @@ def test_a_promised_frame_costs_what_has_come_of_it(make_broker, many_sockets):
     eventually(lambda: connections(broker) == 0)
 
 
-def test_who_sends_byte_by_byte_is_answered_and_keeps_nobody_waiting(make_broker):
+def test_a_client_that_sends_byte_by_byte_is_answered_and_delays_no_other(make_broker):
     broker = make_broker().start()
     request = framed(MetadataRequest(topics=[]), 12)
     with ExitStack() as stack, Witness(broker.port) as witness:
@@ -151,8 +151,8 @@ def flood_the_limit(broker, limit):
         assert served(broker)
 
 
-def test_requests_whose_answers_nobody_reads_wait_outside(make_broker):
-    # Left to itself the kernel would hold more than all of it.
+def test_requests_whose_responses_are_not_read_wait_in_the_socket(make_broker):
+    # With its default buffers the kernel would take all of it.
     sizes = dict.fromkeys(("socket.send.buffer.bytes", "socket.receive.buffer.bytes"), 102_400)
     broker = make_broker(sizes).start()
     hello = framed(HELLO, 3, client_id="x" * 1_000)
@@ -162,7 +162,7 @@ def test_requests_whose_answers_nobody_reads_wait_outside(make_broker):
         sender = threading.Thread(target=flooder.send, args=(hello * count,))
         sender.start()
         time.sleep(1)
-        assert sender.is_alive(), "the broker reads on although nobody takes its answers"
+        assert sender.is_alive(), "the broker reads more although its responses are not read"
         assert broker.rss_bytes - before < 50 * MIB
         for _ in range(count):
             assert flooder.answer(ApiVersionsResponse, 3).error_code == 0
@@ -190,7 +190,7 @@ def write_much(broker):
             peer.produce("t", 0, build_batch([Record(None, bytes(500_000))]))
 
 
-def test_who_asks_for_everything_a_hundred_times_gets_one_after_the_other(make_broker):
+def test_a_hundred_large_fetches_of_one_client_are_answered_in_turn(make_broker):
     broker = make_broker().start()
     write_much(broker)
     before = broker.rss_bytes
@@ -201,7 +201,7 @@ def test_who_asks_for_everything_a_hundred_times_gets_one_after_the_other(make_b
         assert broker.rss_max_bytes - before < 100 * MIB
 
 
-def test_who_is_silent_or_never_reads_is_sent_away(make_broker):
+def test_a_connection_that_is_idle_or_never_reads_is_closed(make_broker):
     broker = make_broker({"connections.max.idle.ms": 1_000}).start()
     write_much(broker)
     with ExitStack() as stack:
@@ -219,12 +219,12 @@ def test_who_is_silent_or_never_reads_is_sent_away(make_broker):
 
 
 def names(count):
-    """So many topics that there are not."""
+    """Topics that do not exist."""
     return b"".join(struct.pack(">h", 7) + b"%07d" % n for n in range(count))
 
 
 def partitions_of_t(count, form, *fields):
-    """One topic, with so many partitions."""
+    """One topic with many partitions."""
     head = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", count)
     return head + b"".join(struct.pack(form, n, *fields) for n in range(count))
 
@@ -245,7 +245,7 @@ def partitions_of_t(count, form, *fields):
     ],
     ids=["Metadata-empty", "Metadata-new", "Fetch", "Produce", "ListOffsets", "DescribeConfigs"],
 )  # fmt: skip
-def test_a_request_for_a_million_things_costs_neither_memory_nor_the_others_their_time(
+def test_a_request_with_a_million_elements_costs_neither_memory_nor_delays_others(
     make_broker, api_key, version, body
 ):
     broker = make_broker().start()
@@ -277,7 +277,7 @@ def many_partitions(first, count, *, session_id=0, session_epoch=0):
     )
 
 
-def test_fetch_sessions_have_an_end_however_many_and_however_large(make_broker):
+def test_fetch_sessions_are_limited_in_number_and_size(make_broker):
     broker = make_broker().start()
     before = broker.rss_bytes
     with Peer(broker.port) as peer:

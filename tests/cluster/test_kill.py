@@ -1,4 +1,4 @@
-"""kill -9 in the midst of writing, and what the disk may do to the files before the next start.
+"""kill -9 during writes, and damage of the files before the next start.
 
 ODRADEK_KILL_ROUNDS=500 pytest tests/cluster/test_kill.py     more of it
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from attack import existing_topics
 from brokers import BrokerProcess
+from control import wait_for
 from ledger import OFFSETS_KEPT, Ledger, Load, Stream, new_producer_id
 from peers import Peer
 
@@ -43,7 +44,7 @@ OPTIONS = {
 
 
 class Files:
-    """The files of one partition, while no broker looks."""
+    """The files of one partition while its broker does not run."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -65,7 +66,7 @@ class Files:
 
 
 def append_garbage(files: Files, rng: random.Random) -> int | None:
-    """What a write that was under way may leave behind the last batch."""
+    """What an interrupted write may leave after the last batch."""
     batch = bytearray(build_batch([Record(b"torn", rng.randbytes(200))], base_offset=1 << 40))
     batch[-1] ^= 1  # so that not even a whole one is one
     with files.active.open("ab") as file:
@@ -101,7 +102,7 @@ def garble_batch(files: Files, rng: random.Random) -> int | None:
 
 
 def lose_indexes(files: Files, rng: random.Random) -> int | None:
-    """Indexes are missing, empty, cut or full of something else."""
+    """Indexes are missing, empty, truncated or filled with other bytes."""
     for path in files.of("index"):
         spoil(path, rng)
     return None
@@ -143,7 +144,7 @@ DAMAGES: tuple[Callable[[Files, random.Random], int | None], ...] = (
 
 
 class Admin:
-    """Creates and deletes topics and records all the time; remembers what it was told."""
+    """Creates and deletes topics and records all the time; keeps the responses."""
 
     def __init__(self, port: int, round_number: int) -> None:
         self.created: set[str] = set()
@@ -175,7 +176,7 @@ class Admin:
         self.created.add(name)
         if number % 3:
             victim = f"{self._prefix}{number - 1}"
-            self.created.discard(victim)  # from here on it may be gone
+            self.created.discard(victim)  # from here on it may be deleted
             peer.delete_topic(victim)
             self.deleted.add(victim)
         partition = number % PARTITIONS
@@ -232,12 +233,12 @@ def check_all(broker: BrokerProcess, ledgers: list[Ledger]) -> None:
             ledger.check(peer)
 
 
-def test_whatever_was_acknowledged_outlives_kill_9_and_damage_goes_no_further(make_broker):
+def test_acknowledged_records_survive_kill_9_and_damage_is_contained(make_broker):
     broker = make_broker(OPTIONS).start()
     ledgers = make_ledgers(broker, "kill")
     rng = random.Random("kill")
     acknowledged = 0
-    history: list[str] = []  # pytest --showlocals tells it
+    history: list[str] = []  # for pytest --showlocals
     for number in range(ROUNDS):
         load = Load(broker.port, streams_of(ledgers))
         admin = Admin(broker.port, number)
@@ -257,20 +258,25 @@ def test_whatever_was_acknowledged_outlives_kill_9_and_damage_goes_no_further(ma
         with Peer(broker.port) as peer:
             admin.check(peer, broker.data)
             acknowledged += sum(ledger.shorten(peer) for ledger in ledgers)
-        if number % 5 == 4:  # a clean stop between the others
-            assert broker.stop() == 0
-            broker.start()
+        if number % 5 == 4:  # a clean stop between the kills
+            restart_cleanly(broker)
             check_all(broker, ledgers)
 
     assert broker.traces() == []
     assert acknowledged > 20 * ROUNDS
 
 
+def restart_cleanly(broker):
+    assert broker.stop() == 0
+    broker.start()
+
+
 def test_a_broker_that_is_killed_while_it_recovers_recovers_at_the_next_start(make_broker):
     broker = make_broker(OPTIONS).start()
     ledgers = make_ledgers(broker, "again")
     load = Load(broker.port, streams_of(ledgers))
-    time.sleep(0.5)
+    streams = [stream for ledger in ledgers for stream in ledger.streams]
+    wait_for(lambda: all(stream.acknowledged for stream in streams))
     broker.kill()
     load.stop()
     for ledger in ledgers:
@@ -283,7 +289,7 @@ def test_a_broker_that_is_killed_while_it_recovers_recovers_at_the_next_start(ma
     check_all(broker, ledgers)
 
 
-def test_times_are_found_through_indexes_that_were_made_anew(make_broker):
+def test_times_are_found_through_rebuilt_indexes(make_broker):
     broker = make_broker(OPTIONS).start()
     with Peer(broker.port) as peer:
         peer.create_topic("t")

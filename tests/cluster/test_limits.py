@@ -1,4 +1,4 @@
-"""Bad input, from peers and from whoever configures: refused in words that help, and no more."""
+"""Invalid input, from clients and from configuration: refused with a helpful error only."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from brokers import BrokerDiedError, BrokerProcess
+from brokers import BrokerEndedError, BrokerProcess
 from ledger import Ledger, Load, Stream
 from peers import HungUpError, Peer, framed, producing
 
@@ -39,7 +39,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """One broker for all who only ask for nonsense; its clients' listener is not its brokers'."""
+    """One broker for all invalid requests; clients and brokers have listeners of their own."""
     broker = BrokerProcess(
         tmp_path_factory.mktemp("limits"),
         {
@@ -103,7 +103,7 @@ def request(api_key, version, body=b""):
          r"ProduceRequest v3 topic_data: 1 elements of at least 6 bytes; 0 bytes are left"),
     ],
 )  # fmt: skip
-def test_what_is_no_request_ends_its_connection_with_one_line_in_the_log(served, sent, reason):
+def test_a_malformed_request_closes_its_connection_with_one_line_in_the_log(served, sent, reason):
     refused, lines = served.metric(MALFORMED), len(served.said().splitlines())
     with Peer(served.port) as peer, Peer(served.port) as other:
         port = peer.socket.getsockname()[1]
@@ -126,7 +126,7 @@ def test_requests_before_a_malformed_one_are_answered_and_those_behind_it_are_no
 
 
 @pytest.mark.parametrize("version", [5, 99, -1, 0x7FFF])
-def test_api_versions_alone_is_answered_in_any_version_by_the_oldest_form(served, version):
+def test_api_versions_alone_is_answered_in_any_version_in_version_0(served, version):
     with Peer(served.port) as peer:
         peer.send(request(ApiKey.API_VERSIONS, version, b"\xff anything \xff"))
         answer = peer.answer(ApiVersionsResponse, 0)
@@ -134,19 +134,19 @@ def test_api_versions_alone_is_answered_in_any_version_by_the_oldest_form(served
         (known,) = answer.api_keys
         served_versions = APIS[ApiKey.API_VERSIONS].served
         assert (known.api_key, known.min_version, known.max_version) == (18, *served_versions)
-        # And the connection is there for the second try.
+        # And the connection stays open for the second try.
         assert len(peer.request(HELLO, ApiVersionsResponse).api_keys) > 10
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "\u00fc", "a/"])
-def test_a_client_whose_software_has_an_impossible_name_is_told_so(served, name):
+def test_an_invalid_software_name_is_refused(served, name):
     hello = ApiVersionsRequest(client_software_name=name, client_software_version="1")
     with Peer(served.port) as peer:
         answer = peer.request(hello, ApiVersionsResponse)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-# -------------------------------------------------------------------- requests that ask in vain
+# -------------------------------------------------------------------- requests that are refused
 
 
 def signed_for_other_bytes():
@@ -166,7 +166,7 @@ def signed_for_other_bytes():
         (build_batch([Record(None, b"x")]) * 2, ErrorCode.INVALID_RECORD, "more than one"),
     ],
 )  # fmt: skip
-def test_a_batch_that_cannot_be_taken_is_refused_with_a_reason(served, batch, code, message):
+def test_an_invalid_batch_is_refused_with_a_reason(served, batch, code, message):
     with Peer(served.port) as peer:
         answer = peer.produce("t", 0, batch)
         assert answer.error_code == code
@@ -174,7 +174,7 @@ def test_a_batch_that_cannot_be_taken_is_refused_with_a_reason(served, batch, co
         assert peer.produce("t", 0, build_batch([Record(None, b"good")])).error_code == 0
 
 
-def test_a_frame_that_is_as_large_as_may_be_is_taken(served):
+def test_a_frame_of_the_largest_size_is_accepted(served):
     batch = build_batch([Record(None, bytes(8_000))])
     whole = framed(producing("t", 0, batch), 9)
     padded = framed(producing("t", 0, batch), 9, client_id="x" * (4 + 30_000 - len(whole) + 4))
@@ -186,7 +186,7 @@ def test_a_frame_that_is_as_large_as_may_be_is_taken(served):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250, "\u00fc", "nul\0"])
-def test_no_topic_gets_a_name_that_is_none(served, name):
+def test_an_invalid_topic_name_is_refused(served, name):
     with Peer(served.port) as peer:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         (answer,) = peer.request(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
@@ -208,7 +208,7 @@ def test_no_topic_gets_a_name_that_is_none(served, name):
         ("min.insync.replicas", None, "min.insync.replicas"),
     ],
 )
-def test_no_topic_gets_options_that_cannot_be(served, key, value, message):
+def test_invalid_topic_options_are_refused(served, key, value, message):
     config = CreatableTopicConfig(name=key, value=value)
     topic = CreatableTopic(
         name="misconfigured", num_partitions=1, replication_factor=1, configs=[config]
@@ -219,8 +219,8 @@ def test_no_topic_gets_options_that_cannot_be(served, key, value, message):
         assert message in answer.error_message
 
 
-def test_nothing_of_all_this_was_a_surprise(served):
-    """Runs last: the broker that the tests above have asked."""
+def test_no_stack_trace_was_logged(served):
+    """Runs last, on the broker of the tests above."""
     assert served.is_up
     assert served.metric("odradek_requests_failed_total") == 0
     assert served.traces() == []
@@ -230,15 +230,15 @@ def test_nothing_of_all_this_was_a_surprise(served):
 
 
 def refusal(broker):
-    """What a broker says that does not start, in its last line."""
-    with pytest.raises(BrokerDiedError) as died:
+    """The last line of a broker that does not start."""
+    with pytest.raises(BrokerEndedError) as died:
         broker.start()
     assert died.value.exit_code == 1
     assert broker.traces() == []
     return died.value.said.splitlines()[-1]
 
 
-def test_options_that_mean_nothing_are_named_and_do_no_harm(make_broker):
+def test_unknown_options_are_reported_and_ignored(make_broker):
     broker = make_broker({"log.retenton.ms": 5, "num.network.threads": 7}).start()
     assert "log.retenton.ms is not an option" in broker.said()
     assert re.search(r"WARNING.*num\.network\.threads", broker.said())
@@ -263,7 +263,7 @@ def test_options_that_mean_nothing_are_named_and_do_no_harm(make_broker):
         ("log.dirs", "", "log.dir"),
     ],
 )
-def test_an_option_with_a_value_that_cannot_be_is_named_with_its_rule_and_nothing_is_made(
+def test_an_invalid_option_is_named_with_its_rule_and_nothing_is_created(
     make_broker, key, value, said
 ):
     broker = make_broker({key: value})
@@ -310,7 +310,7 @@ def test_a_directory_of_a_kraft_broker_is_refused(make_broker):
     assert "KRaft" in refusal(broker)
 
 
-def test_a_directory_in_use_is_refused_and_its_user_goes_on(make_broker):
+def test_a_directory_in_use_is_refused_and_its_broker_continues(make_broker):
     first = make_broker().start()
     second = make_broker({"log.dirs": first.data}, name="second")
     assert f"{first.data} is locked" in refusal(second)
@@ -319,7 +319,7 @@ def test_a_directory_in_use_is_refused_and_its_user_goes_on(make_broker):
         assert peer.produce("t", 0, build_batch([Record(None, b"x")])).error_code == 0
 
 
-def test_a_port_that_is_taken_is_named(make_broker):
+def test_a_port_in_use_is_named(make_broker):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -401,7 +401,7 @@ def garble_the_first_batch(directory: pathlib.Path) -> None:
     segment.write_bytes(data)
 
 
-def test_after_a_clean_stop_nothing_is_recovered_and_after_any_other_everything(make_broker):
+def test_logs_are_recovered_after_an_unclean_stop_only(make_broker):
     broker = make_broker().start()
     with Peer(broker.port) as peer:
         peer.create_topic("t")
@@ -412,7 +412,7 @@ def test_after_a_clean_stop_nothing_is_recovered_and_after_any_other_everything(
     broker.start()
     with Peer(broker.port) as peer:
         peer.wait_until_led("t")
-        assert peer.offset("t", 0) == 3  # it did not look, as Kafka does not
+        assert peer.offset("t", 0) == 3  # it does not check the log then, as Kafka
     assert not (broker.data / ".kafka_cleanshutdown").exists()
     broker.kill()
     for checkpoint in broker.data.glob("recovery-point-offset-checkpoint"):
@@ -424,7 +424,7 @@ def test_after_a_clean_stop_nothing_is_recovered_and_after_any_other_everything(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_in_the_midst_of_work_loses_nothing_and_leaves_nobody_waiting(make_broker, number):
+def test_a_stop_under_load_loses_nothing_and_answers_every_request(make_broker, number):
     broker = make_broker({"log.segment.bytes": 16_384}).start()
     with Peer(broker.port) as peer:
         peer.create_topic("t", 2)
@@ -452,7 +452,7 @@ def test_a_stop_in_the_midst_of_work_loses_nothing_and_leaves_nobody_waiting(mak
 
 
 def wait_for_records(peer):
-    """Ask for what is not there yet, until somebody answers, or hangs up."""
+    """Fetch at the end of the log until there is a response or the connection is closed."""
     try:
         answer = peer.fetch("t", 0, 0, max_wait_ms=60_000)
         while answer.error_code == 0:

@@ -1,4 +1,4 @@
-"""The supervisor over real processes. A program that starts in no time plays the brokers."""
+"""The supervisor with real processes, which are fake brokers that start quickly."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ FAKE = (sys.executable, str(pathlib.Path(__file__).with_name("fake_broker.py")))
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A supervisor of fake brokers; nothing of it lives on after the test."""
+    """A supervisor of fake brokers, which are ended after the test."""
     said: list[str] = []
     made = Supervisor(
         ClusterDirectory(tmp_path / "D"),
@@ -81,7 +81,7 @@ def test_a_second_up_in_one_directory_is_refused(cluster):
     assert pids(cluster) == before
 
 
-def test_two_ups_at_once_make_one_cluster(cluster, tmp_path):
+def test_two_concurrent_ups_create_one_cluster(cluster, tmp_path):
     other = Supervisor(ClusterDirectory(tmp_path / "D"), say=print, program=FAKE)
     outcomes = []
 
@@ -119,7 +119,7 @@ def test_a_killed_broker_is_started_again_where_it_was(cluster):
     assert after[1] == before[1]
 
 
-def test_a_paused_broker_goes_on_when_resumed(cluster):
+def test_a_paused_broker_continues_when_resumed(cluster):
     cluster.up(UpOptions())
     cluster.pause(0)
     assert states(cluster) == ["paused"]
@@ -145,14 +145,14 @@ def test_restart_gives_a_new_process(cluster):
     assert pids(cluster) != before
 
 
-def test_a_broker_that_dies_at_start_is_quoted_and_the_others_are_stopped(cluster):
+def test_a_broker_that_ends_at_start_is_reported_with_its_log_and_the_others_are_stopped(cluster):
     with pytest.raises(LocalError, match=r"(?s)broker \d ended while.*says hello.*no space left"):
         cluster.up(UpOptions(brokers=2, properties={"fake.dies": "no space left"}))
 
     assert pids(cluster) == [None, None]
 
 
-def test_a_broker_that_never_serves_is_given_up(cluster):
+def test_a_broker_that_never_serves_is_reported(cluster):
     cluster._start_timeout_s = 0.3
     with pytest.raises(LocalError, match=r"broker 0 did not serve within 0 s: see .*broker-0.log"):
         cluster.up(UpOptions(properties={"fake.mute": "true"}))
@@ -160,7 +160,7 @@ def test_a_broker_that_never_serves_is_given_up(cluster):
     assert pids(cluster) == [None]
 
 
-def test_a_broker_that_will_not_stop_is_killed_by_down_and_named(cluster):
+def test_a_broker_that_does_not_stop_is_killed_by_down_and_reported(cluster):
     cluster.up(UpOptions(properties={"fake.stubborn": "true"}))
     cluster._stop_timeout_s = 0.1
     with pytest.raises(LocalError, match=r"did not stop.*odradek kill 0"):
@@ -191,7 +191,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_signalled(cluster, tmp_p
         stranger.kill()
 
 
-def test_watch_tells_of_a_crash_with_the_log_and_ends_when_all_are_gone(cluster):
+def test_watch_reports_a_crash_with_the_log_and_ends_with_the_last_broker(cluster):
     cluster.up(UpOptions())
     os.kill(pids(cluster)[0], signal.SIGKILL)
 
@@ -206,7 +206,7 @@ def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
     cluster.up(UpOptions(brokers=2))
     watcher = threading.Thread(target=cluster.watch)
     watcher.start()
-    cluster.kill(1)  # wanted: no crash, nothing to tell
+    cluster.kill(1)  # by a command: not reported as a crash
     cluster.down()
     watcher.join(20)
 
@@ -214,7 +214,7 @@ def test_watch_ends_when_the_cluster_is_taken_down_elsewhere(cluster):
     assert cluster.said == []
 
 
-def test_what_is_not_there_is_named(cluster, tmp_path):
+def test_a_missing_cluster_or_broker_is_named(cluster, tmp_path):
     with pytest.raises(
         LocalError, match=r"there is no cluster in .*/D: create one with odradek up"
     ):

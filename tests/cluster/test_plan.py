@@ -1,4 +1,4 @@
-"""Plans made and carried out on a real cluster of ours, and what the doctor says of it."""
+"""Plans made and executed on a real Odradek cluster, and the doctor's findings."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def odradek(*arguments, expect=0):
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "D"
-    # Else no transaction can be left hanging.
+    # Otherwise no hanging transaction can be created.
     said = odradek("up", "--brokers", "3", "--dir", path, "--detach", "--",
                    "transaction.partition.verification.enable=false")  # fmt: skip
     yield said.stdout.strip().splitlines()[-1]
@@ -42,7 +42,7 @@ def bootstrap(tmp_path_factory):
 
 
 def now_ms():
-    """A timestamp that retention lets be."""
+    """A timestamp within the retention time."""
     return time.time_ns() // 1_000_000
 
 
@@ -63,7 +63,7 @@ def replicas(bootstrap, topic):
 
 
 def lopsided(bootstrap, topic, count=6, *, batches=1, records=50):
-    """A topic of which broker 2 has nothing, with something in it."""
+    """A topic with records of which broker 2 has no replica."""
     assignment = ",".join(["0:1"] * count)
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", topic,
             "--replica-assignment", assignment)  # fmt: skip
@@ -78,7 +78,7 @@ def lopsided(bootstrap, topic, count=6, *, batches=1, records=50):
                 time.sleep(0.05)
 
 
-def test_a_rebalance_is_planned_and_carried_out_and_leaves_no_throttle(bootstrap):
+def test_a_rebalance_is_planned_and_executed_and_leaves_no_throttle(bootstrap):
     lopsided(bootstrap, "lop")
     plan = json.loads(
         odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--json").stdout
@@ -94,24 +94,24 @@ def test_a_rebalance_is_planned_and_carried_out_and_leaves_no_throttle(bootstrap
     assert max(counts) - min(counts) <= 1
     again = odradek("plan", "rebalance", "--bootstrap-server", bootstrap)
     assert again.stdout == "Nothing has to be done.\n"
-    told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
-    assert [f for f in told["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
+    reported = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+    assert [f for f in reported["findings"] if f["kind"] in ("throttle", "under-replicated")] == []
 
 
 def throttles(bootstrap):
     """The options of brokers and topics that throttle replication."""
-    told = odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
+    reported = odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
                    "brokers").stdout  # fmt: skip
-    told += odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
+    reported += odradek("configs", "--bootstrap-server", bootstrap, "--describe", "--entity-type",
                     "topics").stdout  # fmt: skip
-    return "replication.throttled" in told
+    return "replication.throttled" in reported
 
 
 def until(holds):
     deadline_s = time.monotonic() + 90
     while not holds():
         assert time.monotonic() < deadline_s
-        time.sleep(0.1)  # there is nothing to wait on from outside
+        time.sleep(0.1)  # polled: there is no event to wait for from outside
 
 
 def moving(bootstrap):
@@ -120,7 +120,7 @@ def moving(bootstrap):
 
 @contextlib.contextmanager
 def executing(bootstrap, topic, log):
-    """A throttled plan under way that does not come to its end by itself."""
+    """A running throttled plan that does not complete by itself."""
     # More than one fetch takes: the first one is never throttled.
     lopsided(bootstrap, topic, 2, batches=6, records=1000)
     with log.open("wb") as stderr:
@@ -136,7 +136,9 @@ def executing(bootstrap, topic, log):
         process.wait()
 
 
-def test_ctrl_c_waits_under_the_throttle_for_what_is_moving_and_begins_no_more(bootstrap, tmp_path):
+def test_ctrl_c_waits_for_the_running_batch_under_the_throttle_and_starts_no_other(
+    bootstrap, tmp_path
+):
     log = tmp_path / "log"
     with executing(bootstrap, "halted", log) as process:
         process.send_signal(signal.SIGINT)
@@ -147,7 +149,7 @@ def test_ctrl_c_waits_under_the_throttle_for_what_is_moving_and_begins_no_more(b
         assert throttles(bootstrap)
         assert "go on:         odradek plan replication-factor --topic halted" in said
 
-        for broker in "120":  # the leader last, for only then it can end
+        for broker in "120":  # the leader last, because only then it can complete
             odradek("configs", "--bootstrap-server", bootstrap, "--alter", "--broker", broker,
                     "--add-config", "leader.replication.throttled.rate=1000000,"
                     "follower.replication.throttled.rate=1000000")  # fmt: skip
@@ -155,11 +157,11 @@ def test_ctrl_c_waits_under_the_throttle_for_what_is_moving_and_begins_no_more(b
     assert "1 of 2 partitions are as planned, the rest is as it was" in log.read_text()
     assert not throttles(bootstrap)
     assert sorted(map(len, replicas(bootstrap, "halted").values())) == [2, 3]
-    # What is on all brokers keeps the tests that come after from draining one.
+    # With a topic on all brokers the later tests could not drain one.
     odradek("topics", "--bootstrap-server", bootstrap, "--delete", "--topic", "halted")
 
 
-def test_ctrl_c_twice_leaves_the_throttle_and_says_how_to_take_the_move_back(bootstrap, tmp_path):
+def test_ctrl_c_twice_leaves_the_throttle_and_prints_how_to_cancel(bootstrap, tmp_path):
     log = tmp_path / "log"
     with executing(bootstrap, "left-alone", log) as process:
         process.send_signal(signal.SIGINT)
@@ -176,7 +178,7 @@ def test_ctrl_c_twice_leaves_the_throttle_and_says_how_to_take_the_move_back(boo
     assert moving(bootstrap) == "No partition reassignments found.\n"
 
 
-def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):
+def test_throttles_left_by_a_killed_run_are_reported_and_cleared(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "left",
             "--replica-assignment", "0:1")  # fmt: skip
     for kind, name, option in (
@@ -187,15 +189,15 @@ def test_throttles_that_a_killed_run_has_left_are_told_and_cleared(bootstrap):
                 "--entity-name", name, "--add-config", option)  # fmt: skip
 
     def throttles():
-        told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
-        return [f["subject"] for f in told["findings"] if f["kind"] == "throttle"]
+        reported = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+        return [f["subject"] for f in reported["findings"] if f["kind"] == "throttle"]
 
     assert throttles() == ["broker 0, topics left"]
     odradek("plan", "rebalance", "--bootstrap-server", bootstrap, "--execute")
     assert throttles() == []
 
 
-def test_a_misspelt_topic_is_answered_with_the_names_that_are_near(bootstrap):
+def test_a_misspelt_topic_is_answered_with_similar_names(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "flights")
     near = "there is no topic 'flighst'; did you mean flights?"
     said = odradek("consume", "flighst", "--bootstrap-server", bootstrap, expect=1)
@@ -228,23 +230,25 @@ def test_a_replication_factor_is_raised(bootstrap):
 def test_one_partition_is_measured_and_nothing_is_left(bootstrap):
     done = odradek("plan", "partitions", "--target", "1GB", "--bootstrap-server", bootstrap,
                    "--seconds", "0.5", "--json")  # fmt: skip
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
 
-    assert told["producer_bytes_s"] > 0
-    assert told["consumer_bytes_s"] > 0
-    assert told["partitions"] == max(told["for_producers"], told["for_consumers"])
+    assert reported["producer_bytes_s"] > 0
+    assert reported["consumer_bytes_s"] > 0
+    assert reported["partitions"] == max(reported["for_producers"], reported["for_consumers"])
     listed = odradek("topics", "--bootstrap-server", bootstrap, "--list").stdout
     assert "odradek-plan-" not in listed
 
 
-def test_elections_are_measured_where_there_is_somebody_to_elect(bootstrap):
+def test_elections_are_measured_where_there_is_another_replica(bootstrap):
     measured = ["plan", "partitions", "--target", "1MB", "--bootstrap-server", bootstrap,
                 "--seconds", "0.1"]  # fmt: skip
-    told = json.loads(odradek(*measured, "--json").stdout)
-    assert told["elections_measured"] == 50
-    each_ms = told["election_ms"]
-    led = -(-told["partitions"] // 3)
-    assert told["costs"][str(told["partitions"])]["election_ms"] == pytest.approx(led * each_ms)
+    reported = json.loads(odradek(*measured, "--json").stdout)
+    assert reported["elections_measured"] == 50
+    each_ms = reported["election_ms"]
+    led = -(-reported["partitions"] // 3)
+    assert reported["costs"][str(reported["partitions"])]["election_ms"] == pytest.approx(
+        led * each_ms
+    )
 
     said = odradek(*measured).stdout
     assert "measured on 50 partitions in one go" in said
@@ -256,20 +260,20 @@ def test_elections_are_measured_where_there_is_somebody_to_elect(bootstrap):
     assert "odradek-plan-" not in listed
 
 
-def test_a_transaction_that_hangs_is_found_and_mended_as_the_doctor_says(bootstrap):
+def test_a_hanging_transaction_is_found_and_aborted_as_the_doctor_proposes(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "hung",
             "--replica-assignment", "0:1")  # fmt: skip
     leave_hanging(bootstrap, "hung")
 
     def hanging(expect):
-        told = odradek("doctor", "--bootstrap-server", bootstrap, "--json", expect=expect)
-        return [f for f in json.loads(told.stdout)["findings"] if f["kind"] == "hanging"]
+        reported = odradek("doctor", "--bootstrap-server", bootstrap, "--json", expect=expect)
+        return [f for f in json.loads(reported.stdout)["findings"] if f["kind"] == "hanging"]
 
-    # The follower knows of it, too, and tells.
+    # The follower has it in its producer state, too.
     of_follower = ["--topic", "hung", "--partition", "0", "--broker-id", "1"]
-    told = odradek("transactions", "--bootstrap-server", bootstrap, "describe-producers",
+    reported = odradek("transactions", "--bootstrap-server", bootstrap, "describe-producers",
                    *of_follower).stdout  # fmt: skip
-    assert len(told.splitlines()) == 2
+    assert len(reported.splitlines()) == 2
     (finding,) = hanging(expect=1)
     assert finding["subject"] == "hung-0"
     assert "no coordinator has it" in finding["why"]
@@ -277,13 +281,13 @@ def test_a_transaction_that_hangs_is_found_and_mended_as_the_doctor_says(bootstr
     assert hanging(expect=0) == []
 
 
-def test_an_old_transaction_that_somebody_will_end_does_not_hang(bootstrap):
+def test_an_old_transaction_of_a_coordinator_is_not_hanging(bootstrap):
     odradek("topics", "--bootstrap-server", bootstrap, "--create", "--topic", "old",
             "--replica-assignment", "0:1")  # fmt: skip
     begin(bootstrap, "old")
-    told = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
+    reported = json.loads(odradek("doctor", "--bootstrap-server", bootstrap, "--json").stdout)
 
-    assert [f for f in told["findings"] if f["kind"] == "hanging"] == []
+    assert [f for f in reported["findings"] if f["kind"] == "hanging"] == []
 
 
 def test_keys_are_read_from_a_topic(bootstrap):

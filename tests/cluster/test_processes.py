@@ -1,4 +1,4 @@
-"""Processes are known by pid and birth, whichever way the system tells them."""
+"""Processes are identified by pid and start time, from /proc or ps."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from odradek.local.processes import ProcessId
 
 @pytest.fixture(params=["proc", "ps"])
 def system(request, monkeypatch):
-    """Linux, and a system that has neither /proc nor pid descriptors."""
+    """Linux, and a system that has neither /proc nor pidfds."""
     if request.param == "ps":
         if shutil.which("ps") is None:
             pytest.skip("there is no ps")
@@ -44,7 +44,7 @@ def wait_for(condition):
         time.sleep(0.001)
 
 
-def test_it_lives_freezes_thaws_and_ends(sleeper):
+def test_a_process_runs_pauses_continues_and_ends(sleeper):
     assert processes.is_alive(sleeper)
     assert not processes.is_paused(sleeper)
 
@@ -60,7 +60,7 @@ def test_it_lives_freezes_thaws_and_ends(sleeper):
     assert not processes.send(sleeper, signal.SIGTERM)
 
 
-def test_another_birth_is_another_process(sleeper):
+def test_another_start_time_is_another_process(sleeper):
     stranger = ProcessId(sleeper.pid, sleeper.born + "0")
 
     assert not processes.is_alive(stranger)
@@ -68,12 +68,12 @@ def test_another_birth_is_another_process(sleeper):
     assert processes.is_alive(sleeper)
 
 
-def test_waiting_ends_when_the_time_is_over(sleeper):
+def test_waiting_ends_after_the_timeout(sleeper):
     assert not processes.wait_until_gone(sleeper, timeout_s=0.02)
 
 
 @pytest.mark.usefixtures("system")
-def test_a_child_that_nobody_waited_for_is_gone_and_collected(tmp_path):
+def test_a_child_that_was_not_waited_for_has_ended_and_is_reaped(tmp_path):
     read_end, write_end = os.pipe()
     child = processes.start(["true"], log=tmp_path / "log", inherited_fd=write_end)
     os.close(write_end)
@@ -85,14 +85,14 @@ def test_a_child_that_nobody_waited_for_is_gone_and_collected(tmp_path):
         os.waitpid(child.pid, os.WNOHANG)
 
 
-def test_it_has_a_session_of_its_own_and_its_output_goes_to_the_log(tmp_path):
+def test_a_process_has_a_session_of_its_own_and_its_output_goes_to_the_log(tmp_path):
     read_end, write_end = os.pipe()
-    program = f"import os; os.write({write_end}, b'told'); print(os.getsid(0), 'said')"
+    program = f"import os; os.write({write_end}, b'reported'); print(os.getsid(0), 'said')"
     command = [sys.executable, "-c", program]
     child = processes.start(command, log=tmp_path / "log", inherited_fd=write_end)
     os.close(write_end)
     with open(read_end) as pipe:
-        assert pipe.read() == "told"
+        assert pipe.read() == "reported"
     assert processes.wait_until_gone(child, timeout_s=10)
 
     session, said = (tmp_path / "log").read_text().split()
@@ -107,7 +107,7 @@ def test_a_program_that_is_not_there(tmp_path):
     os.close(write_end)
 
 
-def test_this_very_process_is_alive():
+def test_the_current_process_runs():
     done = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
     gone = int(done.stdout)
 

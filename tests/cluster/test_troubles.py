@@ -1,7 +1,7 @@
-"""Twenty-three troubles of real brokers, each explained by `odradek doctor` and `odradek why`.
+"""Twenty-three problems of real brokers, each explained by `odradek doctor` and `odradek why`.
 
-What they say is what docs/troubleshooting.md shows: with WRITE_TROUBLESHOOTING=1 in the
-environment the blocks of that page are written anew from what is said.
+docs/troubleshooting.md shows their output: with WRITE_TROUBLESHOOTING=1 in the environment the
+blocks of that page are written from the output.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ Story = Callable[[Home, Apart], list[Any]]
 
 
 def found(asked: Asked, kind: str, *options: object, about: str = "", said: str = "") -> Finding:
-    """The finding of a kind, as soon as there is one: metadata take a moment to travel."""
+    """The finding of a kind, as soon as there is one: metadata updates take a moment."""
 
     def look() -> Finding | None:
         for finding in asked.findings(kind, *options):
@@ -216,8 +216,8 @@ def group_without_commits(home: Home, _: Apart) -> list[Any]:
         member_id=member,
         topics=[OffsetCommitRequestTopic(name="orders", partitions=[place])],
     )
-    told = peer.request(request, OffsetCommitResponse, 5)
-    assert not told.topics[0].partitions[0].error_code
+    reported = peer.request(request, OffsetCommitResponse, 5)
+    assert not reported.topics[0].partitions[0].error_code
     return [found(home, "group-no-commit", "--patience", 0)]
 
 
@@ -335,11 +335,11 @@ TROUBLES: dict[str, Story] = {
     "A wrong advertised port": wrong_port,
     "A wrong advertised host": wrong_host,
     "A log directory was removed": directory_removed,
-}  # in this order: some go on from the one before
+}  # in this order: some continue from the one before
 
 
 @pytest.mark.parametrize("title", TROUBLES)
-def test_a_trouble_is_explained_as_the_page_says(title, home, apart, folder):
+def test_a_problem_is_explained_as_on_the_page(title, home, apart, folder):
     said = "\n".join(as_printed(each, folder) for each in TROUBLES[title](home, apart)) + "\n"
     if os.environ.get("WRITE_TROUBLESHOOTING"):
         write(title, said)
@@ -347,7 +347,7 @@ def test_a_trouble_is_explained_as_the_page_says(title, home, apart, folder):
 
 
 def shown() -> dict[str, str]:
-    """What the page shows of each trouble."""
+    """The blocks of the page for each problem."""
     return {block["title"]: block["said"] for block in BLOCK.finditer(PAGE.read_text())}
 
 
@@ -356,5 +356,5 @@ def write(title: str, said: str) -> None:
     PAGE.write_text(BLOCK.sub(lambda b: b[1] + said + b[4] if b["title"] == title else b[0], text))
 
 
-def test_the_page_has_each_trouble_and_no_other():
+def test_the_page_has_each_problem_and_no_other():
     assert shown().keys() == TROUBLES.keys()

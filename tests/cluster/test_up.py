@@ -75,7 +75,7 @@ def test_in_the_foreground_a_signal_stops_all_cleanly(path, number):
     assert "stopping" in (path / "logs" / "broker-0.log").read_text()
 
 
-def test_racks_make_as_many_brokers_and_what_is_not_enforced_is_told(path):
+def test_racks_set_the_number_of_brokers_and_options_without_effect_are_reported(path):
     up = odradek("up", "--detach", "--racks", "a,b", "--dir", path)
     where = ["--bootstrap-server", up.stdout.strip()]
     assert "not enforced" not in up.stderr
@@ -90,7 +90,7 @@ def test_racks_make_as_many_brokers_and_what_is_not_enforced_is_told(path):
     assert "not enforced by this version: quotas of 1 users" in again.stderr
 
 
-def test_detached_it_stays_and_every_verb_finds_it(path):
+def test_a_detached_cluster_stays_and_every_command_finds_it(path):
     bootstrap = odradek("up", "--detach", "--dir", path).stdout.strip()
     create(bootstrap, "t")
     refused = odradek("up", "--detach", "--dir", path, expect=1)
@@ -110,7 +110,7 @@ def test_detached_it_stays_and_every_verb_finds_it(path):
     assert topics(bootstrap) == ["t"]
 
 
-def test_options_reach_the_broker_and_wrong_ones_are_quoted(path):
+def test_options_reach_the_broker_and_invalid_ones_are_reported(path):
     wrong = odradek("up", "--detach", "--dir", path, "--", "log.segment.bytes=3", expect=1)
     assert "broker 0 ended while it was starting" in wrong.stderr
     assert "log.segment.bytes" in wrong.stderr
@@ -122,7 +122,7 @@ def test_options_reach_the_broker_and_wrong_ones_are_quoted(path):
     assert (home / "b" / "meta.properties").is_file()
 
 
-def test_a_port_that_is_taken_is_said(path):
+def test_a_port_in_use_is_reported(path):
     odradek("up", "--detach", "--dir", path)
     port = status(path)["bootstrap"].rpartition(":")[2]
     second = path.with_name("second")

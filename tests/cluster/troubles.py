@@ -1,4 +1,4 @@
-"""A cluster to be brought into trouble, and what `odradek doctor` and `odradek why` say of it.
+"""A cluster for problems, and the output of `odradek doctor` and `odradek why` about it.
 
 Commands run in this process: a test that asks thirty times does not start Python thirty times.
 """
@@ -34,7 +34,7 @@ WAIT_S = 60.0
 
 
 class Finding(NamedTuple):
-    """One of the doctor's, as it prints it."""
+    """One finding, as the doctor prints it."""
 
     severity: str
     kind: str
@@ -75,13 +75,13 @@ class Asked:
 
     def findings(self, kind: str, *options: object) -> list[Finding]:
         """What the doctor finds of a kind."""
-        told = json.loads(odradek("doctor", *self.where, "--json", *options, fails=True))
-        return [Finding(**f) for f in told["findings"] if f["kind"] == kind]
+        reported = json.loads(odradek("doctor", *self.where, "--json", *options, fails=True))
+        return [Finding(**f) for f in reported["findings"] if f["kind"] == kind]
 
     def why(self, *about: object) -> list[str]:
         """The sentences of `why`, without the decisions at the end."""
-        told = odradek("why", *about, *self.where)
-        return told.partition("\n\n")[0].strip().splitlines()
+        reported = odradek("why", *about, *self.where)
+        return reported.partition("\n\n")[0].strip().splitlines()
 
 
 class Home(Asked):
@@ -133,9 +133,9 @@ class Home(Asked):
 
     @property
     def controller(self) -> int:
-        """Who is the controller; -1 while none answers."""
-        told = json.loads(odradek("why", "broker", 0, "--json", *self.where))
-        return told["state"]["controller_id"] if told["state"] else -1
+        """The controller's id; -1 while none answers."""
+        reported = json.loads(odradek("why", "broker", 0, "--json", *self.where))
+        return reported["state"]["controller_id"] if reported["state"] else -1
 
     def next_controller(self) -> None:
         """Have the brokers elect another controller, or the same again."""
@@ -165,8 +165,8 @@ class Home(Asked):
         def found() -> int | None:
             with self.peer(0) as peer:
                 request = FindCoordinatorRequest(key=group, key_type=0)
-                told = peer.request(request, FindCoordinatorResponse, 2)
-                return None if told.error_code else told.node_id + 1
+                reported = peer.request(request, FindCoordinatorResponse, 2)
+                return None if reported.error_code else reported.node_id + 1
 
         self.held.append(self.peer(wait_for(found) - 1))
         return self.held[-1]
@@ -175,8 +175,8 @@ class Home(Asked):
         """Be a member: the connection, the member id, the generation."""
         peer = self.coordinator(group)
         request = joining(group)
-        told = wait_for(lambda: _joined(peer, request))
-        return peer, told.member_id, told.generation_id
+        reported = wait_for(lambda: _joined(peer, request))
+        return peer, reported.member_id, reported.generation_id
 
     def sync(self, peer: Peer, group: str, member: str, generation: int) -> None:
         """Take the assignment that a leader makes for itself: nothing that is understood."""
@@ -200,8 +200,8 @@ def joining(group: str) -> JoinGroupRequest:
 
 
 def _joined(peer: Peer, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    told = peer.request(request, JoinGroupResponse, 3)
-    return None if told.error_code else told
+    reported = peer.request(request, JoinGroupResponse, 3)
+    return None if reported.error_code else reported
 
 
 # ------------------------------------------------------------------------------------ the page
@@ -231,7 +231,7 @@ _CHANGES: Sequence[tuple[str, str]] = (
 
 
 def as_printed(text: object, home: pathlib.Path) -> str:
-    """A text with everything that differs from run to run replaced by an example."""
+    """A text in which everything that differs from run to run is replaced by an example."""
     said = str(text).replace(f"{home}/D", "data").replace(str(home), "/var/lib/odradek")
     for pattern, example in _CHANGES:
         said = re.sub(pattern, example, said, flags=re.MULTILINE)

@@ -244,8 +244,8 @@ def _has_members(cluster: Cluster, group: str) -> bool:
 def _is_known(cluster: Cluster) -> bool:
     """Whether the brokers know who of them is up."""
     live = sum(broker.is_up for broker in cluster.brokers.values())
-    _, told, _ = cluster.run("cluster", ["list-endpoints", *_where()])
-    return len(told.splitlines()) == live + 1
+    _, reported, _ = cluster.run("cluster", ["list-endpoints", *_where()])
+    return len(reported.splitlines()) == live + 1
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:

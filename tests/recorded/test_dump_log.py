@@ -96,10 +96,10 @@ def test_ours_says_what_kafkas_says(name, files, monkeypatch):
 def test_an_exception_is_one(name, files, monkeypatch):
     call = Call(name)
     code, out, err = ours(call.arguments, files, monkeypatch)
-    told = EXCEPTIONS[name][0].split()
+    reported = EXCEPTIONS[name][0].split()
 
     same = {"code": code == call.code, "out": out == call.out, "err": err == call.err}
-    assert [kind for kind in told if same[kind]] == []
+    assert [kind for kind in reported if same[kind]] == []
 
 
 def test_every_file_is_left_as_it_was(files, monkeypatch):

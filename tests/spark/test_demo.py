@@ -64,7 +64,7 @@ def test_both_call_the_same_flights_late():
     ],
     ids=["one lost", "one twice", "one other number", "one missing number"],
 )
-def test_a_result_that_is_not_right_is_found(tables, change, complaint):
+def test_a_wrong_result_is_found(tables, change, complaint):
     right = expected(tables)
 
     with pytest.raises(DemoFailedError, match=f"(?s)here: .*{complaint}"):
@@ -110,11 +110,11 @@ def test_a_story_is_never_silent_for_long():
 
 
 def test_the_job_is_reported_in_one_line(tmp_path):
-    told = [
+    lines = [
         {"query": "delays", "batch": 2, "rows": 5, "rows_per_s": 36123, "lag": 1200, "ms": 9},
         {"started": ["delays"]},
     ]
-    script = f"print({json.dumps(json.dumps(told[0]))}); print({json.dumps(json.dumps(told[1]))})"
+    script = f"print({json.dumps(json.dumps(lines[0]))}); print({json.dumps(json.dumps(lines[1]))})"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -144,6 +144,6 @@ def test_rows_become_records_in_the_order_of_time():
     assert [stamp.hour for stamp in rows["timestamp"].to_pylist()] == [1, 2]
 
 
-def test_a_column_that_is_not_there_is_named():
+def test_a_missing_column_is_named():
     with pytest.raises(TableError, match="no column 'origin': who"):
         next(records(pd.DataFrame({"who": ["a"]}), key="origin"))

@@ -1,4 +1,4 @@
-"""Writes that count once: tasks that die half way, batches that are repeated, jobs that fail."""
+"""Exactly-once writes: tasks that fail half way, batches that are repeated, jobs that fail."""
 
 import asyncio
 import json
@@ -37,10 +37,10 @@ def fill(servers, topic, numbers):
 
 
 def committed(servers, topic):
-    """What read_committed sees once the markers of all that has ended are written.
+    """The records of read_committed once the markers of all ended transactions are written.
 
-    They come a moment after the answer to EndTxn. So the end is that of all records: a reader
-    waits there for open transactions.
+    Markers are written a moment after the EndTxn response. So the end is that of all records: a
+    reader waits there for open transactions.
     """
     ends = {number: there.end for number, there in arrow.offsets_of(servers, topic).items()}
     table = arrow.read_topic(servers, topic, columns=["value"], end=ends, committed=True)
@@ -49,7 +49,7 @@ def committed(servers, topic):
 
 @pytest.fixture
 def run(spark, servers, tmp_path):
-    """A streaming query from topic to topic, exactly once, until all that is there is written."""
+    """A streaming query from topic to topic, exactly once, until all records are written."""
 
     def run(source, sink, *, change=lambda frame: frame, **options):
         frame = (
@@ -85,7 +85,7 @@ def test_a_batch_that_is_repeated_is_written_once(servers, create, run, tmp_path
     source, sink = create("repeated"), create("repeated-out")
     fill(servers, source, range(ROWS))
     query = run(source, sink)
-    # The driver died after its tasks had committed, and before it had written that down.
+    # As if the driver was killed after its tasks committed, before it wrote its commit log.
     last = max(int(file.name) for file in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
     for file in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
         file.unlink()
@@ -97,7 +97,7 @@ def test_a_batch_that_is_repeated_is_written_once(servers, create, run, tmp_path
     assert set(lag_of(query.recentProgress[-1]).values()) == {0}
 
 
-def test_a_task_that_dies_half_way_leaves_nothing(spark, servers, create, run, tmp_path):
+def test_a_task_that_fails_half_way_leaves_nothing(spark, servers, create, run, tmp_path):
     source, sink = create("half-way"), create("half-way-out")
     fill(servers, source, range(ROWS))
     mark = str(tmp_path / "died")
@@ -135,10 +135,10 @@ def open_transactions(servers):
 
 
 def kill_the_other_workers():
-    """All that work on tasks of this session: the one that writes is among them."""
+    """The Python workers of this session, including the one that writes."""
     command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in told.splitlines()]
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in reported.splitlines()]
     (driver,) = (parent for pid, parent, _ in rows if int(pid) == os.getppid())
     daemons = {
         pid for pid, parent, said in rows
@@ -150,10 +150,10 @@ def kill_the_other_workers():
 
 
 @pytest.mark.parametrize("victim", ["feeds", "writes"])
-def test_a_batch_whose_worker_dies_leaves_nothing_and_nothing_open(
+def test_a_batch_whose_worker_is_killed_leaves_no_record_and_no_open_transaction(
     spark, servers, create, run, victim
 ):
-    """The one that feeds the writer: its rows seem to end. Or the writer, with all it has open."""
+    """Kill the worker before the writer, whose rows then seem to end; or the writer itself."""
     source, sink = create(f"dies-that-{victim}", 1), create(f"died-that-{victim}", 1)
     rows = {"value": [b"%d" % n for n in range(200)]}
     arrow.write_topic(servers, source, pa.table(rows))
@@ -204,7 +204,7 @@ def test_a_job_that_fails_leaves_nothing_and_one_that_does_not_leaves_all(spark,
     assert committed(servers, topic) == [*range(ROWS)]
 
 
-def test_a_task_that_begins_after_its_job_was_given_up_writes_nothing_and_leaves_nothing_open(
+def test_a_task_that_begins_after_its_job_was_aborted_writes_nothing_and_leaves_nothing_open(
     servers, create, monkeypatch
 ):
     topic = create("late")

@@ -1,4 +1,4 @@
-"""The worked examples of pipelines/, on topics of ours."""
+"""The worked examples of pipelines/, on topics of an Odradek broker."""
 
 import importlib.util
 import json
@@ -46,7 +46,7 @@ def by_partition(servers, topic):
     return sorted(table.to_pylist(), key=lambda row: row["partition"])  # stable: offsets rise
 
 
-def test_an_archive_gives_back_what_went_in(spark, servers, create, tmp_path):
+def test_an_archive_restores_every_record(spark, servers, create, tmp_path):
     archive = example("archive")
     topic, again = create("archived", 3), create("restored", 3)
     fill(servers, topic)
@@ -61,7 +61,7 @@ def test_an_archive_gives_back_what_went_in(spark, servers, create, tmp_path):
     assert sum(row.records for row in offsets) == ROWS
 
 
-def test_skew_is_counted_and_foretold(spark, servers, create):
+def test_skew_is_counted_and_predicted(spark, servers, create):
     skew = example("key_skew")
     one, more = create("skewed", 1), create("spread", 5)
     fill(servers, one)
@@ -77,7 +77,7 @@ def test_skew_is_counted_and_foretold(spark, servers, create):
     assert foretold == {row.partition: row.bytes for row in seen}
 
 
-def test_what_was_found_of_keys_feeds_the_plan(spark, servers, create, tmp_path, capsys):
+def test_the_figures_of_keys_are_used_by_the_plan(spark, servers, create, tmp_path, capsys):
     skew = example("key_skew")
     frame = skew.records(spark, servers, fill_skewed(servers, create("planned", 3)))
     file = tmp_path / "keys"
@@ -88,12 +88,12 @@ def test_what_was_found_of_keys_feeds_the_plan(spark, servers, create, tmp_path,
     assert command[0] == "odradek"
     assert run([*command[1:], *rates]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    spreads = {each["partitions"]: each for each in told["spreads"]}
+    reported = json.loads(capsys.readouterr().out)
+    spreads = {each["partitions"]: each for each in reported["spreads"]}
     seen = [row.records for row in skew.by_partition(frame).collect()]
     assert spreads[3]["largest_share"] == max(seen) / sum(seen)
     assert (spreads[3]["moved"], set(spreads)) == (0, {1, 3, 5})
-    assert told["target"] == skew.busiest_minute(frame)
+    assert reported["target"] == skew.busiest_minute(frame)
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +123,11 @@ def problems(spark, replicas):
     return [(row.name, row.base_offset, row.problem) for row in rows]
 
 
-def test_replicas_that_agree_have_no_problem(spark, replicas):
+def test_equal_replicas_have_no_problem(spark, replicas):
     assert problems(spark, replicas) == []
 
 
-def test_damage_loss_and_difference_are_told(spark, replicas):
+def test_damage_loss_and_difference_are_reported(spark, replicas):
     files = {name: folder / "audited-0" / f"{0:020}.log" for name, folder in replicas.items()}
     damaged = bytearray(files["two"].read_bytes())
     damaged[-1] ^= 1
@@ -140,7 +140,7 @@ def test_damage_loss_and_difference_are_told(spark, replicas):
     ]
 
 
-def test_what_is_not_committed_may_differ(spark, replicas):
+def test_uncommitted_batches_may_differ(spark, replicas):
     (replicas["one"] / "replication-offset-checkpoint").write_text(f"0\n1\naudited 0 {ROWS}\n")
     file = replicas["two"] / "audited-0" / f"{0:020}.log"
     file.write_bytes(file.read_bytes()[:-5])

@@ -52,7 +52,7 @@ def test_the_schema_is_the_connectors(load):
     assert headers["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
 
 
-def test_rows_are_whole(load):
+def test_rows_have_all_columns(load):
     row = load(includeHeaders="true").where("partition = 0 AND offset = 3").collect()[0]
 
     assert row.asDict(recursive=True) == {
@@ -104,7 +104,7 @@ def test_tasks(load, options, tasks):
     assert values(frame) == [*range(ROWS)]
 
 
-def test_only_the_columns_asked_for(load):
+def test_only_the_selected_columns_are_read(load):
     assert load(columns="offset,value").columns == ["offset", "value"]
     assert values(load("value binary")) == [*range(ROWS)]
 
@@ -120,7 +120,7 @@ def test_filters_read_less_where_that_is_allowed(spark, load):
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_sql_has_it_too(spark, servers, load):
+def test_the_format_works_in_sql(spark, servers, load):
     load()
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW v USING odradek OPTIONS "
@@ -151,7 +151,7 @@ def test_sql_has_it_too(spark, servers, load):
         ({"kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL"}, "security.protocol"),
     ],
 )
-def test_what_cannot_be_read_is_named(load, options, message):
+def test_invalid_reads_are_refused_with_the_reason(load, options, message):
     with pytest.raises(Exception, match=f"(?s){message}"):
         load(**options).collect()
 
@@ -179,13 +179,13 @@ def test_an_end_beyond_the_log_is_its_end_where_that_is_allowed(load):
     assert load(endingOffsets=ends, failOnDataLoss="false").count() == 151
 
 
-def test_a_pattern_is_found_anywhere_in_a_name(load, servers, create):
+def test_a_pattern_matches_anywhere_in_a_name(load, servers, create):
     arrow.write_topic(servers, create("some.where-1", 1), pa.table({"value": [b"1"]}))
 
     assert load(subscribe=None, subscribePattern="me.where").count() == 1
 
 
-def test_a_damaged_batch_is_named(load, servers, create, broker):
+def test_a_corrupt_batch_is_named(load, servers, create, broker):
     arrow.write_topic(servers, create("damaged", 1), pa.table({"value": [b"a" * 100]}))
     with (broker.data / "damaged-0" / f"{0:020}.log").open("r+b") as file:
         file.seek(-3, 2)

@@ -64,7 +64,7 @@ def values(servers, topic, **options):
     return sorted(map(int, table["value"].to_pylist()))
 
 
-def test_a_query_goes_on_where_it_stopped(servers, create, copy):
+def test_a_query_continues_where_it_stopped(servers, create, copy):
     source, sink = create("goes-on"), create("went-on", 1)
     fill(servers, source, range(100))
     first = copy(source, sink)
@@ -76,7 +76,7 @@ def test_a_query_goes_on_where_it_stopped(servers, create, copy):
     assert json.loads(second[0].sources[0].endOffset) == {source: {"0": 65, "1": 65}}
 
 
-def test_a_trigger_takes_no_more_than_it_may(servers, create, copy):
+def test_a_trigger_respects_its_limit(servers, create, copy):
     source, sink = create("limited"), create("limited-out", 1)
     fill(servers, source, range(100))
 
@@ -86,7 +86,7 @@ def test_a_trigger_takes_no_more_than_it_may(servers, create, copy):
     assert values(servers, sink) == [*range(100)]
 
 
-def test_a_least_number_of_offsets_is_waited_for(spark, servers, create, stream):
+def test_a_trigger_waits_for_its_minimum_of_offsets(spark, servers, create, stream):
     source = create("least")
     fill(servers, source, range(10))
     query = (
@@ -102,16 +102,14 @@ def test_a_least_number_of_offsets_is_waited_for(spark, servers, create, stream)
         query.stop()
 
 
-def test_available_now_waits_for_no_least_number(servers, create, copy):
+def test_available_now_ignores_the_minimum_of_offsets(servers, create, copy):
     source, sink = create("few"), create("few-out", 1)
     fill(servers, source, range(10))
 
     assert [each.numInputRows for each in copy(source, sink, minOffsetsPerTrigger="50")] == [10]
 
 
-def test_a_partition_that_comes_later_is_read_from_its_beginning(
-    servers, create, copy, add_partitions
-):
+def test_an_added_partition_is_read_from_its_beginning(servers, create, copy, add_partitions):
     source, sink = create("grows"), create("grown", 1)
     fill(servers, source, range(10))
     copy(source, sink)
@@ -125,7 +123,7 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(
     assert values(servers, sink) == [*range(10), 77]
 
 
-def test_options_that_cannot_be_used_are_named(servers, create, copy):
+def test_invalid_options_are_named(servers, create, copy):
     with pytest.raises(
         Exception, match="(?s)maxOffsetsPerTrigger=many: .* must be positive"
     ) as seen:

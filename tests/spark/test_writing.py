@@ -17,7 +17,7 @@ def save(spark, servers):
     return save
 
 
-def test_rows_are_written_with_all_that_a_record_has(save, servers, create):
+def test_rows_are_written_with_every_field_of_a_record(save, servers, create):
     topic = create("written", 3)
 
     save(
@@ -31,7 +31,7 @@ def test_rows_are_written_with_all_that_a_record_has(save, servers, create):
     assert row["headers"] == [{"key": "h", "value": b"\x01"}]
 
 
-def test_a_key_goes_where_java_puts_it(spark, save, servers, create):
+def test_a_key_goes_to_the_partition_of_javas_client(spark, save, servers, create):
     topic = create("keyed", 5)
 
     save(spark.range(1000).selectExpr("string(id) AS key", "string(id) AS value"), topic=topic)
@@ -57,7 +57,7 @@ def test_codecs(spark, save, servers, create, codec):
     assert sorted(map(int, values)) == [*range(500)]
 
 
-def test_a_column_names_the_topic_and_the_option_goes_before_it(save, servers, create):
+def test_a_column_names_the_topic_and_the_option_has_precedence(save, servers, create):
     one, two = create("one", 1), create("two", 1)
 
     save(f"SELECT '{one}' AS topic, 'a' AS value UNION SELECT '{two}', 'b'")
@@ -91,12 +91,12 @@ def test_nothing_to_write_writes_nothing(save, servers, create):
         ),
     ],
 )
-def test_what_cannot_be_written_is_named(save, query, options, message):
+def test_invalid_writes_are_refused_with_the_reason(save, query, options, message):
     with pytest.raises(Exception, match=f"(?s){message}"):
         save(query, **options)
 
 
-def test_what_was_read_can_be_written_as_it_is(spark, save, servers, create):
+def test_read_rows_can_be_written_unchanged(spark, save, servers, create):
     arrow.write_topic(servers, create("whole", 1), pa.table({"value": [b"1"], "key": [b"k"]}))
     frame = spark.read.format("odradek").options(
         **{"kafka.bootstrap.servers": servers, "subscribe": "whole"}

@@ -347,7 +347,7 @@ def _network(values: Mapping[str, Value], host_name: str) -> dict[str, object]:
     bound = parse_listeners(text, protocols)
     check_ports(bound, text)
     told_text = values["advertised.listeners"]
-    told = advertised(
+    advertised_points = advertised(
         None if told_text is None else str(told_text), bound, protocols, host_name=host_name
     )
     between_brokers = values["inter.broker.listener.name"]
@@ -355,7 +355,7 @@ def _network(values: Mapping[str, Value], host_name: str) -> dict[str, object]:
         between_brokers = values["security.inter.broker.protocol"]
     return {
         "listeners": bound,
-        "advertised_listeners": told,
+        "advertised_listeners": advertised_points,
         "inter_broker_listener": str(between_brokers).upper(),
         "max_connections_per_ip_overrides": parse_connection_limits(
             str(values["max.connections.per.ip.overrides"])
@@ -387,7 +387,7 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
         assert isinstance(value, int), name
         return value
 
-    told = [end_point.listener for end_point in config.advertised_listeners]
+    advertised_points = [end_point.listener for end_point in config.advertised_listeners]
     generated = config.broker_id_generation_enable
     return {
         "You must set `node.id` to the same value as `broker.id`.": (
@@ -427,7 +427,7 @@ def _demands(config: BrokerConfig) -> Mapping[str, bool]:
         <= config.static.keys(),
         "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
         "The valid options based on currently configured listeners are "
-        + ",".join(told): config.inter_broker_listener in told,
+        + ",".join(advertised_points): config.inter_broker_listener in advertised_points,
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes": (
             not 0 < number("queued.max.request.bytes") < config.socket_request_max_bytes
         ),

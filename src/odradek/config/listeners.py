@@ -81,24 +81,26 @@ def advertised(
         InvalidConfigError: in Kafka's words; an address that other hosts cannot reach, a listener
             that is not in `listeners`, or none at all.
     """
-    told = bound if text is None else parse_listeners(text, protocols)
-    if not told:
+    advertised_points = bound if text is None else parse_listeners(text, protocols)
+    if not advertised_points:
         raise InvalidConfigError("There must be at least one broker advertised listener.")
-    if any(end_point.host == "0.0.0.0" for end_point in told):
+    if any(end_point.host == "0.0.0.0" for end_point in advertised_points):
         raise InvalidConfigError(
             "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. "
             "Use a routable IP address."
         )
-    told_names, bound_names = ([e.listener for e in end_points] for end_points in (told, bound))
-    if not set(told_names) <= set(bound_names):
+    names, bound_names = (
+        [e.listener for e in end_points] for end_points in (advertised_points, bound)
+    )
+    if not set(names) <= set(bound_names):
         raise InvalidConfigError(
             "advertised.listeners listener names must be equal to or a subset of the ones defined "
-            f"in listeners. Found {','.join(told_names)}. The valid options based on the current "
+            f"in listeners. Found {','.join(names)}. The valid options based on the current "
             f"configuration are {','.join(bound_names)}"
         )
     return tuple(
         replace(end_point, host=host_name) if end_point.host in ("", "::") else end_point
-        for end_point in told
+        for end_point in advertised_points
     )
 
 

@@ -284,12 +284,12 @@ def session_time_outs(connection: sqlite3.Connection) -> dict[int, int]:
 
 def last_change_and_is_open(connection: sqlite3.Connection, session: int) -> tuple[int, bool]:
     """The number of the last change, and whether a session is open."""
-    last, lives = connection.execute(
+    last, is_open = connection.execute(
         "SELECT value, EXISTS (SELECT 1 FROM sessions WHERE id = ?) "
         "FROM counters WHERE name = 'change'",
         (session,),
     ).fetchone()
-    return last, bool(lives)
+    return last, bool(is_open)
 
 
 def changes_since(connection: sqlite3.Connection, since: int) -> list[Change] | None:

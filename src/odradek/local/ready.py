@@ -67,7 +67,7 @@ def listen(
 
 def _parse(line: bytes) -> Ready | None:
     try:
-        told = json.loads(line)
-        return Ready(tuple(map(str, told["listeners"])), told["http"])
+        reported = json.loads(line)
+        return Ready(tuple(map(str, reported["listeners"])), reported["http"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -130,7 +130,7 @@ class Supervisor:
         Raises:
             LocalError: the last broker has ended by itself.
         """
-        told: set[ProcessId] = set()
+        reported: set[ProcessId] = set()
         while True:
             state, looks = self._look()
             crashed = [i for i, look in looks.items() if look is BrokerStatus.CRASHED]
@@ -138,8 +138,8 @@ class Supervisor:
                 return
             for broker_id in crashed:
                 process = state.brokers[broker_id].process
-                if process is not None and process not in told:
-                    told.add(process)
+                if process is not None and process not in reported:
+                    reported.add(process)
                     self._say(self._end_of_log(broker_id, "died"))
                     self._say(
                         f"odradek start {broker_id} --dir {self._directory.path} starts it again"
@@ -302,15 +302,15 @@ class Supervisor:
 
     def _await(self, pipes: dict[int, int]) -> None:
         silent = set(pipes)
-        for broker_id, told in listen(
+        for broker_id, reported in listen(
             pipes, timeout_s=self._start_timeout_s, progress=self._still_starting
         ):
-            if told is None:
+            if reported is None:
                 raise LocalError(self._end_of_log(broker_id, "ended while it was starting"))
             silent.discard(broker_id)
             with self._changing() as state:
                 record = state.brokers[broker_id]
-                record.listeners, record.http = list(told.listeners), told.http
+                record.listeners, record.http = list(reported.listeners), reported.http
                 record.ready = True
                 self._directory.save(state)
         if silent:

@@ -70,11 +70,11 @@ async def picture_of(
     Raises:
         ApiError, ConnectionError: the cluster does not answer.
     """
-    told = await cluster.refresh(None if topics is None else list(topics))
-    size_of = await _sizes(cluster, [b.node_id for b in told.brokers]) if sizes else {}
+    response = await cluster.refresh(None if topics is None else list(topics))
+    size_of = await _sizes(cluster, [b.node_id for b in response.brokers]) if sizes else {}
     partitions = {}
     names = []
-    for topic in told.topics:
+    for topic in response.topics:
         if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE) or topic.name is None:
             continue
         names.append(topic.name)
@@ -87,7 +87,7 @@ async def picture_of(
                 tuple(p.isr_nodes),
             )
     return ClusterPicture(
-        {broker.node_id: broker.rack for broker in told.brokers},
+        {broker.node_id: broker.rack for broker in response.brokers},
         partitions,
         await _isr_min(cluster, names),
     )
@@ -315,10 +315,10 @@ async def throttled_topics(cluster: Cluster) -> list[str]:
 
 
 async def _moves(cluster: Cluster) -> dict[TopicPartition, RunningReassignment]:
-    told = await admin_partitions.list_reassignments(cluster)
+    response = await admin_partitions.list_reassignments(cluster)
     return {
         partition: RunningReassignment(move.adding, move.removing)
-        for partition, move in told.items()
+        for partition, move in response.items()
     }
 
 
@@ -328,8 +328,8 @@ async def _groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupFacts]:
     states: dict[str, str] = {}
     for broker in brokers:
         connection = await cluster.broker(broker)
-        told = await connection.request(wire.ListGroupsRequest(), wire.ListGroupsResponse)
-        for group in told.groups:
+        response = await connection.request(wire.ListGroupsRequest(), wire.ListGroupsResponse)
+        for group in response.groups:
             states[group.group_id] = group.group_state
     committed = {name: await _committed(cluster, name) for name in sorted(states)[:_GROUPS_MAX]}
     wanted = {partition for found in committed.values() for partition in found}
@@ -356,13 +356,15 @@ async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
         request = wire.OffsetFetchRequest(
             groups=[wire.OffsetFetchRequestGroup(group_id=group, topics=None)]
         )
-    told = await connection.request(request, wire.OffsetFetchResponse)
+    response = await connection.request(request, wire.OffsetFetchResponse)
     rows = [
-        (t.name, p.partition_index, p.committed_offset) for t in told.topics for p in t.partitions
+        (t.name, p.partition_index, p.committed_offset)
+        for t in response.topics
+        for p in t.partitions
     ]
     rows += [
         (t.name, p.partition_index, p.committed_offset)
-        for each in told.groups
+        for each in response.groups
         for t in each.topics
         for p in t.partitions
     ]
@@ -393,7 +395,7 @@ async def _open_transactions(
             continue
         connection = await cluster.leader(partition)
         topic = wire.TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-        told = await connection.request(
+        response = await connection.request(
             wire.DescribeProducersRequest(topics=[topic]), wire.DescribeProducersResponse
         )
         found[partition] = [
@@ -403,8 +405,8 @@ async def _open_transactions(
                 producer.current_txn_start_offset,
                 producer.last_timestamp,
             )
-            for topic_told in told.topics
-            for p in topic_told.partitions
+            for topic_response in response.topics
+            for p in topic_response.partitions
             for producer in p.active_producers
             if producer.current_txn_start_offset >= 0
         ]
@@ -445,12 +447,12 @@ async def _newest(cluster: Cluster, picture: ClusterPicture) -> dict[TopicPartit
         for partition, held in sorted(picture.partitions.items())
         if partition.topic in retained and held.leader >= 0
     }
-    told = await admin_partitions.list_offsets(cluster, asked)
-    for found in told.values():
+    response = await admin_partitions.list_offsets(cluster, asked)
+    for found in response.values():
         if isinstance(found, ApiError) and found.code == ErrorCode.UNSUPPORTED_VERSION:
             raise found  # brokers before 3.0
     return {
         partition: found.timestamp_ms
-        for partition, found in told.items()
+        for partition, found in response.items()
         if isinstance(found, admin_partitions.ListedOffset)
     }

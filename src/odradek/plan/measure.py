@@ -118,10 +118,10 @@ async def measure_elections(
         raise MeasureError("with one replica there is no other leader to elect")
     async with _topic(cluster, partitions, replication_factor) as name:
         await _until(lambda: _all_in_sync(cluster, name, partitions), "its replicas in sync")
-        (told,) = await admin.describe_topics(cluster, [name])
+        (response,) = await admin.describe_topics(cluster, [name])
         turned = {
             TopicPartition(name, p.partition_index): [*p.replica_nodes[1:], p.replica_nodes[0]]
-            for p in told.partitions
+            for p in response.partitions
         }
         _raise_first(await alter_reassignments(cluster, turned))
         await _until(lambda: _none_moving(cluster, sorted(turned)), "its replicas reordered")
@@ -170,9 +170,9 @@ async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def _all_in_sync(cluster: Cluster, topic: str, count: int) -> bool:
-    (told,) = (await cluster.refresh([topic])).topics
-    return len(told.partitions) == count and all(
-        p.leader_id >= 0 and len(p.isr_nodes) == len(p.replica_nodes) for p in told.partitions
+    (response,) = (await cluster.refresh([topic])).topics
+    return len(response.partitions) == count and all(
+        p.leader_id >= 0 and len(p.isr_nodes) == len(p.replica_nodes) for p in response.partitions
     )
 
 
@@ -189,9 +189,9 @@ async def _led_as(broker: Connection, topic: str) -> dict[TopicPartition, int]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    told = await broker.request(request, MetadataResponse)
+    response = await broker.request(request, MetadataResponse)
     return {
-        TopicPartition(topic, p.partition_index): p.leader_id for p in told.topics[0].partitions
+        TopicPartition(topic, p.partition_index): p.leader_id for p in response.topics[0].partitions
     }
 
 
@@ -241,8 +241,8 @@ async def _produce(connection: Connection, partition: TopicPartition, batch: byt
             )
         ],
     )
-    told = await connection.request(request, ProduceResponse, version_max=_PRODUCE_VERSION_MAX)
-    (answer,) = told.responses[0].partition_responses
+    response = await connection.request(request, ProduceResponse, version_max=_PRODUCE_VERSION_MAX)
+    (answer,) = response.responses[0].partition_responses
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code), answer.error_message)
 
@@ -285,8 +285,8 @@ async def _fetch(
             )
         ],
     )
-    told = await connection.request(request, FetchResponse, version_max=_FETCH_BY_NAME)
-    (answer,) = told.responses[0].partitions
+    response = await connection.request(request, FetchResponse, version_max=_FETCH_BY_NAME)
+    (answer,) = response.responses[0].partitions
     if answer.error_code:
         raise ApiError(ErrorCode(answer.error_code))
     data = memoryview(answer.records or b"")

@@ -67,7 +67,7 @@ def _offline(picture: ClusterPicture, _plan: MovementPlan, partition: TopicParti
     return f"there is no leader, so nothing is copied until broker {away} runs again"
 
 
-def _nobody_in_sync(
+def _no_kept_replica_in_sync(
     picture: ClusterPicture, plan: MovementPlan, partition: TopicPartition
 ) -> str | None:
     held, after = picture.partitions[partition], plan.after[partition]
@@ -104,7 +104,7 @@ def _ids(brokers: Iterable[int]) -> str:
 
 _RULES: Final[tuple[tuple[str, Judge], ...]] = (
     ("offline", _offline),
-    ("nobody-in-sync", _nobody_in_sync),
+    ("none-in-sync", _no_kept_replica_in_sync),
     ("under-min-isr", _too_few),
     ("behind", _behind),
     ("factor", _factor),

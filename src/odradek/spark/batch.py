@@ -1,4 +1,4 @@
-"""Batch reads: `spark.read.format("odradek").load()`."""
+"""Batch reads: the reader behind `spark.read.format("odradek").load()`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

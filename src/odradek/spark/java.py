@@ -86,7 +86,7 @@ def _candidates(environ: MutableMapping[str, str]) -> list[tuple[str, pathlib.Pa
 def java_version(java: pathlib.Path) -> int:
     """The major version of a Java; 0 if it does not run."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             [java, "-version"],
             capture_output=True,
             text=True,
@@ -95,7 +95,7 @@ def java_version(java: pathlib.Path) -> int:
         )
     except OSError:
         return 0
-    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    version = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
     return int(version[1]) if version else 0
 
 

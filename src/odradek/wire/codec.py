@@ -51,7 +51,7 @@ class Decoder(Protocol[M_co]):
 
 
 class Encoder(Protocol[M_contra]):
-    """Writes a message."""
+    """Encodes a message in one version."""
 
     def __call__(self, message: M_contra, /) -> bytes:
         """Encode.

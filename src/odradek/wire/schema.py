@@ -226,28 +226,24 @@ def bool_(
 def int8(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
-    """A signed byte."""
     return _field("int8", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int16(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
-    """Two bytes, signed."""
     return _field("int16", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int32(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
-    """Four bytes, signed."""
     return _field("int32", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 
 def int64(
     versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None
 ) -> int:
-    """Eight bytes, signed."""
     return _field("int64", versions, default, ignorable=ignorable, tag=tag)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""aiokafka, told what to do by a plan; see rounds.py."""
+"""The client program of aiokafka, driven by a plan; see rounds.py."""
 
 import asyncio
 import pathlib
@@ -152,7 +152,7 @@ def transact(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
     return asyncio.run(transact_all(bootstrap, plan))
 
 
-async def transact_all(  # noqa: PLR0915 - one life
+async def transact_all(  # noqa: PLR0915 - one scenario
     bootstrap: str, plan: dict[str, Any]
 ) -> dict[str, Any]:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)

@@ -1,4 +1,4 @@
-// franz-go, told what to do by a plan; see rounds.py.
+// franz-go: the client program, driven by a plan; see rounds.py.
 package main
 
 import (

@@ -36,7 +36,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** The Java client, told what to do by a plan; see rounds.py. Runs against 3.9 and 4.x jars alike. */
+/** The Java client: the client program, driven by a plan; see rounds.py. Runs against 3.9 and 4.x jars alike. */
 public class Client {
     static final ObjectMapper JSON = new ObjectMapper();
 

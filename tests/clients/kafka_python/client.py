@@ -1,4 +1,4 @@
-"""kafka-python, told what to do by a plan; see rounds.py."""
+"""The client program of kafka-python, driven by a plan; see rounds.py."""
 
 import pathlib
 import sys
@@ -137,7 +137,7 @@ def group(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
         )
 
     def poll(*consumers: KafkaConsumer) -> int:
-        # A poll that ends while the group is being joined may forget that it was (3.0.12).
+        # A poll that ends while joining the group may lose the join (3.0.12).
         return sum(len(some) for one in consumers for some in one.poll(500).values())
 
     read = 0

@@ -1,4 +1,4 @@
-// kafkajs, told what to do by a plan; see rounds.py. NODE_PATH says where the packages are.
+// kafkajs: the client program, driven by a plan; see rounds.py. NODE_PATH has the packages.
 "use strict";
 
 const fs = require("fs");

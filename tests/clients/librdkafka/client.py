@@ -1,4 +1,4 @@
-"""librdkafka, through confluent-kafka, told what to do by a plan; see rounds.py."""
+"""The client program of librdkafka, by confluent-kafka, driven by a plan; see rounds.py."""
 
 import pathlib
 import sys
@@ -71,7 +71,7 @@ def produce(bootstrap: str, asked: dict[str, Any]) -> list[list[int | None]]:
 
 
 def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[str, Any]:
-    # A group id is asked for even by those who never join: assign() and no commits.
+    # A group id is required even without joining: assign() and no commits.
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -147,7 +147,7 @@ def administer(bootstrap: str, plan: dict[str, Any]) -> dict[str, Any]:
     return {**report, "listed_after": until(False, listed)}
 
 
-def transact(  # noqa: PLR0915 - one life
+def transact(  # noqa: PLR0915 - one scenario
     bootstrap: str, plan: dict[str, Any]
 ) -> dict[str, Any]:
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-// sarama, told what to do by a plan; see rounds.py.
+// sarama: the client program, driven by a plan; see rounds.py.
 package main
 
 import (

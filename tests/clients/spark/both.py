@@ -1,4 +1,4 @@
-"""Spark's connector and our data source on one cluster, each reading what the other wrote.
+"""Spark's connector and our data source on one cluster, each reading the other's records.
 
     python both.py HOST:PORT JARS DIRECTORY
 
@@ -72,7 +72,7 @@ class Both:
         def once() -> bool:
             self.write("odradek", "once", exactlyOnce="true")
             self.stream("odradek", "odradek", "once", "once-streamed", exactlyOnce="true")
-            # Markers follow their commit in a moment, and only then readers see it.
+            # Markers are written a moment after the commit, and only then readers see it.
             deadline_s = time.monotonic() + 60
             while not self.same("once-streamed", **committed):
                 if time.monotonic() > deadline_s:

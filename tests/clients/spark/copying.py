@@ -3,7 +3,7 @@
     PYSPARK_SUBMIT_ARGS='--master ... pyspark-shell' python copying.py HOST:PORT DIRECTORY [finish]
     spark-submit --master ... copying.py HOST:PORT DIRECTORY [finish]
 
-With `finish` it ends when it has copied what is there.
+With `finish` it ends when it has copied all records.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Writes and reads a topic with each set of properties; one JSON object of what became of it.
+"""Writes and reads a topic with each set of properties; prints the results as JSON.
 
 python secured.py '{"name": {"kafka.security.protocol": ...}, ...}'
 """
@@ -14,7 +14,7 @@ ROWS = 100
 
 
 def play(spark: SparkSession, options: dict[str, str]) -> str:
-    """`ok`, or what was said."""
+    """`ok`, or the error text."""
     rows = spark.range(ROWS).selectExpr("string(id) AS key", "string(id) AS value")
     try:
         rows.write.format("odradek").mode("append").options(**options, topic="sealed").save()
@@ -26,7 +26,7 @@ def play(spark: SparkSession, options: dict[str, str]) -> str:
 
 
 def read(spark: SparkSession, options: dict[str, str]) -> str:
-    """What a streaming query says that only reads."""
+    """The error of a streaming query that only reads."""
     reader = spark.readStream.format("odradek").options(**options, subscribe="sealed")
     query = reader.load().writeStream.format("noop").trigger(availableNow=True).start()
     try:
@@ -37,7 +37,7 @@ def read(spark: SparkSession, options: dict[str, str]) -> str:
 
 
 def main(cases: dict[str, dict[str, str]]) -> None:
-    """Play all cases in one session."""
+    """Run all cases in one session."""
     prepare()
     spark = (
         SparkSession.builder.master("local[2]")
@@ -46,12 +46,12 @@ def main(cases: dict[str, dict[str, str]]) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    told = {
+    reported = {
         name: {"batch": play(spark, options), "stream": read(spark, options)}
         for name, options in cases.items()
     }
     spark.stop()
-    print(json.dumps(told), flush=True)  # noqa: T201 - for the test
+    print(json.dumps(reported), flush=True)  # noqa: T201 - for the test
 
 
 if __name__ == "__main__":

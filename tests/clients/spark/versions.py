@@ -1,4 +1,4 @@
-"""What this PySpark and this Python do with the format; one JSON object.
+"""The format with this PySpark and this Python; prints the results as JSON.
 
 python versions.py HOST:PORT DIRECTORY PREFIX
 """
@@ -27,7 +27,7 @@ class Versions:
         self.prefix = prefix
 
     def batch(self, topic: str, **options: str) -> int:
-        """Write and read; how many of the values came back."""
+        """Write and read; returns the number of values read."""
         rows = self.spark.range(ROWS).selectExpr("string(id) AS key", "string(id) AS value")
         named = {**self.servers, "topic": self.prefix + topic}
         rows.write.format("odradek").mode("append").options(**named, **options).save()
@@ -39,7 +39,7 @@ class Versions:
         return {int(row.value) for row in rows}
 
     def stream(self, source: str, sink: str) -> int | str:
-        """How many of the values came through; or why none did."""
+        """The number of values copied, or the error."""
         try:
             reader = self.spark.readStream.format("odradek").options(**self.servers)
             frame = reader.options(subscribe=self.prefix + source, startingOffsets="earliest")
@@ -68,7 +68,7 @@ def main(servers: str, folder: str, prefix: str) -> None:
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
     play = Versions(spark, servers, pathlib.Path(folder), prefix)
-    told = {
+    reported = {
         "pyspark": pyspark.__version__,
         "python": platform.python_version(),
         "batch": play.batch("plain"),
@@ -76,7 +76,7 @@ def main(servers: str, folder: str, prefix: str) -> None:
         "stream": play.stream("plain", "streamed"),
     }
     spark.stop()
-    print(json.dumps(told), flush=True)  # noqa: T201 - for the test
+    print(json.dumps(reported), flush=True)  # noqa: T201 - for the test
 
 
 if __name__ == "__main__":

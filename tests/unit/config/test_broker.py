@@ -255,10 +255,10 @@ def test_overrides_have_precedence_over_the_file():
 
 def test_a_generated_id_is_above_the_reserved_ones_and_stays():
     given = config().with_broker_id(1001)
-    told = given.with_dynamic(dynamic={"log.segment.bytes": "5000"}, dynamic_default={})
+    reported = given.with_dynamic(dynamic={"log.segment.bytes": "5000"}, dynamic_default={})
 
-    assert given.broker_id == told.broker_id == 1001
-    assert told.topic_defaults.segment_bytes == 5000
+    assert given.broker_id == reported.broker_id == 1001
+    assert reported.topic_defaults.segment_bytes == 5000
     assert given.static == {}
 
 

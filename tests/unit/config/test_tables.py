@@ -1,7 +1,6 @@
 """The tables of options against those of Apache Kafka 3.9.2, with the intended differences."""
 
 import pathlib
-import types
 import typing
 
 import pytest
@@ -81,10 +80,13 @@ def test_a_topics_option_inherits_from_the_same_options_of_the_broker_as_in_kafk
 
 
 def test_a_default_is_a_value_that_the_option_allows():
-    for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()):
-        shown = option.render(option.default)
-        if shown is not None and not option.is_sensitive:
-            assert option.parse(shown) == option.default
+    with_default = [
+        option
+        for option in (*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values())
+        if option.default is not None and not option.is_sensitive
+    ]
+    for option in with_default:
+        assert option.parse(option.render(option.default) or "") == option.default, option.name
 
 
 PYTHON_TYPES = {
@@ -112,7 +114,6 @@ def test_an_attribute_has_the_type_of_its_option(declared, options):
         expected = PYTHON_TYPES[option.type]
         if option.default is None:
             expected = expected | None
-            assert isinstance(annotation, types.UnionType), name
         assert annotation == expected, name
 
 
@@ -143,10 +144,10 @@ def test_an_option_has_an_effect_exactly_where_code_can_read_it():
 
 
 def test_a_topics_option_has_an_effect_where_the_brokers_option_has():
-    for name, synonyms in SYNONYMS.items():
-        for synonym in synonyms:
-            if synonym.name != "log.flush.scheduler.interval.ms":  # has one of its own
-                assert BROKER_OPTIONS[synonym.name].effect is TOPIC_OPTIONS[name].effect, name
+    pairs = {(name, each.name) for name, synonyms in SYNONYMS.items() for each in synonyms}
+    pairs.remove(("flush.ms", "log.flush.scheduler.interval.ms"))  # has an effect of its own
+    for name, synonym in pairs:
+        assert BROKER_OPTIONS[synonym].effect is TOPIC_OPTIONS[name].effect, name
 
 
 def test_every_option_with_an_effect_is_documented():

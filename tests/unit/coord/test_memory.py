@@ -261,13 +261,15 @@ def test_equal_runs_are_equal():
             )
 
         stores = [await connect(tree, fate) for _ in range(4)]
-        told = []
+        reported = []
         for number, store in enumerate(stores):
-            await store.children("/", watch=lambda number=number: told.append((number, now_ms())))
+            await store.children(
+                "/", watch=lambda number=number: reported.append((number, now_ms()))
+            )
         await asyncio.gather(*(store.create(f"/{n}") for n, store in enumerate(stores)))
         await asyncio.sleep(1)
         made = [(await stores[0].exists(f"/{n}")).created_id for n in range(4)]
-        assert (len(told), sorted(made)) == (4, [1, 2, 3, 4])
-        return told, made
+        assert (len(reported), sorted(made)) == (4, [1, 2, 3, 4])
+        return reported, made
 
     assert run(scenario()) == run(scenario())

