@@ -3,7 +3,7 @@
 A scenario is text: a command, `----`, the answer. `ODRADEK_REWRITE=1 pytest tests/golden`
 writes the answers anew; read the diff and commit it only if you can say why it changed.
 
-    controller epoch=3 [deletion=off]      a controller begins its reign
+    controller epoch=3 [deletion=off]      a controller is elected
     brokers 1 2 3@70                       these are registered (@: broker epoch, 100 + id else)
     topic t 0=1,2 1=2,1 [no-id] [remade]   a topic's node, as it is when it is read next
     topic t 0=3,1,2+3-1                    ... with replicas that are added and removed
@@ -25,7 +25,7 @@ writes the answers anew; read the diff and commit it only if you can say why it 
     see reassignments t-0=2,3              /admin/reassign_partitions
     rebalance 10                           the timer, and leader.imbalance.per.broker.percentage
     unclean-enabled t                      the topic's configuration allows it now
-    states                                 what the controller believes
+    states                                 the states of partitions and replicas
 """
 
 import os

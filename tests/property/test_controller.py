@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order, the controller keeps its promises.
+"""The controller keeps its invariants, whatever happens in whatever order.
 
 Brokers come, go and bounce, topics are made, grown and deleted, leaders write behind the
 controller's back, disks fail, answers are late or bad, and controllers follow one another in
@@ -221,7 +221,7 @@ class Life(RuleBasedStateMachine):
         return Broker(id=id_, end_points=(), broker_epoch=self.births)
 
     @rule(changed=st.dictionaries(BROKERS, st.booleans(), min_size=1))
-    def brokers_come_and_go(self, changed: dict[int, bool]) -> None:
+    def brokers_register_and_fail(self, changed: dict[int, bool]) -> None:
         """Some at once: those that live go or (True) bounce, the others come."""
         for id_, bounces in changed.items():
             if id_ not in self.live or bounces:
@@ -264,7 +264,7 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.states)
     @rule(data=st.data())
-    def somebody_will_have_written_first(self, data) -> None:
+    def another_client_will_have_written_first(self, data) -> None:
         self.meddlers = [data.draw(st.sampled_from(sorted(self.states)))]
 
     @precondition(lambda self: self.states)
@@ -286,7 +286,7 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
-    def a_broker_shuts_down_in_good_order(self, data) -> None:
+    def a_broker_sends_controlled_shutdown(self, data) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.live)))
         self.settle(ControlledShutdownRequested(id_, self.live[id_].broker_epoch))
         answer = self.answers.pop()
@@ -295,7 +295,7 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live and self.states)
     @rule(data=st.data(), broken=st.booleans())
-    def a_broker_says_what_its_disks_can_serve(self, data, broken: bool) -> None:
+    def a_broker_answers_leader_and_isr(self, data, broken: bool) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.live)))
         name = data.draw(st.sampled_from(sorted(self.states)))
         if id_ in self.topics[name.topic].assignments[name.partition].replicas:
@@ -333,7 +333,7 @@ class Life(RuleBasedStateMachine):
         assert isinstance(self.answers.pop(), RemoveElections)
 
     @rule(name=TOPICS, allowed=st.booleans())
-    def the_owner_changes_its_mind_about_unclean_election(self, name: str, allowed: bool) -> None:
+    def unclean_election_is_configured(self, name: str, allowed: bool) -> None:
         (self.unclean.add if allowed else self.unclean.discard)(name)
 
     @rule(ids=st.sets(BROKERS))
@@ -348,7 +348,7 @@ class Life(RuleBasedStateMachine):
     # ------------------------------------------------------------------- what always holds
 
     @invariant()
-    def what_it_believes_is_what_is_stored(self) -> None:
+    def its_state_is_what_is_stored(self) -> None:
         context = self.controller.context
         assert set(context.topics) == set(self.topics)
         # When all have asked to leave, the controller does not take out those that are gone.
@@ -384,7 +384,7 @@ class Life(RuleBasedStateMachine):
                 assert not (can_lead and set(moving.target) <= set(led.isr)), partition
 
     @invariant()
-    def who_can_lead_leads(self) -> None:
+    def a_replica_that_can_lead_leads(self) -> None:
         context = self.controller.context
         for partition in context.partitions():
             if partition.name.topic in self.deletions:

@@ -59,24 +59,24 @@ class Stage:
         return asyncio.run(self.link.ask(QUESTION))
 
 
-def test_nobody_reigns():
+def test_there_is_no_controller():
     with pytest.raises(PeerError, match="no controller is known"):
         Stage().ask()
 
 
-def test_a_controller_that_is_gone():
+def test_a_controller_that_is_not_registered():
     with pytest.raises(PeerError, match="no controller is known"):
         Stage(2).ask()
 
 
-def test_the_own_controller_is_asked_directly():
+def test_the_controller_of_this_broker_is_called_directly():
     stage = Stage(1)
     stage.cache.put(1)
     assert stage.ask() == ("own", QUESTION)
     assert stage.peers == []
 
 
-def test_another_is_asked_on_its_inter_broker_listener_over_one_connection():
+def test_another_controller_is_sent_requests_over_one_connection_to_its_inter_broker_listener():
     stage = Stage(2)
     stage.cache.put(2, port=9500)
     assert stage.ask() == (("b2", 9500), QUESTION)
@@ -84,7 +84,7 @@ def test_another_is_asked_on_its_inter_broker_listener_over_one_connection():
     assert len(stage.peers) == 1
 
 
-def test_the_next_controller_is_asked_over_another_connection():
+def test_the_next_controller_is_sent_requests_over_another_connection():
     stage = Stage(2)
     stage.cache.put(2)
     stage.cache.put(3)
@@ -101,7 +101,7 @@ def test_a_controller_without_a_listener_for_brokers():
         stage.ask()
 
 
-def test_hanging_up():
+def test_the_connection_is_closed():
     stage = Stage(2)
     stage.link.close()
     stage.cache.put(2)

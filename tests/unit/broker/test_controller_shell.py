@@ -17,7 +17,7 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 
 
-def test_a_lonely_broker_elects_itself_and_is_told_of_a_topic_it_leads(play):
+def test_a_single_broker_elects_itself_and_gets_leader_and_isr_for_a_new_topic(play):
     async def story(cluster):
         await cluster.start(1)
         await cluster.create_topic("t", {0: (1,), 1: (1,)})
@@ -56,7 +56,7 @@ def test_the_requests_come_in_the_order_in_which_a_broker_needs_them(play):
     play(story)
 
 
-def test_who_asks_for_a_topics_name_by_its_id_has_the_word_of_a_reign_that_knows_all(play):
+def test_a_topics_name_is_found_by_its_id_only_when_everything_is_loaded(play):
     async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
@@ -137,7 +137,7 @@ def test_a_topic_without_an_id_gets_one_and_keeps_it(play):
     play(story)
 
 
-def test_when_the_controller_dies_another_takes_over_and_elects(play):
+def test_when_the_controller_fails_another_takes_over_and_elects(play):
     async def story(cluster):
         first = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2), 1: (2, 1)})
@@ -156,7 +156,7 @@ def test_when_the_controller_dies_another_takes_over_and_elects(play):
     play(story)
 
 
-def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again(play):
+def test_a_controller_with_an_old_epoch_writes_nothing_and_tries_to_be_elected_again(play):
     async def story(cluster):
         node = await cluster.start(1)
         # Somebody raised the epoch behind its back: its next write is refused.
@@ -172,7 +172,7 @@ def test_a_controller_whose_epoch_was_taken_writes_nothing_and_races_again(play)
     play(story)
 
 
-def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another(play):
+def test_a_session_that_expires_ends_the_term_and_a_new_session_begins_another(play):
     async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
@@ -196,7 +196,7 @@ def test_a_session_that_expires_ends_the_reign_and_a_new_one_begins_another(play
 
 
 @pytest.mark.parametrize("loss", [RequestLoss.BEFORE, RequestLoss.AFTER])
-def test_a_lost_answer_of_the_store_is_settled_by_looking(play, loss):
+def test_after_a_lost_answer_of_the_store_the_outcome_is_read(play, loss):
     async def story(cluster):
         await cluster.start(1)
         lost = []
@@ -221,7 +221,7 @@ def test_a_lost_answer_of_the_store_is_settled_by_looking(play, loss):
     play(story)
 
 
-def test_a_broker_that_cannot_be_reached_is_asked_again(play):
+def test_a_broker_that_cannot_be_reached_is_sent_the_request_again(play):
     async def story(cluster):
         cluster.brokers[1].unreachable = 3
         await cluster.start(1)
@@ -232,7 +232,7 @@ def test_a_broker_that_cannot_be_reached_is_asked_again(play):
     play(story)
 
 
-def test_a_leader_asks_for_another_isr_and_is_answered(play):
+def test_a_leader_requests_another_isr_and_is_answered(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2)})
@@ -303,7 +303,9 @@ def test_unclean_election_is_held_where_the_topic_allows_it(play):
     play(story)
 
 
-def test_the_death_of_the_controllers_broker_is_the_cause_of_what_the_next_controller_decides(play):
+def test_the_failure_of_the_controllers_broker_is_the_cause_of_what_the_next_controller_decides(
+    play,
+):
     async def story(cluster):
         await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2)})
@@ -320,7 +322,7 @@ def test_the_death_of_the_controllers_broker_is_the_cause_of_what_the_next_contr
     play(story)
 
 
-def test_a_corrupt_node_is_skipped_and_told(play):
+def test_a_corrupt_node_is_skipped_and_entered_in_the_journal(play):
     async def story(cluster):
         node = await cluster.start(1)
         await cluster.store.create(layout.topic_path("broken"), b"{not json")
@@ -332,7 +334,7 @@ def test_a_corrupt_node_is_skipped_and_told(play):
     play(story)
 
 
-def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_the_store(play):
+def test_a_violated_invariant_ends_the_term_and_the_next_one_loads_what_is_stored(play):
     async def story(cluster):
         node = await cluster.start(1)
         await cluster.create_topic("t", {0: (1,)})
@@ -349,7 +351,7 @@ def test_a_machine_that_loses_its_mind_gives_up_and_the_next_reign_starts_from_t
     play(story)
 
 
-def test_a_stopping_controller_lets_the_next_one_reign_at_once(play):
+def test_a_stopping_controller_resigns_so_that_the_next_one_is_elected_at_once(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await node.shell.stop()
@@ -390,7 +392,7 @@ def test_where_unclean_election_is_allowed_later_it_is_held_at_once(play):
     play(story)
 
 
-def test_a_stopping_controller_delivers_who_leads_instead_of_its_own_broker(play):
+def test_a_stopping_controller_sends_the_new_leaders_of_its_own_partitions_first(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", dict.fromkeys(range(20), (1, 2)))
@@ -411,7 +413,7 @@ def test_a_stopping_controller_delivers_who_leads_instead_of_its_own_broker(play
     play(story)
 
 
-def test_one_that_waits_no_longer_for_its_answer_does_not_end_the_controller(play):
+def test_a_requester_that_is_cancelled_does_not_end_the_controller(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         asked = ControlledShutdownRequested(2, -1)
@@ -425,7 +427,7 @@ def test_one_that_waits_no_longer_for_its_answer_does_not_end_the_controller(pla
     play(story)
 
 
-def test_a_stopping_controller_waits_no_longer_for_a_broker_that_goes_meanwhile(play):
+def test_a_stopping_controller_does_not_wait_for_a_broker_whose_registration_ends(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2)})
@@ -443,7 +445,7 @@ def test_a_stopping_controller_waits_no_longer_for_a_broker_that_goes_meanwhile(
     play(story)
 
 
-def test_a_stopping_controller_does_not_wait_for_a_broker_that_is_dead(play):
+def test_a_stopping_controller_does_not_wait_for_a_broker_that_does_not_respond(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", {0: (1, 2)})

@@ -125,7 +125,7 @@ async def has_converged(cluster) -> bool:  # noqa: PLR0911 - each line is one re
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_all_is_well_when_the_faults_have_stopped(play, seed):
+def test_everything_is_consistent_when_the_faults_have_stopped(play, seed):
     async def story(cluster):
         faults = Faults(seed)
         faults.on = False

@@ -52,7 +52,7 @@ def subjects(answer):
     return [(e["topic"], e["partition"], e["broker"]) for e in answer["entries"] if e["verdict"]]
 
 
-def test_an_unclean_election_is_warned_of(caplog):
+def test_an_unclean_election_is_logged_as_a_warning(caplog):
     caplog.set_level(logging.INFO)
     journal()
     warned = [r.message for r in caplog.records if r.levelno == logging.WARNING]
@@ -111,7 +111,7 @@ def test_the_journal_is_bounded_and_goes_on_counting():
 
 
 @pytest.mark.parametrize("query", [{"partition": "x"}, {"broker": "-1"}, {"limit": "1e3"}])
-def test_what_is_no_number_is_refused(query):
+def test_a_query_parameter_that_is_not_a_number_is_refused(query):
     class NoShell:
         pass
 
@@ -121,7 +121,7 @@ def test_what_is_no_number_is_refused(query):
     assert b"must be a number" in response.body
 
 
-def test_only_the_controller_says_how_things_stand(play):
+def test_only_the_controller_reports_the_state_of_the_cluster(play):
     async def story(cluster):
         node = await cluster.start(1, 2)
         await cluster.create_topic("t", dict.fromkeys(range(250), (1, 2)))

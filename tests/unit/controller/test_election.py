@@ -39,13 +39,13 @@ def test_clean_election(assigned, isr, live, elected):
     assert verdict == elected
 
 
-def test_an_unclean_leader_begins_alone():
+def test_an_unclean_leader_is_the_only_in_sync_replica():
     verdict = elect_when_offline(assigned=(1, 2, 3), isr=(1,), live={2, 3}, unclean_allowed=True)
 
     assert verdict == Elected(leader=2, isr=(2,))
 
 
-def test_where_unclean_election_is_allowed_one_in_sync_is_still_preferred():
+def test_where_unclean_election_is_allowed_an_in_sync_replica_is_still_preferred():
     verdict = elect_when_offline(assigned=(1, 2, 3), isr=(3,), live={2, 3}, unclean_allowed=True)
 
     assert verdict == Elected(leader=3, isr=(3,))

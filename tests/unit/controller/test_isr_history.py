@@ -40,7 +40,7 @@ from odradek.model.partition import (
 ONE_LEFT = IsrHistory(7, 1, left={2: Left(isr_size=1, transaction_id=50)})
 
 
-def test_who_leaves_is_remembered_with_the_size_of_what_is_left():
+def test_a_replica_that_leaves_the_isr_is_kept_with_the_size_of_the_isr_after_it():
     left, isr = next_history(
         before=None, isr_before=(1, 2, 3), isr=(1,), transaction_id=50, leads=True
     )
@@ -48,7 +48,7 @@ def test_who_leaves_is_remembered_with_the_size_of_what_is_left():
     assert isr == {}
 
 
-def test_who_had_left_before_stays_remembered_while_the_isr_goes_on_without_him():
+def test_a_replica_that_left_stays_in_the_history_until_it_is_in_sync_again():
     left, isr = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1,), transaction_id=60, leads=False
     )
@@ -56,21 +56,21 @@ def test_who_had_left_before_stays_remembered_while_the_isr_goes_on_without_him(
     assert isr == {1: 60}
 
 
-def test_a_larger_isr_devalues_what_those_have_who_left():
+def test_a_larger_isr_raises_the_size_since_a_replica_left():
     left, _ = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1, 3), transaction_id=60, leads=False
     )
     assert left == {2: Left(2, 50)}
 
 
-def test_who_is_back_has_not_left():
+def test_a_replica_that_is_in_sync_again_is_not_in_the_history():
     left, _ = next_history(
         before=ONE_LEFT, isr_before=(1,), isr=(1, 2), transaction_id=60, leads=False
     )
     assert left == {}
 
 
-def test_what_was_known_of_a_leaderless_isr_is_not_renewed_by_writing_it_again():
+def test_writing_a_leaderless_isr_again_does_not_renew_until_when_its_members_held_everything():
     before = IsrHistory(8, 1, isr={1: 50})
     left, isr = next_history(
         before=before, isr_before=(1,), isr=(1,), transaction_id=99, leads=False
@@ -146,7 +146,7 @@ LAST_TWO = IsrHistory(7, 1, left={2: Left(1, 50), 3: Left(1, 40)})
         pytest.param((1,), LAST_TWO, {1: NO_LOG}, {1, 2, 3}, 1, id="all have lost everything"),
     ],
 )
-def test_one_that_lost_its_log_does_not_lead_while_another_has_something(
+def test_a_replica_that_lost_its_log_does_not_lead_while_another_has_records(
     isr, history, ends, emptied, elected
 ):
     chosen = choose(
@@ -161,13 +161,13 @@ def test_one_that_lost_its_log_does_not_lead_while_another_has_something(
     assert chosen == elected
 
 
-def test_who_left_one_alone_has_what_that_one_has():
+def test_the_last_replica_that_left_has_what_the_remaining_one_has():
     left = {2: Left(isr_size=1, transaction_id=50), 3: Left(isr_size=2, transaction_id=40)}
     assert holders((1,), IsrHistory(7, 1, left=left)) == {1, 2}
     assert holders((1,), None) == {1}
 
 
-def test_nobody_waits_for_one_who_is_no_replica_any_more():
+def test_a_broker_that_is_not_assigned_any_more_is_not_waited_for():
     """His log is deleted: he would be waited for for ever."""
     chosen = choose(
         ends={1: LogEnd(5, 80), 3: LogEnd(5, 70)},
@@ -184,7 +184,7 @@ def test_nobody_waits_for_one_who_is_no_replica_any_more():
     ("heard", "isr_min", "elected"),
     [((1,), 2, None), ((1, 2), 2, 2), ((1,), 1, 1), ((1, 2), 3, None)],
 )
-def test_of_a_cluster_that_lost_its_power_so_many_are_waited_for_as_cannot_all_have_lost_it(
+def test_after_a_power_failure_min_insync_replicas_in_sync_replicas_are_waited_for(
     heard, isr_min, elected
 ):
     ends = {replica: LogEnd(5, 80 + replica) for replica in heard}
@@ -245,7 +245,7 @@ def leaderless(*, isr, left):
     return StoredState(state, 1, 60, history)
 
 
-def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
+def test_a_log_end_from_before_a_restart_does_not_count():
     others = (broker(1, 100), broker(3, 102))
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 50)})
     settled = Settled((*others, broker(2, 101)), state, replicas=(1, 2, 3))
@@ -259,7 +259,7 @@ def test_what_a_replica_said_in_its_former_life_is_no_word_about_what_it_has():
 
 
 @pytest.mark.parametrize(("left", "may_begin_anew"), [({}, True), ({3: Left(1, 50)}, False)])
-def test_who_is_being_added_may_begin_with_an_empty_log_unless_he_was_in_sync_once(
+def test_a_replica_that_is_being_added_creates_its_log_unless_it_was_in_sync_before(
     left, may_begin_anew
 ):
     """Else, with the directory of what he has offline, he would say that he has nothing."""
@@ -271,7 +271,7 @@ def test_who_is_being_added_may_begin_with_an_empty_log_unless_he_was_in_sync_on
 
 
 @pytest.mark.parametrize(("noted_id", "leader"), [(61, 2), (59, 1)])
-def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not_mean_that_one(
+def test_an_isr_written_before_a_restart_was_noted_does_not_prove_what_the_member_has(
     noted_id, leader
 ):
     """Broker 1 has registered in transaction 58, and the state was written in 60."""
@@ -281,7 +281,7 @@ def test_who_wrote_an_isr_without_having_heard_of_a_new_life_of_a_member_did_not
     assert settled.stored[-1].leader == leader
 
 
-def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_left_last():
+def test_a_leader_that_restarts_with_an_empty_directory_follows_the_replica_that_left_last():
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
     emptied = broker(1, 100, empty_since=100)
     settled = Settled((emptied, broker(3, 42)), state, replicas=(1, 2, 3))
@@ -302,7 +302,7 @@ def test_a_leader_that_comes_back_with_an_empty_directory_follows_the_one_that_l
     [(58, 60), (-1, 60)],
     ids=["it has caught up since", "it never lost any"],
 )
-def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_since, known_in):
+def test_a_replica_that_lost_its_logs_before_it_caught_up_may_lead(empty_since, known_in):
     state = LeaderAndIsr(leader=1, leader_epoch=5, isr=(1, 2), partition_epoch=7)
     brokers = (broker(1, 61, clean_since=50, empty_since=empty_since), broker(2, 10))
     settled = Settled(brokers, StoredState(state, 1, known_in), replicas=(1, 2))
@@ -310,7 +310,7 @@ def test_one_that_lost_its_logs_before_it_caught_up_is_as_good_as_any(empty_sinc
     assert settled.controller.context.emptied(partition, {1: NO_LOG}) == frozenset()
 
 
-def test_a_log_in_another_directory_than_the_one_that_was_replaced_is_as_good_as_any():
+def test_a_replica_in_another_directory_than_the_empty_one_may_lead():
     state = leaderless(isr=(1,), left={2: Left(1, 50), 3: Left(1, 40)})
     settled = Settled((broker(1, 100, empty_since=100),), state, replicas=(1, 2, 3))
     settled.settle(LogEndsRead({TOPIC: {1: LogEnd(5, 90)}}, {"t": 1}))
@@ -318,7 +318,7 @@ def test_a_log_in_another_directory_than_the_one_that_was_replaced_is_as_good_as
     assert (elected.leader, elected.leader_recovery_state) == (1, RECOVERED)
 
 
-def test_the_journal_says_how_many_replicas_a_broker_lost():
+def test_the_journal_has_the_number_of_replicas_that_a_broker_lost():
     state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), partition_epoch=7)
     settled = Settled((broker(2, 10),), StoredState(state, 1, 60), replicas=(1, 2))
     settled.settle(BrokersChanged((broker(1, 70, empty_since=70), broker(2, 10))))
