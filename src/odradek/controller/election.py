@@ -1,8 +1,8 @@
 """Leader election: the strategies, as rules on values.
 
 A rule here gets what it needs as arguments and returns its verdict. It does not know
-the coordination store, the state machines, metrics or the clock; who calls it counts,
-logs, stores and announces.
+the coordination store, the state machines, metrics or the clock: the caller counts,
+logs, stores and sends requests.
 
     first        a new partition: first live replica; the ISR is all that live
     offline      first live replica of the ISR; with unclean election allowed, else any
@@ -11,7 +11,7 @@ logs, stores and announces.
     controlled   first live one in sync which is not on a broker being shut down
 
 Every rule walks the assignment in its order, so that equal inputs elect equal leaders
-and leadership falls back to the preferred replica when it can. None means: nobody may lead
+and leadership falls back to the preferred replica when it can. None means: no replica may lead
 by this rule.
 """
 

@@ -34,13 +34,13 @@ class ReplicaMachine:
 
     def come_online(self, partition: Partition, brokers: Collection[int]) -> None:
         """The replicas on these brokers are online: send them the stored state."""
-        told = []
+        online = []
         for replica in self._context.online_replicas(partition):
             if replica in brokers:
                 partition.enter_replica(replica, ReplicaState.ONLINE)
-                told.append(replica)
-        if told and partition.leader_and_isr is not None:
-            self._batch.leader_and_isr(partition, told)
+                online.append(replica)
+        if online and partition.leader_and_isr is not None:
+            self._batch.leader_and_isr(partition, online)
 
     def go_offline(self, partition: Partition, brokers: Collection[int], cause: Cause) -> None:
         """The replicas on these brokers are offline: shrink the ISR, or elect a leader."""

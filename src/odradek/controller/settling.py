@@ -14,7 +14,7 @@ from odradek.controller.events import Event
 class Settling(Iterator[Effect]):
     """The effects of an event, and of all that follows from it, in order.
 
-    Whoever iterates carries each effect out, and reports its outcomes before the next: these are
+    The caller carries out each effect, and reports its outcomes before the next: these are
     handled first, with all their effects. At a `Proceed` other tasks may run.
     """
 

@@ -68,8 +68,8 @@ class TopicDeletion:
         for name in unserved:
             why = "the topic does not exist" if self._enabled else "delete.topic.enable is false"
             self._batch.decided(Decision(Verdict.DELETION_REFUSED, name, ASKED, detail=why))
-        forget: list[Effect] = [RemoveDeletions(tuple(unserved))] if unserved else []
-        return [*forget, Proceed(ResumeDeletions())]
+        refuse: list[Effect] = [RemoveDeletions(tuple(unserved))] if unserved else []
+        return [*refuse, Proceed(ResumeDeletions())]
 
     def resume(self) -> list[Effect]:
         """Start what can be started, finish what is done."""
