@@ -1,5 +1,7 @@
 """The group coordinator, case by case: who may join, who is fenced, which offset is committed."""
 
+import re
+
 import pytest
 
 from odradek.group.effects import Answer, Append, AppendTombstones, PartitionsAnswer
@@ -26,6 +28,7 @@ from odradek.group.options import GroupOptions
 from odradek.group.records import CommittedOffset, encode_offset_key
 from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import InvariantError
 from odradek.model.partition import TopicPartition
 from odradek.model.trampoline import Trampoline
 from odradek.record.coordinator import Loaded, MarkerReplayed, Replayed, Resigned
@@ -906,3 +909,24 @@ def test_offsets_of_a_deleted_topic_are_removed(two):
     coordinator.tell(TopicsDeleted("g", frozenset({"other"})))
     assert coordinator.offsets().keys() == {T0}
     assert Coordinator(coordinator.log).offsets().keys() == {T0}
+
+
+# ------------------------------------------------------------------------------- invariants
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("awaiting_join", 1, "0 members wait, not 1"),
+        ("leader", "a stranger", "a stranger leads"),
+        ("state", GroupState.EMPTY, "it has members"),
+        ("protocol", None, "it has no protocol"),
+        ("storing", 9, "generation 9 is stored"),
+        ("static_members", {"S": "a stranger"}, "is not {'S': 'a stranger'}"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_found(two, field, value, rule):
+    coordinator, _, _ = two
+    setattr(coordinator.group, field, value)
+    with pytest.raises(InvariantError, match=re.escape(rule)):
+        coordinator.machine.validate()

@@ -1,9 +1,12 @@
 """The transaction coordinator, case by case: what is answered, written, and sent when."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.model.clock import Now
 from odradek.model.errors import ErrorCode
+from odradek.model.invariants import InvariantError
 from odradek.model.partition import TopicPartition
 from odradek.model.trampoline import Trampoline
 from odradek.record.coordinator import Loaded, Replayed, Resigned
@@ -598,3 +601,11 @@ def test_one_that_is_being_forgotten_is_not_told_of():
     assert coordinator.machine.find("x") is None
     assert list(coordinator.machine) == []
     assert coordinator.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_two_transactional_ids_with_one_producer_id_are_found():
+    coordinator = Coordinator(producer_id=7, producer_epoch=0)
+    other = Transaction(transactional_id="y", producer_id=7, timeout_ms=1, updated_ms=0)
+    stored = encode_value(replace(other, producer_epoch=3))
+    with pytest.raises(InvariantError, match="y: has producer id 7 of x"):
+        coordinator.tell(Replayed((Record(encode_key("y"), stored),), -1))
