@@ -1,1 +1,1 @@
-"""The process: shells around the pure packages."""
+"""The broker process: shells around the pure packages."""

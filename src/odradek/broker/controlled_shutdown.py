@@ -1,11 +1,11 @@
-"""Before a broker stops: its leaderships move away, or the whole cluster goes down as it stands.
+"""What a broker does before it stops: its leaderships move, or the whole cluster stops in sync.
 
-alone       ControlledShutdown: the controller moves what this broker leads. What no other
-replica can lead stays, and is asked for again, for a while
-together    every registered broker is being stopped: no leader moves. No more records are
-taken, the in-sync followers fetch what there is, and each broker goes on
-replicating until the controller has heard the same from all. So all in-sync
-replicas end alike, and each of them may lead at the next start
+alone       ControlledShutdown: the controller moves what this broker leads. It is asked again,
+            for a while, for partitions that no other replica can lead
+together    every registered broker is being stopped, and no leader moves. No more records are
+            accepted, the in-sync followers fetch the rest, and each broker continues to
+            replicate until the controller has the same request from all. So all in-sync
+            replicas have the same log end, and each of them may lead after the next start
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class ControlledShutdown:
         self._broker_epoch = broker_epoch
 
     async def run(self, config: BrokerConfig, together_with: Collection[int]) -> None:
-        """Leave; `together_with` are the brokers that are being stopped at the same time."""
+        """Stop leading; `together_with` are the brokers that are being stopped at the same time."""
         if len(self._metadata.brokers) <= 1 or not config.controlled_shutdown_enable:
             return
         request = ControlledShutdownRequest(
@@ -65,16 +65,16 @@ class ControlledShutdown:
                 async with asyncio.timeout(TOGETHER_S_MAX):
                     await self._go_down(request)
             except TimeoutError:
-                # One was killed before it asked, perhaps. What all had to acknowledge is on all.
-                log.warning("not every broker of the cluster stops; this one waits no longer")
+                # One of them may have been killed. Committed records are on all in-sync replicas.
+                log.warning("not every broker of the cluster stops; this one stops waiting")
         else:
             await self._leave(config, request)
 
     async def _leave(self, config: BrokerConfig, request: ControlledShutdownRequest) -> None:
-        """Ask until nothing is left to be moved, as long as Kafka's retries would last.
+        """Ask until no leadership is left to move, at most as long as Kafka's retries would last.
 
-        It is asked more often than `controlled.shutdown.retry.backoff.ms`: when other brokers stop,
-        too, the last one is to learn soon that no broker is left that could take over.
+        It asks more often than `controlled.shutdown.retry.backoff.ms`: if other brokers stop, too,
+        the last one soon gets the answer that no broker is left that could lead.
         """
         loop = asyncio.get_running_loop()
         retries = config.controlled_shutdown_max_retries - 1
@@ -89,7 +89,7 @@ class ControlledShutdown:
                 left = len(answer.remaining_partitions)
                 if not answer.error_code and not left:
                     return
-                trouble = f"controlled shutdown: error {answer.error_code}, {left} still led"
+                trouble = f"controlled shutdown: error {answer.error_code}, still leads {left}"
             if trouble != said:
                 said = trouble
                 log.info("%s", trouble)
@@ -106,7 +106,7 @@ class ControlledShutdown:
             try:
                 answer = await self._ask(request)
             except PeerError as error:
-                log.info("the controller does not answer, it may have stopped: %s", error)
+                log.info("the controller does not answer and may have stopped: %s", error)
                 return
             if answer.error_code != ErrorCode.OPERATION_NOT_ATTEMPTED:
                 return

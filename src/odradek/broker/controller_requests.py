@@ -43,7 +43,7 @@ class ControllerRequests:
         learn: Callable[[Sequence[str]], Awaitable[None]],
         gone: Callable[[str], None],
     ) -> None:
-        """`learn` reads the options of new topics; `gone` is told of those that were deleted."""
+        """`learn` reads the options of new topics; `gone` gets the names of deleted topics."""
         self._learn = learn
         self._gone = gone
         self._replicas = replicas
@@ -55,11 +55,11 @@ class ControllerRequests:
     async def leader_and_isr(
         self, request: LeaderAndIsrRequest, origin: Origin | None = None
     ) -> LeaderAndIsrResponse:
-        """Lead or follow."""
+        """Handle LeaderAndIsr: become leader or follower of partitions."""
         refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return LeaderAndIsrResponse(error_code=refusal)
-        # A topic's options come before its logs: they say how these are written.
+        # A topic's options are read before its log is opened: they say how the log is written.
         new = [
             topic.topic_name
             for topic in request.topic_states
@@ -71,7 +71,7 @@ class ControllerRequests:
             except SessionExpiredError:
                 # The registration that this request was meant for ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            refusal = self._refusal(request, origin)  # much may have happened meanwhile
+            refusal = self._refusal(request, origin)  # the epochs may have changed meanwhile
             if refusal is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=refusal)
         return await leader_and_isr(self._replicas, request)
@@ -88,7 +88,7 @@ class ControllerRequests:
     async def stop_replica(
         self, request: StopReplicaRequest, origin: Origin | None = None
     ) -> StopReplicaResponse:
-        """Hold no longer."""
+        """Handle StopReplica: stop serving partitions, and delete their logs if asked."""
         refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return StopReplicaResponse(error_code=refusal)
@@ -97,7 +97,7 @@ class ControllerRequests:
     async def update_metadata(
         self, request: UpdateMetadataRequest, origin: Origin | None = None
     ) -> UpdateMetadataResponse:
-        """Know."""
+        """Handle UpdateMetadata: update the metadata cache."""
         refusal = self._refusal(request, origin)
         if refusal is not ErrorCode.NONE:
             return UpdateMetadataResponse(error_code=refusal)

@@ -1,10 +1,10 @@
 """Options that change while the broker runs: of topics, of this broker, of all brokers.
 
-They stand in the store; a notice under `/config/changes` tells every broker whose have changed.
-Each handles the notices above the last one it has seen, reads the entity again, and hands
-what it says now to whoever goes by it. Notices older than fifteen minutes are removed.
+They are kept in the store; a notification under `/config/changes` names each entity that changed.
+A broker handles the notifications above the last one it has handled, reads the entities again, and
+passes their options to its listener. Notifications older than fifteen minutes are deleted.
 
-A topic that is new to this broker has no notice: `learn` reads its options when it comes.
+A topic that is new to this broker has no notification: `learn` reads its options.
 """
 
 import asyncio
@@ -41,20 +41,20 @@ Overrides = Mapping[str, str]
 
 
 class ConfigListener(Protocol):
-    """Who goes by the options."""
+    """Applies the options."""
 
     def topic_config(self, topic: str, overrides: Overrides) -> None:
-        """A topic's own options are these now."""
+        """Apply a topic's own options."""
 
     def broker_config(self, dynamic: Overrides, dynamic_default: Overrides) -> None:
-        """What is set for this broker, and for all brokers, is this now."""
+        """Apply the options that are set for this broker, and for all brokers."""
 
     def note(self, text: str) -> None:
-        """Something an operator may want to know."""
+        """Log a text for operators."""
 
 
 class DynamicConfig:
-    """One broker's eye on the configuration in the store."""
+    """Follows the configuration in the store, for one broker."""
 
     def __init__(
         self, store: Store, *, broker_id: int, clock: Clock, listener: ConfigListener
@@ -63,24 +63,24 @@ class DynamicConfig:
         self._clock = clock
         self._listener = listener
         self._brokers = (broker_entity(broker_id), broker_entity(None))
-        self._seen = -1  # the number of the last notice handled
-        self._is_blind = False  # the watches went with a session
+        self._seen = -1  # the number of the last notification handled
+        self._is_blind = False  # the watches ended with their session
         self._something = asyncio.Event()
         self._handled = asyncio.Condition()
-        self._watch = self._something.set  # one object: a watcher that is set twice is told once
+        self._watch = self._something.set  # one object: the store notifies a watcher once
 
     def session_opened(self) -> None:
-        """There is a new session: what was missed is read, and watched for, by `run`."""
+        """A new session was opened: `run` reads what changed meanwhile, and watches again."""
         self._is_blind = True
         self._something.set()
 
     async def load(self) -> None:
-        """Read everything, and begin to watch.
+        """Read everything, and begin to watch for changes.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        # The notices first: what changes while we read is then read once more.
+        # Notifications first: what changes while the options are read is read once more.
         numbers = await self._notices()
         await self._read_brokers()
         topics = iter(await self._store.children("/config/topics"))
@@ -99,7 +99,7 @@ class DynamicConfig:
                 self._listener.topic_config(topic, overrides)
 
     async def run(self) -> None:
-        """Handle notices as they come, until cancelled."""
+        """Handle notifications until cancelled."""
         while True:
             await self._something.wait()
             self._something.clear()
@@ -115,7 +115,7 @@ class DynamicConfig:
                 self._something.set()
 
     async def wait_handled(self, number: int, deadline_ms: int) -> bool:
-        """Wait until a notice has had its effect here; False if the time is up before."""
+        """Wait until this broker has applied a notification; False if not before the deadline."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         try:
             async with asyncio.timeout(max(0, left_ms) / 1000), self._handled:
@@ -127,7 +127,7 @@ class DynamicConfig:
     # --------------------------------------------------------------------------- notices
 
     async def _notices(self) -> dict[int, str]:
-        """The paths of the notices there are, by number; watched for more."""
+        """The paths of the notifications, by number; a watch is set for further ones."""
         try:
             names = await self._store.children(CONFIG_CHANGES, self._watch)
         except NoNodeError:
@@ -156,7 +156,7 @@ class DynamicConfig:
 
     def _entity(self, path: str, node: tuple[bytes | None, Stat] | None) -> ConfigEntity | None:
         if node is None:
-            return None  # so old that another broker has removed it
+            return None  # another broker has deleted it because of its age
         try:
             return decode_config_change(path, node[0])
         except CorruptNodeError as error:
@@ -170,7 +170,7 @@ class DynamicConfig:
                 try:
                     await self._store.delete(path)
                 except (NoNodeError, BadVersionError):
-                    continue  # another broker was faster
+                    continue  # another broker deleted it
 
     # -------------------------------------------------------------------------- entities
 
@@ -192,7 +192,7 @@ class DynamicConfig:
             self._listener.broker_config(own, default)
 
     def _decode(self, path: str, node: tuple[bytes | None, Stat] | None) -> dict[str, str] | None:
-        """What an entity has set; None if that cannot be read, and so stays as it was."""
+        """The options set for an entity; None if they cannot be read: the former ones stay."""
         if node is None:
             return {}
         try:

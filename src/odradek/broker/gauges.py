@@ -1,4 +1,4 @@
-"""What is not counted but asked for: the numbers that the parts of a broker know of themselves."""
+"""Metrics that are not counted but read from the parts of a broker when they are asked for."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -18,7 +18,7 @@ _STATES: Final = {"starting": 1, "recovering": 2, "running": 3, "shutting-down":
 
 
 class MeasuredParts(ReportedParts, Protocol):
-    """The parts whose numbers are read, besides those of reports."""
+    """The parts whose numbers are read, besides the parts of reports."""
 
     state: str
     metrics: BrokerMetrics
@@ -29,7 +29,7 @@ class MeasuredParts(ReportedParts, Protocol):
 
 
 def publish(broker: MeasuredParts) -> None:
-    """Have the metrics of a broker read these."""
+    """Register the gauges of a broker with its metrics."""
     metrics, replicas = broker.metrics, broker.replicas
     gauge = metrics.gauge
 
@@ -122,7 +122,7 @@ def publish(broker: MeasuredParts) -> None:
 
 
 def _publish_controller(broker: MeasuredParts) -> None:
-    """What the controller knows of the cluster; nothing of it where another one reigns."""
+    """The controller's gauges; 0 on brokers that are not the controller."""
 
     def of(number: Callable[[Controller], float]) -> Callable[[], float]:
         def read() -> float:

@@ -1,18 +1,18 @@
-"""What a broker tells by HTTP: `/metrics`, `/health`, and what else is put into its routes.
+"""The broker's HTTP server: `/metrics`, `/health`, and the reports in its routes.
 
-h11 reads and writes the protocol; the socket is asyncio's. This is a window for operators on
-the loopback interface, not a web server, and so it is strict:
+h11 reads and writes the protocol; the socket is asyncio's. The server is meant for operators on the
+loopback interface, and therefore strict:
 
-    GET only, a request of at most 8 KiB and without a body, an answer within the time-out
-    a known `Host`: an address, `localhost` or a name that was allowed - else any web page that
-        an operator looks at could read it under a name of its own (DNS rebinding)
-    so many connections and no more; no header that lets other sites read what is said here
+    GET only; a request has at most 8 KiB and no body, and has to arrive before the time-out
+    `Host` must be an address, `localhost` or an allowed name - otherwise any web page that an
+        operator opens could read the answers under a name of its own (DNS rebinding)
+    a limited number of connections; no header that lets other sites read the answers
 
-A body may be given in pieces, which are made while they are sent. Between two of them the loop
-turns, and when the peer does not read, none is made: a long answer takes nothing away from those
-who produce and fetch. No task is needed: a peer is driven by callbacks.
+A body may be given in pieces, which are made while they are sent. Between two pieces the loop
+serves other work, and while the client does not read, no piece is made: a long answer does not
+delay producing and fetching. No task is needed: callbacks drive a connection.
 
-To be imported when the broker serves already: it is not needed before.
+It is imported after the broker has started, because nothing needs it before.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ TIMEOUT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer; of a body in pieces one is made in each turn of the loop."""
+    """An answer; if its body is given in pieces, one is made in each turn of the loop."""
 
     status: int
     content_type: str
@@ -51,13 +51,13 @@ Route = Callable[[Mapping[str, str]], Response]  # from the fields of the query
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """A value as JSON."""
+    """A response with a value as JSON."""
     return Response(status, "application/json", json.dumps(value).encode() + b"\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How a broker is, as `/health` says it: 200 while it is `running`, else 503."""
+    """The broker's state, as in `/health`, which answers 200 while it is `running`, else 503."""
 
     state: str  # starting, recovering, running, shutting-down
     version: str
@@ -69,12 +69,12 @@ class Health:
 
 
 def metrics_route(metrics: BrokerMetrics) -> Route:
-    """What a broker counted, for Prometheus."""
+    """The broker's metrics, in Prometheus' format."""
     return lambda _query: Response(200, CONTENT_TYPE, text_pieces(metrics))
 
 
 def health_route(health: Callable[[], Health]) -> Route:
-    """How a broker is."""
+    """The broker's state as JSON."""
 
     def answer(_query: Mapping[str, str]) -> Response:
         now = health()
@@ -102,10 +102,10 @@ class HttpServer:
         self._listening: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Accept connections. Returns the port, which is another one where 0 was asked for.
+        """Accept connections. Returns the port, which the system chooses if 0 is given.
 
         Raises:
-            OSError: the address is not ours or is taken.
+            OSError: the address is not one of this host, or is in use.
         """
         assert self._listening is None
         loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ class HttpServer:
         return cast("int", self._listening.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
-        """Accept no more, and hang up."""
+        """Stop listening, and close all connections."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -121,7 +121,7 @@ class HttpServer:
             peer.hang_up()
 
     def allows(self, host: str) -> bool:
-        """Whether a `Host` is one under which only operators know this server."""
+        """Whether a `Host` header names this server for operators, not for a web page."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             if name == "localhost" or name in self._allowed_hosts:
@@ -141,15 +141,15 @@ class _RefusedError(Exception):
 
 
 class _Peer(asyncio.Protocol):
-    """One connection: a request, its answer, the next request."""
+    """One connection: it answers one request after the other."""
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         self._request: h11.Request | None = None
-        self._pieces: Iterator[bytes] | None = None  # of the answer that is under way
-        self._reads = True  # the peer takes what it is sent
+        self._pieces: Iterator[bytes] | None = None  # of the answer that is being sent
+        self._reads = True  # the client reads what is sent
         self._deadline: asyncio.TimerHandle | None = None
 
     # --------------------------------------------------------------------- asyncio's callbacks
@@ -186,7 +186,7 @@ class _Peer(asyncio.Protocol):
     # --------------------------------------------------------------------------------- a request
 
     def hang_up(self) -> None:
-        """End it without a word."""
+        """Close the connection without an answer."""
         self._transport.abort()
 
     def _expect_request(self) -> None:
@@ -195,7 +195,7 @@ class _Peer(asyncio.Protocol):
         self._deadline = self._loop.call_later(self._server.timeout_seconds, self.hang_up)
 
     def _read(self) -> None:
-        """Take events until a request is whole, or nothing is left."""
+        """Handle events until a request is complete, or more bytes are needed."""
         try:
             while self._pieces is None:
                 event = self._http.next_event()
@@ -227,7 +227,7 @@ class _Peer(asyncio.Protocol):
     def _routed(self, request: h11.Request) -> Response:
         if request.method != b"GET":
             raise _RefusedError(405, "GET is all that is served")
-        # h11 counts only what it has to keep; what came whole has passed it.
+        # h11 limits only incomplete requests, not one that arrived in one piece.
         if len(request.target) + sum(map(len, chain(*request.headers))) > REQUEST_BYTES_MAX:
             raise _RefusedError(431, f"a request has at most {REQUEST_BYTES_MAX} bytes")
         for name, value in request.headers:
@@ -248,7 +248,7 @@ class _Peer(asyncio.Protocol):
         return route(dict(fields))
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer, if it can still be answered, and hang up: what follows cannot be understood."""
+        """Answer an error, if that is still possible, and close: what follows cannot be parsed."""
         log.info("http: closed %s: %s", self._transport.get_extra_info("peername"), why)
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"error": why}).encode() + b"\n"
@@ -262,7 +262,7 @@ class _Peer(asyncio.Protocol):
             self._send(response.status, response.content_type, response.body)
             self._answered()
             return
-        # What comes meanwhile waits in the kernel.
+        # Further requests wait in the kernel's buffer.
         self._transport.pause_reading()
         self._pieces = iter(response.body)
         headers = [("content-type", response.content_type)]
@@ -271,17 +271,17 @@ class _Peer(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Send the next piece of the answer."""
-        if self._pieces is None:  # the connection was lost meanwhile
+        if self._pieces is None:  # the connection was closed meanwhile
             return
         try:
             piece = next(self._pieces, None)
         except Exception:  # one request must not end the broker
             log.exception("http: an answer failed half-way")
-            self.hang_up()  # before its end was said, so that it is not taken for a whole one
+            self.hang_up()  # without the end marker, so that the client sees an incomplete answer
             return
         if piece is not None:
             self._transport.write(self._bytes(h11.Data(data=piece)))
-            if self._reads:  # else `resume_writing` goes on
+            if self._reads:  # otherwise `resume_writing` continues
                 self._loop.call_soon(self._advance)
             return
         self._pieces = None
@@ -295,7 +295,7 @@ class _Peer(asyncio.Protocol):
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
             self._expect_request()
-        else:  # the peer, or HTTP/1.0, wants it closed
+        else:  # the client asked for it to be closed, or uses HTTP/1.0
             self._transport.close()
 
     def _send(self, status: int, content_type: str, body: bytes, *, last: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""What went wrong at this broker and is over: refused clients, and log directories that failed.
+"""Past problems of this broker: refused clients, and log directories that failed.
 
-Kept in memory, with a bound, for `odradek why` and `odradek doctor` (`odradek.broker.reports`).
-The log has each of them, too, but a tool on another host cannot read that.
+They are kept in memory, with a limit, for `odradek why` and `odradek doctor`
+(`odradek.broker.reports`). The log has them, too, but a tool on another host cannot read it.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ _TEXT_MAX: Final = 200
 
 
 class Client(NamedTuple):
-    """A client that was refused, and what it was refused."""
+    """A client that was refused, and what was refused."""
 
     what: str
     host: str
@@ -23,7 +23,7 @@ class Client(NamedTuple):
 
 @dataclass(slots=True)
 class Count:
-    """How often, and from when to when (wall clock)."""
+    """How often something happened, the first time and the last time (wall clock)."""
 
     first_ms: int
     last_ms: int
@@ -31,16 +31,16 @@ class Count:
 
 
 class Incidents:
-    """Of one broker, since its start."""
+    """The past problems of one broker, since its start."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self.began_ms = wall_ms()
-        self.refusals: dict[Client, Count] = {}  # the one that happened last is the last
-        self.failed_directories: dict[str, tuple[int, str]] = {}  # when, why
+        self.refusals: dict[Client, Count] = {}  # the latest one is at the end
+        self.failed_directories: dict[str, tuple[int, str]] = {}  # since when, why
 
     def refused(self, what: str, *, host: str, client_id: str | None, software: str) -> None:
-        """A client's request was not served. Of many kinds the one unseen for longest goes."""
+        """Record a refused request. Above the limit, the refusal that is oldest is dropped."""
         client = Client(what[:_TEXT_MAX], host, (client_id or "")[:_TEXT_MAX], software[:_TEXT_MAX])
         now_ms = self._wall_ms()
         known = self.refusals.pop(client, None)
@@ -53,7 +53,7 @@ class Incidents:
         self.refusals[client] = known
 
     def directory_failed(self, path: str, why: str) -> None:
-        """A log directory is offline from now on."""
+        """Record that a log directory is offline from now on."""
         self.failed_directories.setdefault(path, (self._wall_ms(), why))
 
     def as_json(self) -> list[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
-"""One broker as a process: the real world built, signals minded, exit codes given.
+"""One broker as a process: its real world, its signals and its exit code.
 
-Exit codes: 0 after a clean stop, 1 when it could not start or had to give up; the reason is the
-last line on stderr.
+Exit codes: 0 after a clean stop; 1 if it could not start or had to stop because of an error. The
+reason is the last line on stderr.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odradek.broker.http import HttpServer
 
 OnReady = Callable[[Sequence[str], str | None], None]
-# The brokers that are being stopped at this moment, asked when this one is.
+# The brokers that are being stopped at this moment; called when this one is stopped.
 Stopping = Callable[[], Collection[int]]
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,9 @@ def run(
     problem = _log_dirs_problem(config)
     if problem is not None:
         return _give_up(f"{source}: {problem}")
-    # A collection stops the loop: a millisecond for some 3,000 objects. So the young ones are
-    # collected before there are many (10,000, and 50,000 that have survived once), and the old
-    # ones, of which a partition has dozens, once in a hundred million allocations.
+    # A garbage collection blocks the loop: a millisecond for some 3,000 objects. So young objects
+    # are collected before there are many (10,000, and 50,000 that have survived once), and old
+    # objects, of which a partition has dozens, once in a hundred million allocations.
     gc.set_threshold(10_000, 5, 2_000)
     selector = MeteredSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
@@ -77,7 +77,7 @@ def run(
 
 
 def _log_dirs_problem(config: BrokerConfig) -> str | None:
-    """Why no broker can start with these directories; one of several may fail, and is offline."""
+    """Why the broker cannot start with these directories; if only some fail, they are offline."""
     failed: dict[str, str] = {}
     for directory in config.log_dirs:
         try:
@@ -139,7 +139,7 @@ async def _serve(
             http = await _serve_http(broker)
         if on_ready is not None:
             on_ready(listeners, http.url if http else None)
-        selector.turns.longest_ms = 0.0  # what came before kept no client waiting
+        selector.turns.longest_ms = 0.0  # no client has waited during the start
         reason: str | None = await over
         log.info("stopping")
     except OdradekError as error:
@@ -156,7 +156,7 @@ class _Http(NamedTuple):
 
 
 async def _serve_http(broker: Broker) -> _Http:
-    """Metrics and health; loaded when the broker serves already, for clients do not wait for it."""
+    """Start metrics and health; loaded only now, so that clients need not wait for it."""
     from odradek.broker.http import HttpServer, health_route, metrics_route  # noqa: PLC0415
     from odradek.broker.reports import report_routes  # noqa: PLC0415
 
@@ -182,7 +182,7 @@ async def _serve_http(broker: Broker) -> _Http:
 
 
 def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
-    """The operating system's clock, disk and network, and the store that was configured."""
+    """The system's clock, disk and network, and the configured store."""
     clock = RealClock()
     files = shares(raise_limit(), backlog=config.socket_listen_backlog_size)
     drawn = random.Random()
@@ -194,8 +194,8 @@ def real_world(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> World:
         store=store_of(config, clock, loop, drawn),
         network=RealNetwork(
             backlog=config.socket_listen_backlog_size,
-            # Kafka's defaults of 100 KiB come from a time before kernels found the right sizes
-            # themselves; to set them is to switch that off. Whoever sets them gets them.
+            # Kafka's defaults of 100 KiB are older than kernels that adapt the sizes themselves;
+            # setting a size switches that off. So it is only set if the option is.
             send_bytes=_if_set(config, "socket.send.buffer.bytes"),
             receive_bytes=_if_set(config, "socket.receive.buffer.bytes"),
         ),
@@ -213,5 +213,5 @@ def _if_set(config: BrokerConfig, name: str) -> int:
 
 
 def _give_up(reason: str) -> int:
-    print(f"odradek: {reason}", file=sys.stderr)  # noqa: T201 - for whoever started it
+    print(f"odradek: {reason}", file=sys.stderr)  # noqa: T201 - for the operator
     return 1

@@ -1,12 +1,12 @@
-"""What a broker reports of itself and of the cluster: by HTTP, and to our tools by DescribeState.
+"""What a broker reports on itself and the cluster: by HTTP, and to our tools by DescribeState.
 
-    journal       ?topic=T [&partition=P] | ?broker=N  [&limit=1000]   what was decided, and why
-    controller    ?topic=T [&partition=P] | ?broker=N                  how things stand
-    broker                                                             how this broker is
+    journal       ?topic=T [&partition=P] | ?broker=N  [&limit=1000]   decisions and their causes
+    controller    ?topic=T [&partition=P] | ?broker=N                  the controller's state
+    broker                                                             this broker's state
     replicas      ?topic=T [&partition=P]                              LEO, HW and followers here
     groups        [?group=G]                                           groups coordinated here
 
-All of it is read-only, has a bound, and names no secret: options are named without their values.
+All reports are read-only and limited, and contain no secrets: options are named without values.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
 
 
 def report_routes(broker: ReportedParts) -> Mapping[str, Route]:
-    """Each report by its name."""
+    """The reports by their names."""
     return {
         **control_routes(broker.controller, broker.journal, broker_id=broker.config.broker_id),
         "broker": lambda _query: json_response(_broker(broker)),

@@ -7,7 +7,7 @@
     5  controller        the election; the winner is the active controller
     6  housekeeping      checkpoints, retention, flushes, idle connections
 
-What a broker consists of is in `odradek.broker.wiring.parts`.
+The parts of a broker are in `odradek.broker.wiring.parts`.
 """
 
 import logging
@@ -30,12 +30,12 @@ class Broker(BrokerParts):
         """Start; when this returns, requests are served.
 
         Raises:
-            StartupError: why it cannot, and what to do.
+            StartupError: the reason why the broker cannot start, and what to do.
         """
         config = self.config
         refuse_unsupported(config)
         for name in config.unknown():
-            log.warning("%s is not an option of Kafka: it is kept, and does nothing", name)
+            log.warning("%s is not an option of Kafka: it has no effect", name)
         for name in config.without_effect():
             log.warning("%s is set, and has no effect here", name)
         await self.lifecycle.open()
@@ -48,7 +48,7 @@ class Broker(BrokerParts):
             if directory.strays:
                 log.info(
                     "%d logs in %s are set aside (their names end in -stray): nothing reads them; "
-                    "remove them when their records are not needed",
+                    "delete them when their records are not needed",
                     directory.strays,
                     path,
                 )
@@ -73,7 +73,7 @@ class Broker(BrokerParts):
         self.tasks.start(self.lifecycle.keep_registered(me), "registration")
         self.tasks.start(self.features.run(), "features")
         self.tasks.start(self.dynamic_config.run(), "dynamic configuration")
-        # A Metadata response names at least this broker from here on.
+        # From here on a Metadata response names at least this broker.
         if not await self.metadata.wait_for(
             lambda: config.broker_id in self.metadata.brokers,
             config.zookeeper_session_timeout_ms,
@@ -85,7 +85,7 @@ class Broker(BrokerParts):
         self.state = "running"
 
     async def stop(self, *, together_with: Collection[int] = ()) -> None:
-        """Stop cleanly, whatever was reached in starting.
+        """Stop cleanly, also after a start that failed.
 
         `together_with` are the brokers that are being stopped at the same time.
         """
@@ -110,7 +110,7 @@ class Broker(BrokerParts):
         self.state = "stopped"
 
     async def _listen(self) -> tuple[EndPoint, ...]:
-        """Open every listener. Returns what is advertised, with the ports that were got."""
+        """Open every listener. Returns the advertised end points, with the actual ports."""
         ports = {point.listener: await self.server.listen(point) for point in self.config.listeners}
         return tuple(
             replace(point, port=point.port or ports[point.listener])

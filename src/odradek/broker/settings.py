@@ -1,7 +1,7 @@
-"""What the configuration of topics means for their partitions on this broker.
+"""The settings of partitions on this broker, which follow from topic and broker options.
 
-One object serves all topics that have no options of their own; a change of the broker's
-options, or of a topic's, makes new ones and tells who minds.
+One object serves all topics that have no options of their own. A change of the options, of the
+broker or of a topic, makes new objects and notifies the replicas.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _CODECS: Mapping[str, Codec | None] = {
 
 
 class TopicSettingsBook:
-    """The settings of every topic."""
+    """The settings of all topics."""
 
     def __init__(
         self, config: BrokerConfig, *, changed: Callable[[str], None] = lambda _topic: None
@@ -39,7 +39,7 @@ class TopicSettingsBook:
         self._own: dict[str, TopicSettings] = {}
 
     def topic(self, name: str) -> TopicSettings:
-        """The present settings of a topic; the same object for all that have no own."""
+        """The present settings of a topic; one object for all topics without own options."""
         if name not in self._overrides:
             return self._defaults
         own = self._own.get(name)
@@ -48,10 +48,10 @@ class TopicSettingsBook:
         return own
 
     def set_topic(self, name: str, overrides: Mapping[str, str]) -> None:
-        """A topic's own options are now these.
+        """Set a topic's own options.
 
         Raises:
-            InvalidConfigError: they make no sense; those that it had stay.
+            InvalidConfigError: they are invalid; the former ones stay.
         """
         if dict(self._overrides.get(name, {})) == dict(overrides):
             return
@@ -64,7 +64,7 @@ class TopicSettingsBook:
         self._changed(name)
 
     def set_broker(self, config: BrokerConfig) -> None:
-        """The broker's options are now these."""
+        """Set the broker's options."""
         self._config = config
         self._defaults = settings_of(config.topic_defaults, config)
         self._own.clear()
@@ -74,7 +74,7 @@ class TopicSettingsBook:
 
 
 def settings_of(topic: TopicConfig, broker: BrokerConfig) -> TopicSettings:
-    """From options to what the log, the validation and the leader go by."""
+    """The settings of log, validation and leader, from the options."""
     return TopicSettings(
         log_config=LogConfig(
             cleanup_policy=topic.cleanup_policy,

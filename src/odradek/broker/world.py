@@ -1,7 +1,7 @@
-"""Everything of the world that a broker touches, handed to it in one piece.
+"""Everything external that a broker uses, in one object.
 
-The simulator hands in another one. So there is no path in a broker that is reachable in
-production only, and any number of brokers live in one process without knowing of each other.
+The simulator passes another one. So no path of a broker is reachable in production only, and many
+brokers run in one process independently of each other.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class WorldNetwork(Network, Connector, Protocol):
-    """Both directions of the network."""
+    """Listening for connections, and connecting."""
 
 
 class RealClock:
-    """The host's clocks.
+    """The clocks of the operating system.
 
     A call of `WallMs` or `MonotonicMs` would take a fifth of the time of reading the clock.
     """
 
     def wall_ms(self) -> WallMs:
-        """Milliseconds since the epoch."""
+        """Milliseconds since 1970 (UTC)."""
         return time.time_ns() // 1_000_000  # type: ignore[return-value]
 
     def monotonic_ms(self) -> MonotonicMs:
-        """Milliseconds since the host started, more or less."""
+        """Milliseconds of a clock that never goes back; its zero has no meaning."""
         return time.monotonic_ns() // 1_000_000  # type: ignore[return-value]
 
 
@@ -51,11 +51,11 @@ class World:
     disk: Disk
     store: Store
     network: WorldNetwork
-    # Who cleans logs elsewhere; None: they are cleaned on the loop.
+    # Makes a cleaner outside of the loop; None: logs are cleaned on the loop.
     make_cleaner: "Callable[[], Cleaner] | None" = None
-    # Where records are decompressed that are too many for the loop; None: on the loop.
+    # Decompresses large batches outside of the loop; None: on the loop.
     worker: "Worker | None" = None
-    # How many connections there are files for.
+    # The connections for which there are file descriptors.
     connections_max: int = 2**31 - 1
-    # Why an address cannot be listened on; None if it can.
+    # The reason why an address cannot be listened on; None if it can.
     why_not_listen: Callable[[str, int], str | None] = lambda _host, _port: None

@@ -143,7 +143,7 @@ def test_damage_is_taken_for_the_lowest_and_written_over(data, caplog):
         await asyncio.sleep(1)
         await level(live, 2)
         assert await stored(live) == layout.Features(epoch=1, transaction_version=2)
-        assert "taken for the lowest" in caplog.text
+        assert "the lowest level is used" in caplog.text
 
     play(story)
 

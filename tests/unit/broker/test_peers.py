@@ -94,7 +94,7 @@ def test_a_connection_that_is_lost_while_it_is_waited():
         asked = asyncio.ensure_future(peer.ask(QUESTION))
         await asyncio.sleep(0.01)
         other.open_connections[0].abort()
-        with pytest.raises(PeerError, match="hung up"):
+        with pytest.raises(PeerError, match="closed the connection"):
             await asked
 
     play(story, answer=lambda request: None)

@@ -46,11 +46,11 @@ def test_who_has_a_name_may_keep_its_znodes_to_itself():
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"zookeeper.set.acl": "true"}, "nobody to ZooKeeper"),
+        ({"zookeeper.set.acl": "true"}, "does not authenticate to ZooKeeper"),
         # A certificate that is shown to nobody names nobody.
         (
             {"zookeeper.set.acl": "true", "zookeeper.ssl.keystore.location": "own.pem"},
-            "nobody to ZooKeeper",
+            "does not authenticate to ZooKeeper",
         ),
         ({"odradek.zookeeper.digest": "secret"}, "not `user:password`"),
         ({"odradek.zookeeper.digest": "broker:"}, "not `user:password`"),
@@ -75,7 +75,7 @@ def test_an_identity_that_is_none_is_refused(options: dict[str, str], complaint:
         ),
         ({"zookeeper.ssl.truststore.location": "nowhere.pem"}, r"nowhere.pem: .*No such file"),
         ({"zookeeper.ssl.keystore.location": "nowhere.pem"}, r"nowhere.pem: .*No such file"),
-        ({"zookeeper.ssl.enabled.protocols": "TLSv1.2,SSLv3"}, r"names SSLv3; spoken here are"),
+        ({"zookeeper.ssl.enabled.protocols": "TLSv1.2,SSLv3"}, r"names SSLv3; supported are"),
     ],
 )
 def test_a_tls_that_cannot_be_is_refused_with_what_to_do(options: dict[str, str], complaint: str):

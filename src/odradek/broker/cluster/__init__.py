@@ -1,1 +1,1 @@
-"""What a broker has of the cluster: metadata, other brokers, its registration, features."""
+"""A broker in its cluster: metadata, other brokers, its registration, features."""

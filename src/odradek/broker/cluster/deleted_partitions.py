@@ -1,15 +1,17 @@
 """Which partitions were deleted: decided by the store and the controller, not by the cache.
 
-A partition that is missing from the metadata cache may also be too young: UpdateMetadata travels to
-each broker on its own, and a coordinator may have to end a transaction in a topic before its
-broker has heard of that topic. So a transaction gives a partition up only if
+A partition may be missing from the metadata cache because it is new: UpdateMetadata reaches each
+broker at another time, and a coordinator may have to end a transaction in a topic that its broker's
+metadata does not have yet. So a partition counts as deleted only if
 
-    * the store has no node of the topic, or one without this partition (made anew, with fewer), or
+    * the store has no node of the topic, or one without this partition (the topic was created again
+      with fewer partitions), or
     * the controller has announced the deletion of the topic with the id that the store has. The
-      node stays until the last replica is gone, which may take as long as a broker is offline.
+      node stays until the last replica is deleted, which may take as long as a broker is offline.
 
-Everything else is waited for. (Apache Kafka 3.9 takes what its cache lacks for deleted:
-`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`. A new topic's marker may be lost so.)
+In all other cases the marker waits. (Apache Kafka 3.9 treats what its cache does not have as
+deleted: `TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`. So the marker for a new topic
+may be lost.)
 """
 
 import logging
@@ -27,13 +29,13 @@ from odradek.model.partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN_MS: Final = 1_000  # after the store had the topic
+LOOK_AGAIN_MS: Final = 1_000  # after the store still had the topic
 
 
 def is_deleted(
     partition: TopicPartition, stored: TopicNode | None, announced_id: bytes | None
 ) -> bool:
-    """Whether a partition is gone for good.
+    """Whether a partition is deleted.
 
     `stored` is the topic's node, None if there is none; `announced_id` is the id of the last topic
     of this name whose deletion the controller has announced.
@@ -53,7 +55,7 @@ class DeletedPartitions:
         self._next_look_ms: dict[str, int] = {}  # monotonic, by topic
 
     async def among(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those that are known to be deleted."""
+        """The partitions among these that are known to be deleted."""
         now_ms = self._clock.monotonic_ms()
         self._next_look_ms = {t: due for t, due in self._next_look_ms.items() if due > now_ms}
         topics = sorted({topic for topic, _ in partitions} - self._next_look_ms.keys())
@@ -62,7 +64,7 @@ class DeletedPartitions:
         try:
             nodes = await latest(self._store, [layout.topic_path(topic) for topic in topics])
         except StoreError as error:
-            log.info("whether %d topics were deleted is not known: %s", len(topics), error)
+            log.info("it is not known whether %d topics are deleted: %s", len(topics), error)
             return frozenset()
         deleted = set[TopicPartition]()
         for topic, node in zip(topics, nodes, strict=True):
@@ -71,7 +73,7 @@ class DeletedPartitions:
             try:
                 stored = None if node is None else layout.decode_topic(topic, node[0])
             except CorruptNodeError as error:
-                log.error("transactions in topic %s wait: %s", topic, error)  # noqa: TRY400 - told
+                log.error("transactions in topic %s wait: %s", topic, error)  # noqa: TRY400 - no bug
                 continue
             announced_id = self._cache.deleted_id(topic)
             deleted.update(

@@ -1,21 +1,21 @@
-"""What the cluster can do beyond Kafka 3.9, as long as every broker in it is ours.
+"""Features beyond Kafka 3.9, used while every registered broker is an Odradek broker.
 
     transaction.version    1, or 2: each transaction has an epoch of its own (KIP-890)
 
-Every broker of ours leaves a mark under `/odradek/brokers` with its registration; an Apache
-broker does not. While each registered broker has its mark, the controller raises the level that
-is stored in `/odradek/features`; when one comes that has none, it lowers it. Nobody else goes by
-the stored level before he has seen for himself that all brokers are ours: the controller may be
-Apache's. Kafka's own `/feature` is left alone, for an Apache broker exits on what it does not know
-there.
+An Odradek broker creates a node under `/odradek/brokers`, its mark, together with its registration;
+an Apache Kafka broker does not. While each registered broker has its mark, the controller raises
+the level that is stored in `/odradek/features`; when a broker without a mark registers, it lowers
+the level. A broker uses the stored level only after it has itself seen the marks of all brokers,
+because the controller may be Apache Kafka's. Kafka's own `/feature` is left alone: an Apache Kafka
+broker exits if it finds unknown features there.
 
-A broker that leaves takes its registration and its mark away in one transaction of the store, but
-they are read one after the other. So marks count only if the registrations are the same before and
-after they are read.
+A broker that stops removes its registration and its mark in one transaction of the store, but the
+two are read one after the other. So marks count only if the registrations are the same before and
+after the marks are read.
 
 Clients read the level in ApiVersions, once for each connection; `epoch` grows with each change. A
-broker that starts knows the level before it listens, and in a cluster without a stored level its
-answers wait until the controller has stored one.
+starting broker reads the level before it listens. In a cluster without a stored level, ApiVersions
+waits until the controller has stored one.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ log = logging.getLogger(__name__)
 
 LOWEST: Final = Features(epoch=0, transaction_version=1)
 CHANGED: Final = "transaction.version is %d now"  # logged with each change
-LOOKS: Final = 5  # at registrations that change while they are looked at
+LOOKS: Final = 5  # attempts to read registrations that do not change meanwhile
 _PAUSE_S: Final = 0.1
 
 
 class Registration(NamedTuple):
-    """A broker's registration in the store: which one it is, and by which session."""
+    """A broker's registration in the store: its broker epoch and its session."""
 
     broker_epoch: int
     session: int
@@ -59,7 +59,7 @@ Registrations = Mapping[int, Registration]
 
 
 def is_one_picture(before: Registrations, after: Registrations) -> bool:
-    """Whether marks that were read between these two belong to these registrations."""
+    """Whether marks that were read between these two reads belong to these registrations."""
     return before == after
 
 
@@ -71,7 +71,7 @@ def all_are_ours(registered: Registrations, marks: Mapping[int, int]) -> bool:
 
 
 class FeatureShell:
-    """One broker's view of the features; and their minder, while it is the controller."""
+    """One broker's view of the features; the controller's also stores them."""
 
     def __init__(
         self,
@@ -80,23 +80,23 @@ class FeatureShell:
         guard: Callable[[], Check | None],
         transaction_version_max: Callable[[], int],
     ) -> None:
-        """`guard` is what a controller writes under, None if this broker is not the controller."""
+        """`guard` is the check of a controller's writes; None if another broker is controller."""
         self._store = store
         self._guard = guard
         self._transaction_version_max = transaction_version_max
         self._something = asyncio.Event()
-        self._watch = self._something.set  # one object: a watcher that is set twice is told once
+        self._watch = self._something.set  # one object: the store notifies a watcher once
         self._known = asyncio.Event()
         self.present = LOWEST
-        self.all_are_ours = False  # each broker that is registered
+        self.all_are_ours = False  # every registered broker is an Odradek broker
 
     @property
     def is_known(self) -> bool:
-        """Whether `present` is the cluster's level, and not only where every broker begins."""
+        """Whether `present` is the cluster's level, and not the initial one."""
         return self._known.is_set()
 
     async def wait_known(self, within_ms: int) -> None:
-        """Wait until `is_known`, but not for longer than this."""
+        """Wait until `is_known`, at most for `within_ms`."""
         try:
             async with asyncio.timeout(within_ms / 1000):
                 await self._known.wait()
@@ -104,11 +104,11 @@ class FeatureShell:
             log.warning("no controller has stored the features of this cluster yet")
 
     def look(self) -> None:
-        """A session, a controller or a broker has come or gone."""
+        """Review the features: a session, a controller or a registration has changed."""
         self._something.set()
 
     async def learn(self) -> None:
-        """See what holds, before this broker is registered.
+        """Read the present level, before this broker registers.
 
         Raises:
             ConnectionLostError, SessionExpiredError: see `odradek.coord.store`.
@@ -119,7 +119,7 @@ class FeatureShell:
             is_reviewed = await self._review()
 
     async def run(self) -> None:
-        """Follow what is stored and who is registered, until cancelled."""
+        """Follow the stored features and the registrations, until cancelled."""
         while True:
             self._something.clear()
             try:
@@ -134,7 +134,7 @@ class FeatureShell:
     # -------------------------------------------------------------------------------- inside
 
     async def _review(self) -> bool:
-        """Look at what is stored and who is registered. False: they change too fast to tell."""
+        """Read features and registrations. False: the registrations keep changing."""
         is_ours = await self._all_are_ours()
         if is_ours is None:
             return False
@@ -155,7 +155,7 @@ class FeatureShell:
         return True
 
     async def _all_are_ours(self) -> bool | None:
-        """Whether all registered brokers are ours; None if they come and go too fast to tell."""
+        """Whether all registered brokers are Odradek's; None if registrations keep changing."""
         await self._store.children(layout.ODRADEK_BROKERS, self._watch)
         for _ in range(LOOKS):
             before = await self._registered()
@@ -170,7 +170,7 @@ class FeatureShell:
         return {
             id_: Registration(node[1].created_id, node[1].ephemeral_owner)
             for id_, node in zip(ids, nodes, strict=True)
-            if node is not None  # it has left since
+            if node is not None  # its registration ended since
         }
 
     async def _marks(self, registered: Registrations) -> Mapping[int, int]:
@@ -182,7 +182,7 @@ class FeatureShell:
         }
 
     async def _stored(self) -> tuple[Features, int | None]:
-        """What is stored, and the version of the node; None: there is none."""
+        """The stored features and the version of their node, which is None if there is no node."""
         try:
             data, stat = await self._store.get(layout.ODRADEK_FEATURES, self._watch)
         except NoNodeError:
@@ -191,7 +191,7 @@ class FeatureShell:
         try:
             return layout.decode_features(data), stat.version
         except CorruptNodeError as error:
-            log.error("%s: taken for the lowest", error)  # noqa: TRY400 - told
+            log.error("%s: the lowest level is used", error)  # noqa: TRY400 - it is no bug
             return LOWEST, stat.version
 
     async def _store_features(self, features: Features, version: int | None, guard: Check) -> None:

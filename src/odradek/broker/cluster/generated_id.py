@@ -1,7 +1,7 @@
-"""The id of a broker that was configured without one (`broker.id=-1`).
+"""The id of a broker whose configuration has none (`broker.id=-1`).
 
-It is drawn once, above `reserved.broker.max.id`, from a counter in the store, and kept in
-meta.properties of the log directories: the next start finds it there.
+It is generated once, above `reserved.broker.max.id`, from a counter in the store, and kept in
+meta.properties of the log directories, where the next start reads it.
 """
 
 from odradek.broker.world import World
@@ -14,10 +14,10 @@ from odradek.model.errors import StartupError
 
 
 async def with_broker_id(config: BrokerConfig, world: World) -> BrokerConfig:
-    """The configuration with an id, drawn if it has none.
+    """The configuration with an id, generated if it has none.
 
     Raises:
-        StartupError: there is none and none may be drawn, or the log directories disagree.
+        StartupError: there is none and none may be generated, or log directories differ.
     """
     if config.broker_id >= 0:
         return config
@@ -48,7 +48,7 @@ def _known_ids(config: BrokerConfig, world: World) -> set[int]:
 
 
 async def _count_up(world: World) -> int:
-    """One more than anybody has got: the version of a node that is written for nothing else."""
+    """The next number: the version of a node that is written for this purpose only."""
     while True:
         try:
             return (await world.store.set_data(layout.BROKER_SEQUENCE_ID, None)).version

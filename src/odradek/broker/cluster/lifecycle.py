@@ -1,13 +1,13 @@
 """A broker in the coordination store: its session, its registration, its cluster.
 
-    begin      a session, Kafka's fixed nodes, the cluster's id, `/brokers/ids/N`
-    lost       the session expired: a new one is opened, the broker registered again, and the
-               controller (whoever that is) sees a bounced broker with a new broker epoch
+    start      a session, Kafka's fixed nodes, the cluster's id, `/brokers/ids/N`
+    lost       the session expired: a new one is opened and the broker registers again; the
+               controller sees a bounced broker with a new broker epoch
 
-The registration node's transaction id is the broker epoch: it fences the orders that were meant
-for an earlier life (KIP-380). A node of our id that another session holds is waited for as long
-as that session may live: a broker that was killed and is started again must not have to give up
-because its former life is not yet known to be over (Apache Kafka exits there).
+The transaction id of the registration node is the broker epoch: it fences requests that were meant
+for an earlier registration (KIP-380). If a node with our id belongs to another session, we wait
+until that session ends or times out: a broker that was killed and restarts must not fail because
+its earlier session has not expired yet (Apache Kafka exits there).
 """
 
 import asyncio
@@ -62,13 +62,13 @@ class Lifecycle:
         self._random = randomness
         self._session_timeout_ms = session_timeout_ms
         self._lost = asyncio.Event()
-        self._epoch: int | None = None  # of the last registration of this life
+        self._epoch: int | None = None  # the last broker epoch of this process
         self._session_ended = lost
         self._registered = registered
         store.on_session_lost = self._session_lost
 
     async def open(self) -> None:
-        """Begin the first session and make the nodes that every cluster has.
+        """Open the first session and create the nodes that every cluster has.
 
         Raises:
             StartupError: the store cannot be used.
@@ -85,13 +85,13 @@ class Lifecycle:
                 await self._store.create(path, make_parents=True)
 
     async def persist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """A part of the start, done again if the connection is lost or the session ends meanwhile.
+        """Do a part of the start, again if the connection is lost or the session ends meanwhile.
 
-        A broker starts beside others, on disks that are busy then: its ensemble may be slow, and a
-        broker that gives up for that would have to be started by somebody again.
+        Brokers often start together, and disks are busy then: the ensemble may be slow, and a
+        broker that exits for that reason would have to be started again by hand.
 
         Raises:
-            StartupError: the store has been there, and stays away.
+            StartupError: the store answered before, and does not answer any more.
         """
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _RETRY_MS_MAX
         has_said = False
@@ -110,10 +110,10 @@ class Lifecycle:
                 await asyncio.sleep(_PAUSE_S)
 
     async def cluster_id(self) -> str:
-        """The cluster's id; the first broker to ask makes it.
+        """The cluster's id; the first broker of a cluster generates it.
 
         Raises:
-            StartupError: the node that holds it cannot be read, or the store stays away.
+            StartupError: the node that holds it is corrupt, or the store does not answer.
         """
         return await self.persist(self._cluster_id)
 
@@ -140,15 +140,15 @@ class Lifecycle:
         is_empty: bool = False,
         new_directories: Collection[str] = (),
     ) -> int:
-        """Make this broker known. Returns its broker epoch.
+        """Register this broker. Returns its broker epoch.
 
-        `clean_epoch` is that of the life after which nothing was lost, if there is one: it stopped
-        cleanly, or goes on. `new_directories` had no `meta.properties`, and
-        `is_empty` says that there is no log in any. The note of both is for the controller
-        (`/odradek/lives/N`).
+        `clean_epoch` is the broker epoch of the registration after which no record was lost, if
+        there is one: the broker stopped cleanly, or still runs. `new_directories` had no
+        `meta.properties`; `is_empty` means that no directory has a log. Both are written for the
+        controller (`/odradek/lives/N`).
 
         Raises:
-            StartupError: the id is taken by a broker that lives.
+            StartupError: another running broker has registered with this id.
         """
         path = layout.broker_path(broker.id)
         patience_ms = self._session_timeout_ms + _RETRY_MS_MAX
@@ -163,12 +163,12 @@ class Lifecycle:
                 if is_known and new_directories:
                     log.warning(
                         "broker %d was registered before, and there is no meta.properties in %s: "
-                        "the replicas that were there are gone here, and are copied again from "
-                        "other brokers; what no other broker has is lost",
+                        "its replicas there are missing, and are copied again from other brokers; "
+                        "records that no other broker has are lost",
                         broker.id,
                         ", ".join(new_directories),
                     )
-                # As Apache Kafka does it: so the node's version is 1. And the mark of ours.
+                # Like Apache Kafka, so that the node's version is 1; and the mark of our brokers.
                 await self._store.multi(
                     [
                         Create(path, None, ephemeral=True),
@@ -178,7 +178,7 @@ class Lifecycle:
                     ]
                 )
             except ConnectionLostError:
-                pass  # it may have happened: look
+                pass  # the write may have succeeded: read
             except MultiError as error:
                 if not isinstance(error.cause, (NodeExistsError, BadVersionError)):
                     raise
@@ -188,23 +188,23 @@ class Lifecycle:
                 return stat.created_id
             if self._clock.monotonic_ms() > deadline_ms:
                 raise StartupError(
-                    f"broker.id={broker.id} is registered by another broker that lives; "
+                    f"broker.id={broker.id} is registered by another broker, which runs; "
                     "give this one another broker.id, or stop the other"
                 )
             if stat is not None and not has_said:
                 has_said = True
                 log.info(
-                    "broker.id=%d is registered already, perhaps by the life of this broker that "
-                    "was killed: waiting up to %d ms for that session to end",
+                    "broker.id=%d is already registered, perhaps by this broker before it was "
+                    "killed: waiting up to %d ms for that session to end",
                     broker.id,
                     patience_ms,
                 )
             await asyncio.sleep(_PAUSE_S)
 
     async def tell_log_dir_failed(self, broker_id: int) -> None:
-        """Have the controller ask which replicas this broker still has.
+        """Notify the controller, which then asks which replicas this broker still has.
 
-        A broker that is registered anew is asked in any case: so a session's end ends this, too.
+        A broker that registers again is asked in any case, so an expired session ends this, too.
         """
         path = f"{layout.LOG_DIR_EVENTS}/{layout.LOG_DIR_EVENT_PREFIX}"
         data = layout.encode_log_dir_event(broker_id)
@@ -212,7 +212,7 @@ class Lifecycle:
             try:
                 await self._store.create(path, data, sequential=True)
             except ConnectionLostError:
-                await asyncio.sleep(_PAUSE_S)  # said twice is said once
+                await asyncio.sleep(_PAUSE_S)  # a second notice does no harm
             except SessionExpiredError:
                 return
             else:
@@ -221,7 +221,7 @@ class Lifecycle:
     async def _note(
         self, broker_id: int, clean_epoch: int | None, *, is_empty: bool
     ) -> tuple[SetData, bool]:
-        """What is known of its logs, to be written with its registration; whether it had one."""
+        """The node about its logs, written with its registration; and whether it had one before."""
         path = layout_odradek.broker_logs_path(broker_id)
         with suppress(NodeExistsError):
             await self._store.create(path, None, make_parents=True)
@@ -244,7 +244,7 @@ class Lifecycle:
             self._session_ended()
             log.warning("the session with the coordination store is over; opening another")
             try:
-                if not self._store.session_id:  # else an answer was lost, and the session lives
+                if not self._store.session_id:  # otherwise only a response was lost
                     await self._open_again()
                 epoch = await self.register(broker, clean_epoch=self._epoch)
             except (SessionExpiredError, ConnectionLostError):
@@ -254,7 +254,7 @@ class Lifecycle:
             self._registered(epoch)
 
     async def _open_again(self) -> None:
-        """A new session, whenever it can be had: who serves goes on serving meanwhile."""
+        """Open a new session, until it succeeds; the broker goes on serving meanwhile."""
         while True:
             try:
                 await self._store.open()

@@ -1,8 +1,7 @@
-"""What the controller told this broker about the cluster: brokers, topics, leaders.
+"""The cluster's metadata as the controller announced it: brokers, topics, leaders.
 
-Clients' questions are answered from here, never from the store. Only UpdateMetadata writes it,
-so what it shows is what the controller has announced; whoever made a topic waits here until it
-shows (`wait_until`).
+Metadata requests are answered from here, never from the store. Only UpdateMetadata changes the
+cache; a request that creates a topic waits until the cache has it (`wait_until`).
 """
 
 import asyncio
@@ -19,7 +18,7 @@ _PROTOCOL_NAMES: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SAS
 
 
 class PartitionMetadata(NamedTuple):
-    """Who holds a partition and who leads it."""
+    """The replicas of a partition and its leader."""
 
     leader: int
     leader_epoch: int
@@ -29,7 +28,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata:
-    """One topic and its partitions, by number."""
+    """One topic and its partitions, by index."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -40,7 +39,7 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """The cluster as this broker knows it. `version` grows with every change."""
+    """The cluster in this broker's metadata. `version` grows with every change."""
 
     def __init__(
         self,
@@ -54,46 +53,46 @@ class MetadataCache:
         self.brokers: dict[int, Broker] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._by_id: dict[bytes, TopicMetadata] = {}
-        self._deleted_ids: dict[str, bytes] = {}  # of the last deletions announced, by topic
+        self._deleted_ids: dict[str, bytes] = {}  # of the latest announced deletions, by topic
         self._loop = loop
         self._now_ms = now_ms
         self._changed = changed
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
-    # ------------------------------------------------------------------- questions
+    # ------------------------------------------------------------------- look-ups
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all topics."""
+        """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self._topics.values())
 
     @property
     def topics(self) -> Mapping[str, TopicMetadata]:
-        """All topics, by name."""
+        """All topics by their names."""
         return self._topics
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """A topic, by name."""
+        """A topic by its name."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
-        """A topic, by id."""
+        """A topic by its id."""
         return self._by_id.get(topic_id)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic that the controller has announced."""
+        """The name of a topic by its id."""
         topic = self.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 
     def deleted_id(self, name: str) -> bytes | None:
         """The id of the last topic of this name whose deletion the controller has announced.
 
-        Only the last `DELETED_IDS_MAX` are remembered.
+        Only the last `DELETED_IDS_MAX` are kept.
         """
         return self._deleted_ids.get(name)
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:
-        """A partition."""
+        """The metadata of a partition; None if there is none."""
         known = self._topics.get(topic)
         return known.partitions.get(index) if known else None
 
@@ -106,11 +105,11 @@ class MetadataCache:
                 yield broker, end_point
 
     async def wait_for(self, predicate: Callable[[], bool], within_ms: int) -> bool:
-        """Wait until something is shown here; False if it is not within this time."""
+        """Wait until `predicate` holds; False if it does not within `within_ms`."""
         return await self.wait_until(predicate, self._now_ms() + within_ms)
 
     async def wait_until(self, predicate: Callable[[], bool], deadline_ms: int) -> bool:
-        """Wait until something is shown here; False if the (monotonic) time is up before."""
+        """Wait until `predicate` holds; False if it does not before the (monotonic) deadline."""
         if predicate():
             return True
         left_ms = deadline_ms - self._now_ms()
@@ -131,7 +130,7 @@ class MetadataCache:
     # --------------------------------------------------------------------- changes
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
-        """Take the controller's word. Returns the names of topics that are gone."""
+        """Apply UpdateMetadata. Returns the names of topics that are deleted now."""
         self.controller_id = request.controller_id
         self.brokers = {
             live.id: Broker(
@@ -174,12 +173,12 @@ class MetadataCache:
         return gone
 
     def leader_of(self, partition: PartitionMetadata) -> int:
-        """The leader, if it lives; NO_LEADER else."""
+        """The leader, if it is registered; otherwise NO_LEADER."""
         return partition.leader if partition.leader in self.brokers else NO_LEADER
 
     def _new_topic(self, name: str, topic_id: bytes) -> TopicMetadata:
         old = self._topics.get(name)
-        if old is not None:  # deleted and made again: nothing of the old one holds
+        if old is not None:  # the topic was deleted and created again
             self._by_id.pop(old.topic_id, None)
         topic = self._topics[name] = TopicMetadata(name, topic_id)
         if topic_id != ZERO_UUID:
@@ -188,7 +187,7 @@ class MetadataCache:
 
     def _note_deletion(self, name: str, topic_id: bytes) -> None:
         if topic_id == ZERO_UUID:
-            return  # a topic without an id cannot be told from the next one of its name
+            return  # without an id it cannot be distinguished from the next topic of its name
         self._deleted_ids.pop(name, None)
         self._deleted_ids[name] = topic_id
         if len(self._deleted_ids) > DELETED_IDS_MAX:

@@ -1,4 +1,4 @@
-"""The ways to other brokers, by id: one `Peer` for each, made anew when its address changes."""
+"""Connections to other brokers, by id: one `Peer` for each, replaced when its address changes."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from odradek.broker.cluster.peers import Peer, PeerError
 
 
 class PeerBook:
-    """Whom one part of a broker talks to."""
+    """The brokers that one part of a broker sends requests to."""
 
     def __init__(
         self, cache: MetadataCache, *, listener: str, make_peer: Callable[[str, int], Peer]
@@ -18,10 +18,10 @@ class PeerBook:
         self._peers: dict[int, tuple[str, int, Peer]] = {}
 
     def to(self, broker_id: int) -> Peer:
-        """The way to a broker.
+        """The connection to a broker.
 
         Raises:
-            PeerError: it is not registered, or has no listener for brokers.
+            PeerError: it is not registered, or lacks the inter-broker listener.
         """
         broker = self._cache.brokers.get(broker_id)
         point = broker.end_point(self._listener) if broker is not None else None
@@ -37,7 +37,7 @@ class PeerBook:
         return peer
 
     def close(self) -> None:
-        """Hang up on all."""
+        """Close all connections."""
         for _, _, peer in self._peers.values():
             peer.close()
         self._peers.clear()

@@ -1,12 +1,12 @@
-"""Other brokers: one way to each, and the versions in which brokers speak.
+"""Requests to other brokers, and the versions that brokers use among each other.
 
-Brokers do not negotiate. Which version of an API goes over a channel follows from
-`inter.broker.protocol.version`, which is 3.9 here; a broker of another kind in the same cluster
-has to be set to the same.
+Brokers do not negotiate versions. The version of an API follows from
+`inter.broker.protocol.version`, which is 3.9 here; Apache Kafka brokers in the same cluster have to
+be set to the same.
 
-A `Peer` asks one thing after the other over one connection that is made when it is needed. Who
-asks and gets no answer (the connection was lost, or was silent for too long) cannot know whether
-what was asked has happened, and asks again.
+A `Peer` sends one request at a time over one connection, which is made when it is needed. After a
+request without response (connection lost, or timed out) the sender cannot know whether the request
+was carried out, and sends it again.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaRes
 
 
 class PeerError(OSError):
-    """A broker did not answer: what was asked may have happened, or not."""
+    """A broker did not answer: the request may have been carried out, or not."""
 
 
 class Peer:
-    """The way to one broker, for requests that are answered soon."""
+    """One other broker, for requests that are answered soon."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Peer:
         self._turn = asyncio.Lock()
 
     async def send(self, request: ControlRequest) -> ControlResponse:
-        """Have it carry out an order of the controller (`BrokerPort`).
+        """Send a request of the controller (`BrokerPort`).
 
         Raises:
             PeerError: no answer.
@@ -78,10 +78,10 @@ class Peer:
         return answer
 
     async def ask(self, request: Message) -> Message:
-        """Ask, and wait for the answer.
+        """Send a request, and wait for the response.
 
         Raises:
-            PeerError: nobody is there, the connection was lost, or the time is up.
+            PeerError: no connection, the connection was lost, or no response in time.
         """
         try:
             async with self._turn, asyncio.timeout(self._timeout_ms / 1000):
@@ -93,7 +93,7 @@ class Peer:
             ) from None
 
     def close(self) -> None:
-        """Hang up; the next question connects again."""
+        """Close the connection; the next request connects again."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
@@ -121,9 +121,9 @@ class Peer:
             if future.done():
                 return
             if frame is None:
-                future.set_exception(PeerError(f"{self._host}:{self._port} hung up"))
+                future.set_exception(PeerError(f"{self._host}:{self._port} closed the connection"))
             else:
-                own = memoryview(bytes(frame))  # it is looked at later
+                own = memoryview(bytes(frame))  # it is decoded into views, which stay
                 future.set_result(decoder(response_class(key), version)(own, position)[0])
 
         channel.send(

@@ -1,7 +1,7 @@
-"""One node of the store changed by what stands in it, with a notice to all brokers.
+"""Changing one node of the store, with a notification for all brokers.
 
-What ACLs, quotas and credentials have in common: read, change, write if nobody wrote meanwhile -
-else the change is judged again on what stands then.
+ACLs, quotas and credentials have this in common: read, change, write if the node has not been
+written meanwhile; otherwise the change is applied to the newer value.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,18 @@ from odradek.model.errors import ApiError, ErrorCode
 
 _ATTEMPTS: Final = 5
 
-# From a node's data (None: there is none) to what it shall be (None: the node goes).
+# From a node's data (None: there is no node) to its new data (None: delete the node).
 Change = Callable[[bytes | None], bytes | None]
 
 
 async def read(store: Store, path: str) -> bytes | None:
-    """A node's data; None if it is not there."""
+    """A node's data; None if there is no node."""
     (node,) = await store.get_many([path])
     return None if node is None else node[0]
 
 
 async def children(store: Store, path: str) -> list[str]:
-    """The names below a node; none if it is not there."""
+    """The names below a node; empty if there is no node."""
     try:
         return await store.children(path)
     except NoNodeError:
@@ -40,10 +40,10 @@ async def children(store: Store, path: str) -> list[str]:
 
 
 async def update(store: Store, path: str, change: Change, notice: Create) -> None:
-    """Change a node, and tell all brokers, in one transaction. Nothing happens if nothing changes.
+    """Change a node and notify all brokers, in one transaction; do nothing if nothing changes.
 
     Raises:
-        ApiError: what `change` raises; or the node was written again and again meanwhile.
+        ApiError: raised by `change`; or others kept writing the node meanwhile.
         StoreError: the store failed.
     """
     for _ in range(_ATTEMPTS):
@@ -64,10 +64,10 @@ async def update(store: Store, path: str, change: Change, notice: Create) -> Non
         try:
             await store.multi([write, notice])
         except MultiError:
-            continue  # somebody wrote meanwhile
+            continue  # the node was written meanwhile
         return
     raise ApiError(
-        ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} was written {_ATTEMPTS} times meanwhile"
+        ErrorCode.UNKNOWN_SERVER_ERROR, f"others wrote {path} {_ATTEMPTS} times meanwhile; retry"
     )
 
 
@@ -77,4 +77,4 @@ async def _make_parents(store: Store, path: str) -> None:
         try:
             await store.create(parent, make_parents=True)
         except NodeExistsError:
-            return  # another broker was faster
+            return  # another broker created it

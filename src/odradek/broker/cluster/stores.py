@@ -1,10 +1,10 @@
-"""Which coordination store a broker's configuration asks for, and how it is reached.
+"""The coordination store of a broker's configuration, and how it is reached.
 
-Without `zookeeper.connect` the brokers of one machine share a file (`coord.sqlite`); with it
-ZooKeeper, in the clear or over TLS. Who a broker is to ZooKeeper is said by its certificate
-or by `odradek.zookeeper.digest`; `zookeeper.set.acl` makes what it writes its own.
+Without `zookeeper.connect` the brokers of one machine share a file (`coord.sqlite`); with it they
+use ZooKeeper, in plain text or over TLS. A broker authenticates to ZooKeeper by its certificate or
+by `odradek.zookeeper.digest`; with `zookeeper.set.acl` only it may change the nodes that it writes.
 
-Kafka's options for key and trust stores are taken where they name PEM files.
+Kafka's options for key and trust stores are supported if they name PEM files.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def store_of(
         return _zookeeper(config, config.zookeeper_connect, loop, drawn)
     path = config.odradek_store_path
     if path is None:
-        # Beside the data, not in it: Kafka's tools expect nothing but logs in there.
+        # Beside the log directory, not in it: Kafka's tools expect only logs there.
         path = f"{config.log_dirs[0].rstrip('/')}.coordination.db"
     return SqliteStore(path, clock=clock, session_timeout_ms=config.zookeeper_session_timeout_ms)
 
@@ -62,9 +62,9 @@ def _zookeeper(
     shows_certificate = tls is not None and config.zookeeper_ssl_keystore_location is not None
     if config.zookeeper_set_acl and not (shows_certificate or digest):
         raise StartupError(
-            "zookeeper.set.acl=true, but this broker is nobody to ZooKeeper, and what it writes "
-            "could be written by nobody again: give it a certificate "
-            "(zookeeper.ssl.keystore.location) or a name (odradek.zookeeper.digest)"
+            "zookeeper.set.acl=true, but this broker does not authenticate to ZooKeeper, so that "
+            "nobody could change what it writes: give it a certificate "
+            "(zookeeper.ssl.keystore.location) or a user (odradek.zookeeper.digest)"
         )
     return ZooKeeperStore(
         servers,
@@ -80,10 +80,10 @@ def _zookeeper(
 
 
 def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext:
-    """How ZooKeeper is reached by these options (`zookeeper.ssl.*`).
+    """The TLS context for ZooKeeper from the options `zookeeper.ssl.*`.
 
     Raises:
-        StartupError: keys or certificates that cannot be used.
+        StartupError: a key or certificate cannot be used.
     """
     trusted = _pem(
         "truststore", config.zookeeper_ssl_truststore_location, config.zookeeper_ssl_truststore_type
@@ -101,7 +101,7 @@ def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext:
     )
     if own is not None:
         try:
-            # Without a password given, none is asked for at the terminal.
+            # An empty password: otherwise OpenSSL asks for one at the terminal.
             context.load_cert_chain(own, password=config.zookeeper_ssl_keystore_password or "")
         except (OSError, ssl.SSLError) as error:
             raise StartupError(
@@ -116,14 +116,14 @@ def _restrict(context: ssl.SSLContext, wanted: tuple[str, ...]) -> None:
     if unknown:
         raise StartupError(
             f"zookeeper.ssl.enabled.protocols names {', '.join(unknown)}; "
-            f"spoken here are {', '.join(_PROTOCOLS)}"
+            f"supported are {', '.join(_PROTOCOLS)}"
         )
     versions = sorted(_PROTOCOLS[name] for name in wanted)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
 
 
 def _pem(which: str, location: str | None, kind: str | None) -> str | None:
-    """The PEM file that is the key store or the trust store; None if there is none."""
+    """The PEM file of the key store or the trust store; None if it is not set."""
     if location is None:
         return None
     kind = (kind or pathlib.PurePath(location).suffix[1:] or "unknown").upper()

@@ -1,4 +1,4 @@
-"""Topic ids: drawn once, when a topic is made, from the randomness that is handed in."""
+"""Topic ids: generated once, when a topic is created."""
 
 from random import Random
 from typing import Final
@@ -11,7 +11,7 @@ _RESERVED: Final = frozenset({UUID(int=0), UUID(int=1)})
 
 
 def draw_topic_id(random: Random) -> UUID:
-    """A random id. None begins with `-`, which tools would take for an option."""
+    """A random id that does not begin with `-`, which tools would parse as an option."""
     while True:
         topic_id = UUID(int=random.getrandbits(128), version=4)
         if topic_id not in _RESERVED and not uuid_text(topic_id).startswith("-"):

@@ -12,14 +12,14 @@ log = logging.getLogger(__name__)
 
 
 class Configured(Protocol):
-    """What has options that change while it runs."""
+    """The parts whose options change while they run."""
 
     config: BrokerConfig
     settings: TopicSettingsBook
     controller: ControllerShell
 
     def set_config(self, config: BrokerConfig) -> None:
-        """Use other options from now on."""
+        """Use other options from now on, in all parts."""
 
 
 class ConfigChanges:
@@ -29,7 +29,7 @@ class ConfigChanges:
         self._broker = broker
 
     def topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """A topic's own options; those that make no sense are logged, and the old ones stay."""
+        """Apply a topic's own options; invalid ones are logged, and the former ones stay."""
         try:
             self._broker.settings.set_topic(topic, overrides)
         except InvalidConfigError as error:
@@ -39,14 +39,14 @@ class ConfigChanges:
             self._broker.controller.unclean_allowed(topic)
 
     def broker_config(self, dynamic: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
-        """The options stored for this broker, and for all brokers."""
+        """Apply the options stored for this broker and for all brokers."""
         broker = self._broker
         try:
             config = broker.config.with_dynamic(dynamic=dynamic, dynamic_default=dynamic_default)
         except (InvalidConfigError, ConfigConflictError) as error:
             self.note(f"the broker keeps its options: {error}")
             return
-        # Equal values do not make equal layers, which DescribeConfigs and AlterConfigs go by.
+        # Equal values may come from different layers, which DescribeConfigs shows.
         if (config.dynamic, config.dynamic_default, config.values) != (
             broker.config.dynamic,
             broker.config.dynamic_default,

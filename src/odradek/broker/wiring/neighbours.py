@@ -1,4 +1,4 @@
-"""Ways to the brokers of the cluster, this one included."""
+"""Connections to the brokers of the cluster, this one included."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from odradek.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.wire.messages.stop_replica import StopReplicaRequest
 
-LOG_ENDS_TIMEOUT_S: Final = 2.0  # a dead broker must not hold up an election that others can decide
+LOG_ENDS_TIMEOUT_S: Final = 2.0  # a dead broker must not delay an election that needs it not
 
 
 class Neighbours:
@@ -41,7 +41,7 @@ class Neighbours:
         self._own = own
 
     def peer_at(self, host: str, port: int) -> Peer:
-        """A connection that is opened with its first request."""
+        """A connection that is made for its first request."""
         config = self._config()
         return Peer(
             host,
@@ -53,12 +53,12 @@ class Neighbours:
         )
 
     def peer_book(self) -> PeerBook:
-        """One connection for each broker that is asked."""
+        """A set of connections, one for each broker that is sent requests."""
         listener = self._config().inter_broker_listener
         return PeerBook(self._metadata, listener=listener, make_peer=self.peer_at)
 
     def port_to(self, broker: Broker) -> BrokerPort:
-        """The controller's way to a broker; a direct call for the one it runs in."""
+        """The controller's connection to a broker; a direct call for the one it runs in."""
         config = self._config()
         if broker.id == config.broker_id:
             return _OwnPort(self._own())
@@ -70,7 +70,7 @@ class Neighbours:
     async def ask_log_ends(
         self, broker_id: int, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
-        """Where the logs of a broker end.
+        """Ask a broker for the log end offsets of its replicas.
 
         Raises:
             PeerError: it is not registered, has no listener for brokers, or did not answer.
@@ -82,7 +82,7 @@ class Neighbours:
         broker = self._metadata.brokers.get(broker_id)
         point = broker.end_point(config.inter_broker_listener) if broker else None
         if point is None:
-            raise PeerError(f"broker {broker_id} is not known, or has no listener for brokers")
+            raise PeerError(f"broker {broker_id} is not registered, or has no such listener")
         peer = self.peer_at(point.host, point.port)
         try:
             async with asyncio.timeout(LOG_ENDS_TIMEOUT_S):
@@ -94,7 +94,7 @@ class Neighbours:
 
 
 class _OwnPort:
-    """The controller's way to the broker it runs in."""
+    """The controller's connection to the broker it runs in: a direct call."""
 
     def __init__(self, own: ControllerRequests) -> None:
         self._own = own
@@ -108,7 +108,7 @@ class _OwnPort:
 
 
 class _NoPort:
-    """The way to a broker that has no listener for other brokers."""
+    """A broker without the inter-broker listener: requests to it fail."""
 
     def __init__(self, broker_id: int, listener: str) -> None:
         self._broker_id = broker_id

@@ -1,4 +1,4 @@
-"""Options as the parts of a broker take them, and options that stop a broker from starting."""
+"""Options in the form in which parts of a broker take them, and options that prevent its start."""
 
 import logging
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class ControllerOptions:
 
 
 def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
-    """How many may connect, and how much they may send."""
+    """The limits for connections and for the bytes they may hold."""
     inside = config.inter_broker_listener
     return ConnectionLimits(
         connections_max=config.max_connections,
@@ -62,10 +62,10 @@ def limits_of(config: BrokerConfig, files_max: int) -> ConnectionLimits:
 
 
 def refuse_unsupported(config: BrokerConfig) -> None:
-    """Check what this version cannot do.
+    """Refuse options that this version does not support.
 
     Raises:
-        StartupError: an option asks for it.
+        StartupError: an option is set to something unsupported.
     """
     for point in config.listeners:
         if point.security_protocol != "PLAINTEXT":

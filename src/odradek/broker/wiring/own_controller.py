@@ -25,14 +25,14 @@ from odradek.wire.schema import Message
 
 
 class ProducerIdBlocks:
-    """Blocks of producer ids: taken from the store as controller, asked for as broker."""
+    """Allocates blocks of producer ids, while this broker is the controller."""
 
     def __init__(self, store: Store, topic_admin: TopicAdmin) -> None:
         self._store = store
         self._topic_admin = topic_admin
 
     async def draw(self, broker_id: int) -> tuple[int, int]:
-        """As controller: the first id of the next block, and how many it has.
+        """The first id of the next block, and the number of its ids.
 
         Raises:
             ApiError: this broker is not the controller, or the store did not answer.
@@ -49,10 +49,10 @@ class ProducerIdBlocks:
 async def allocate_block(
     link: ControllerLink, *, broker_id: int, broker_epoch: int
 ) -> tuple[int, int]:
-    """Ask the controller for a block: its first id, and how many it has.
+    """Ask the controller for a block: its first id, and the number of its ids.
 
     Raises:
-        ApiError: COORDINATOR_LOAD_IN_PROGRESS, after which every client tries again.
+        ApiError: COORDINATOR_LOAD_IN_PROGRESS, which every client retries.
     """
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     try:
@@ -73,7 +73,7 @@ def link_of(
     make_peer: Callable[[str, int], Peer],
     blocks: ProducerIdBlocks,
 ) -> ControllerLink:
-    """The way to the controller, which may be `controller` itself."""
+    """The connection to the controller, which may be `controller` itself."""
 
     async def alter(request: Message) -> Message:
         assert isinstance(request, AlterPartitionRequest)

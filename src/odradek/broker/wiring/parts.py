@@ -1,7 +1,7 @@
 """The parts of one broker, made in the order in which they need each other.
 
-Each part gets its collaborators when it is made. Where two need each other, the earlier one gets a
-function that looks the later one up when it is called. Nothing here decides anything.
+Each part gets its collaborators when it is made. If two need each other, the earlier one gets a
+function that looks the later one up when it is called. This module makes no decisions.
 """
 
 import logging
@@ -92,7 +92,7 @@ SLOW_REQUEST_MS: Final = 1_000
 class BrokerParts:
     """What one broker consists of. `Broker` starts and stops it."""
 
-    # Parts that earlier ones call.
+    # Parts that earlier parts call.
     controller: ControllerShell
     controller_requests: ControllerRequests
     fetchers: ReplicaFetchers
@@ -105,7 +105,7 @@ class BrokerParts:
     def __init__(
         self, config: BrokerConfig, world: World, *, on_fatal: Callable[[str], None]
     ) -> None:
-        """`on_fatal` is called, once, with the reason why this broker cannot go on."""
+        """`on_fatal` is called once, with the reason, if this broker has to stop."""
         self.config = config
         self.state = "starting"  # recovering, running, shutting-down, stopped
         self.cluster_id = ""
@@ -497,11 +497,11 @@ class BrokerParts:
 
     @property
     def broker_epoch(self) -> int:
-        """Of the present registration; -1 before the first."""
+        """The broker epoch of the present registration; -1 before the first."""
         return self.controller_requests.broker_epoch
 
     def offsets_partition_of(self, group_id: str) -> int | None:
-        """The partition of `__consumer_offsets` with a group's offsets; None, not known yet."""
+        """The partition of `__consumer_offsets` for a group; None: it is not known yet."""
         count = self.coordinator_counts.of(GROUP_TOPIC)
         if count:
             return coordinator_partition(group_id, count)
@@ -549,7 +549,7 @@ class BrokerParts:
             topic.role_changed(partition)
 
     def _metadata_changed(self) -> None:
-        self.features.look()  # there may be another controller
+        self.features.look()  # the controller may have changed
         self.coordinator_counts.metadata_changed()
         self.replicas.brokers_changed(frozenset(self.metadata.brokers))
         self.fetchers.metadata_changed()
