@@ -11,6 +11,7 @@ from odradek.broker.serving.purgatory import Purgatory
 from odradek.broker.storage.housekeeping import Housekeeping
 from odradek.controller.controller import Controller
 from odradek.controller.states import PartitionState
+from odradek.model.clock import MonotonicMs
 from odradek.obs.metrics import BrokerMetrics, FollowerNumbers, PartitionNumbers
 from odradek.replica.leader import LeaderReplica
 
@@ -172,7 +173,7 @@ def _ineligible(machine: Controller) -> float:
     return len(deletion.halted) + len(deletion.waiting)
 
 
-def _numbers(partition: Partition, now_ms: int) -> PartitionNumbers:
+def _numbers(partition: Partition, monotonic_ms: MonotonicMs) -> PartitionNumbers:
     log, leader = partition.log, partition.leader
     topic, index = partition.topic_partition
     return PartitionNumbers(
@@ -187,14 +188,14 @@ def _numbers(partition: Partition, now_ms: int) -> PartitionNumbers:
         is_under_replicated=partition.is_under_replicated,
         is_under_min_isr=leader.is_under_min_isr if leader else False,
         high_watermark=log.high_watermark if log else -1,
-        followers=_followers(leader, now_ms) if leader else (),
+        followers=_followers(leader, monotonic_ms) if leader else (),
     )
 
 
-def _followers(leader: LeaderReplica, now_ms: int) -> tuple[FollowerNumbers, ...]:
+def _followers(leader: LeaderReplica, monotonic_ms: MonotonicMs) -> tuple[FollowerNumbers, ...]:
     return tuple(
         FollowerNumbers(
-            broker, max(0, leader.leo - max(0, f.leo)), (now_ms - f.caught_up_ms) / 1000
+            broker, max(0, leader.leo - max(0, f.leo)), (monotonic_ms - f.caught_up_ms) / 1000
         )
         for broker, f in sorted(leader.followers.items())
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from odradek.model.clock import WallMs
+
 REFUSALS_MAX: Final = 64
 _TEXT_MAX: Final = 200
 
@@ -33,7 +35,7 @@ class Count:
 class Incidents:
     """The past problems of one broker, since its start."""
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, wall_ms: Callable[[], WallMs]) -> None:
         self._wall_ms = wall_ms
         self.began_ms = wall_ms()
         self.refusals: dict[Client, Count] = {}  # the latest one is at the end
@@ -42,14 +44,14 @@ class Incidents:
     def refused(self, what: str, *, host: str, client_id: str | None, software: str) -> None:
         """Record a refused request. Above the limit, the refusal that is oldest is dropped."""
         client = Client(what[:_TEXT_MAX], host, (client_id or "")[:_TEXT_MAX], software[:_TEXT_MAX])
-        now_ms = self._wall_ms()
+        wall_ms = self._wall_ms()
         known = self.refusals.pop(client, None)
         if known is None:
-            known = Count(now_ms, now_ms)
+            known = Count(wall_ms, wall_ms)
             if len(self.refusals) >= REFUSALS_MAX:
                 del self.refusals[next(iter(self.refusals))]
         else:
-            known.last_ms, known.count = now_ms, known.count + 1
+            known.last_ms, known.count = wall_ms, known.count + 1
         self.refusals[client] = known
 
     def directory_failed(self, path: str, why: str) -> None:

@@ -23,6 +23,7 @@ from odradek.broker.reported import ReportedParts
 from odradek.config.broker import BROKER_OPTIONS
 from odradek.log.disk import StorageError
 from odradek.log.producer_state import NO_OFFSET
+from odradek.model.clock import MonotonicMs
 
 PARTITIONS_MAX: Final = 1_000
 _GROUPS_AT_ONCE: Final = 10  # each may have thousands of committed offsets
@@ -102,7 +103,7 @@ def _cleaner(broker: ReportedParts) -> Mapping[str, Any]:
 
 def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     topic, number = query.get("topic"), query.get("partition")
-    now_ms = broker.groups.now().monotonic_ms
+    monotonic_ms = broker.groups.now().monotonic_ms
     settings = broker.settings
     held = (
         partition
@@ -116,7 +117,7 @@ def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     }
     replicas = (
         {
-            **_replica(partition, now_ms),
+            **_replica(partition, monotonic_ms),
             "isr_min": settings.topic(partition.topic_partition.topic).isr_min,
         }
         for partition in islice(held, PARTITIONS_MAX)
@@ -124,7 +125,7 @@ def _replicas(broker: ReportedParts, query: Mapping[str, str]) -> Response:
     return in_pieces(head, "replicas", replicas)
 
 
-def _replica(partition: Partition, now_ms: int) -> Mapping[str, Any]:
+def _replica(partition: Partition, monotonic_ms: MonotonicMs) -> Mapping[str, Any]:
     topic, index = partition.topic_partition
     log, leader = partition.log, partition.leader
     about: dict[str, Any] = {
@@ -152,8 +153,10 @@ def _replica(partition: Partition, now_ms: int) -> Mapping[str, Any]:
                 {
                     "broker": id_,
                     "leo": follower.leo,
-                    "caught_up_ms_ago": now_ms - follower.caught_up_ms,
-                    "fetched_ms_ago": now_ms - follower.fetched_ms if follower.fetched_ms else None,
+                    "caught_up_ms_ago": monotonic_ms - follower.caught_up_ms,
+                    "fetched_ms_ago": monotonic_ms - follower.fetched_ms
+                    if follower.fetched_ms
+                    else None,
                     "in_sync": id_ in leader.isr.committed,
                 }
                 for id_, follower in sorted(leader.followers.items())

@@ -52,6 +52,7 @@ from odradek.coord.tree import (
     parent_of,
 )
 from odradek.coord.watches import Watches
+from odradek.model.clock import WallMs
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ SMOOTH: Final = RequestFate()
 class MemoryTree:
     """The ensemble: its nodes and sessions."""
 
-    def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, wall_ms: Callable[[], WallMs] = lambda: WallMs(0)) -> None:
         self._wall_ms = wall_ms
         self._nodes: dict[str, TreeNode] = {ROOT: EMPTY_ROOT}
         self._names: dict[str, set[str]] = {}  # names of children, by parent
@@ -118,7 +119,7 @@ class MemoryTree:
         draft = Draft(
             self._nodes.get,
             last_transaction_id=self._last_transaction_id,
-            now_ms=self._wall_ms(),
+            wall_ms=self._wall_ms(),
         )
         result = change(draft)
         self._last_transaction_id = draft.last_transaction_id

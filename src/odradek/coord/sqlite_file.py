@@ -23,6 +23,7 @@ from typing import Final
 
 from odradek.coord.store import ConnectionLostError, StoreError
 from odradek.coord.tree import EMPTY_ROOT, ROOT, Change, ChangeKind, Draft, TreeNode, parent_of
+from odradek.model.clock import WallMs
 from odradek.model.errors import StartupError
 
 APPLICATION_ID: Final = 0x4F647261  # "Odra"
@@ -157,7 +158,7 @@ class StoreFile:
 
     # ------------------------------------------------------------- within a transaction
 
-    def draft(self, now_ms: int) -> Draft:
+    def draft(self, wall_ms: WallMs) -> Draft:
         """A draft over the nodes as they are in this transaction."""
         seen: dict[str, TreeNode | None] = {}  # many multis check the same /controller_epoch
 
@@ -166,7 +167,7 @@ class StoreFile:
                 seen[path] = find_node(self.writer, path)
             return seen[path]
 
-        return Draft(find, last_transaction_id=self._counter("transaction"), now_ms=now_ms)
+        return Draft(find, last_transaction_id=self._counter("transaction"), wall_ms=wall_ms)
 
     def write_draft(self, draft: Draft) -> Iterator[None]:
         """Write the changes of a draft; yields between slices, so that other work can run."""

@@ -33,6 +33,7 @@ from odradek.coord.store import (
     Stat,
     StoreError,
 )
+from odradek.model.clock import WallMs
 
 ROOT: Final = "/"
 
@@ -111,10 +112,10 @@ class Draft:
     """Changes to be committed together: what several multis do to the nodes that `find` returns."""
 
     def __init__(
-        self, find: Callable[[str], TreeNode | None], *, last_transaction_id: int, now_ms: int
+        self, find: Callable[[str], TreeNode | None], *, last_transaction_id: int, wall_ms: WallMs
     ) -> None:
         self._find = find
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.last_transaction_id = last_transaction_id
         self.nodes: dict[str, TreeNode | None] = {}  # None: deleted
         self.changes: list[Change] = []
@@ -125,7 +126,7 @@ class Draft:
         Raises:
             MultiError: one of them cannot be applied, and none was.
         """
-        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._wall_ms, session)
         results: list[Result] = []
         for index, operation in enumerate(operations):
             try:
@@ -141,7 +142,7 @@ class Draft:
         Raises:
             StoreError: it cannot be applied.
         """
-        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, session)
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._wall_ms, session)
         result = step.apply(operation)
         self._accept(step)
         return result
@@ -163,7 +164,7 @@ class Draft:
 
     def expire(self, ephemerals: Sequence[str]) -> None:
         """Remove the ephemeral nodes of a session that has ended."""
-        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._now_ms, 0)
+        step = _Step(self._find_drafted, self.last_transaction_id + 1, self._wall_ms, 0)
         for path in ephemerals:
             step.apply(Delete(path))
         self._accept(step)
@@ -182,11 +183,15 @@ class _Step:
     """One multi while its operations are applied."""
 
     def __init__(
-        self, find: Callable[[str], TreeNode | None], transaction_id: int, now_ms: int, session: int
+        self,
+        find: Callable[[str], TreeNode | None],
+        transaction_id: int,
+        wall_ms: WallMs,
+        session: int,
     ) -> None:
         self._find = find
         self._transaction_id = transaction_id
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._session = session
         self.nodes: dict[str, TreeNode | None] = {}
         self.changes: list[Change] = []
@@ -198,7 +203,7 @@ class _Step:
                 return self._create(operation)
             case SetData(path, data, version):
                 node = self._expect(path, version)._replace(
-                    data=data, modified_id=self._transaction_id, modified_ms=self._now_ms
+                    data=data, modified_id=self._transaction_id, modified_ms=self._wall_ms
                 )
                 node = node._replace(version=node.version + 1)
                 self._put(path, node, ChangeKind.WRITTEN)
@@ -231,8 +236,8 @@ class _Step:
             data=operation.data,
             created_id=self._transaction_id,
             modified_id=self._transaction_id,
-            created_ms=self._now_ms,
-            modified_ms=self._now_ms,
+            created_ms=self._wall_ms,
+            modified_ms=self._wall_ms,
             owner=self._session if operation.ephemeral else 0,
         )
         self._put(path, node, ChangeKind.CREATED)

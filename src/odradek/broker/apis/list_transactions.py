@@ -13,6 +13,7 @@ Versions:
 from odradek.broker.coordinators.txn_shell import TransactionShell
 from odradek.broker.serving.session import Session
 from odradek.model.acl import AclOperation, ResourceType
+from odradek.model.clock import WallMs
 from odradek.txn.transaction import STATE_NAMES, Transaction
 from odradek.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -26,7 +27,7 @@ def list_transactions(
 ) -> ListTransactionsResponse:
     """List them."""
     listed = transactions.transactions()
-    now_ms = transactions.now_ms()
+    wall_ms = transactions.wall_ms()
     names = set(STATE_NAMES.values())
     unknown = [name for name in request.state_filters if name not in names]
     return ListTransactionsResponse(
@@ -39,7 +40,7 @@ def list_transactions(
                 transaction_state=STATE_NAMES[transaction.state],
             )
             for transaction in listed.transactions
-            if _is_wanted(transaction, request, now_ms)
+            if _is_wanted(transaction, request, wall_ms)
             and session.authorize(
                 AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
             )
@@ -47,10 +48,10 @@ def list_transactions(
     )
 
 
-def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, wall_ms: WallMs) -> bool:
     ids, states = request.producer_id_filters, request.state_filters
     if ids and transaction.producer_id not in ids:
         return False
     if states and STATE_NAMES[transaction.state] not in states:
         return False
-    return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter
+    return request.duration_filter < 0 or wall_ms - transaction.started_ms > request.duration_filter

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.cluster import Broker, EndPoint
 from odradek.model.partition import LEADER_DURING_DELETE, NO_LEADER
 from odradek.wire.messages.update_metadata import UpdateMetadataRequest
@@ -44,7 +45,7 @@ class MetadataCache:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         *,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,7 +56,7 @@ class MetadataCache:
         self._by_id: dict[bytes, TopicMetadata] = {}
         self._deleted_ids: dict[str, bytes] = {}  # of the latest announced deletions, by topic
         self._loop = loop
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._changed = changed
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
 
@@ -106,13 +107,13 @@ class MetadataCache:
 
     async def wait_for(self, predicate: Callable[[], bool], within_ms: int) -> bool:
         """Wait until `predicate` holds; False if it does not within `within_ms`."""
-        return await self.wait_until(predicate, self._now_ms() + within_ms)
+        return await self.wait_until(predicate, self._monotonic_ms() + within_ms)
 
     async def wait_until(self, predicate: Callable[[], bool], deadline_ms: int) -> bool:
         """Wait until `predicate` holds; False if it does not before the (monotonic) deadline."""
         if predicate():
             return True
-        left_ms = deadline_ms - self._now_ms()
+        left_ms = deadline_ms - self._monotonic_ms()
         if left_ms <= 0:
             return False
         future: asyncio.Future[bool] = self._loop.create_future()

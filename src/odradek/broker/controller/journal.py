@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from odradek.controller.causes import Decision, Verdict
+from odradek.model.clock import WallMs
 from odradek.model.partition import LeaderAndIsr, TopicPartition
 
 STATE_CHANGES: Final = "odradek.state_change"  # the logger; Kafka's is `state.change.logger`
@@ -30,7 +31,7 @@ class Entry(NamedTuple):
 class DecisionJournal:
     """A bounded ring of entries."""
 
-    def __init__(self, wall_ms: Callable[[], int], *, entries_max: int = ENTRIES_MAX) -> None:
+    def __init__(self, wall_ms: Callable[[], WallMs], *, entries_max: int = ENTRIES_MAX) -> None:
         self.entries: deque[Entry] = deque(maxlen=entries_max)
         self._wall_ms = wall_ms
         self._made_ms = wall_ms()

@@ -7,6 +7,7 @@ from typing import Any, Final
 from odradek.broker.coordinators.group_shell import GroupShell
 from odradek.group.group import Group, GroupState, Member
 from odradek.group.protocols import CONSUMER_PROTOCOL, subscribed_topics
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
 
 GROUPS_MAX: Final = 1_000
@@ -15,9 +16,9 @@ MEMBERS_MAX: Final = 1_000
 
 def groups_report(shell: GroupShell) -> Iterator[Mapping[str, Any]]:
     """A summary of each group that is coordinated here."""
-    now_ms = shell.now().monotonic_ms
+    monotonic_ms = shell.now().monotonic_ms
     groups = [group for each in shell.topic.serving for group in each.machine.groups.values()]
-    return (_summary(group, now_ms) for group in groups[:GROUPS_MAX])
+    return (_summary(group, monotonic_ms) for group in groups[:GROUPS_MAX])
 
 
 def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
@@ -28,20 +29,20 @@ def group_report(shell: GroupShell, group_id: str) -> Mapping[str, Any]:
     group = coordinator.machine.groups.get(group_id)
     if group is None:
         return {"group": group_id, "is_here": True, "exists": False}
-    now_ms = shell.now().monotonic_ms
+    monotonic_ms = shell.now().monotonic_ms
     members = islice(group.members.values(), MEMBERS_MAX)
     return {
         "is_here": True,
         "exists": True,
-        **_summary(group, now_ms),
+        **_summary(group, monotonic_ms),
         "coordinator_partition": str(coordinator.partition.topic_partition),
         "protocol": group.protocol,
         "leader": group.leader,
-        "members": [_member(group, member, now_ms) for member in members],
+        "members": [_member(group, member, monotonic_ms) for member in members],
     }
 
 
-def _summary(group: Group, now_ms: int) -> Mapping[str, Any]:
+def _summary(group: Group, monotonic_ms: MonotonicMs) -> Mapping[str, Any]:
     joining = group.joining
     awaited: list[str] = []
     deadline_ms = None
@@ -62,18 +63,18 @@ def _summary(group: Group, now_ms: int) -> Mapping[str, Any]:
         "rebalance_reason": group.rebalance_reason,
         "rebalance_ms": group.rebalance_ms,
         "awaited": awaited[:MEMBERS_MAX],
-        "awaited_for_ms": None if deadline_ms is None else max(0, deadline_ms - now_ms),
+        "awaited_for_ms": None if deadline_ms is None else max(0, deadline_ms - monotonic_ms),
         "last_commit_ms": max(commits, default=None),
     }
 
 
-def _member(group: Group, member: Member, now_ms: int) -> Mapping[str, Any]:
+def _member(group: Group, member: Member, monotonic_ms: MonotonicMs) -> Mapping[str, Any]:
     topics = None
     if group.protocol_type == CONSUMER_PROTOCOL and member.protocols:
         topics = subscribed_topics([member.protocols[0][1]])
     silent_ms = None
     if not member.is_new and not member.is_waiting:
-        silent_ms = now_ms - (member.deadline_ms - member.session_timeout_ms)
+        silent_ms = monotonic_ms - (member.deadline_ms - member.session_timeout_ms)
     return {
         "member_id": member.member_id,
         "instance_id": member.group_instance_id,

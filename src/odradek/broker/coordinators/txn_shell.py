@@ -23,7 +23,7 @@ from odradek.broker.coordinators.coordinator_log import CoordinatorLog, Coordina
 from odradek.broker.coordinators.coordinator_requests import CoordinatorRequests
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.config.broker import BrokerConfig
-from odradek.model.clock import Clock
+from odradek.model.clock import Clock, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
 from odradek.record.coordinator import Loaded, Resigned
@@ -194,7 +194,7 @@ class TransactionShell:
 
     # ----------------------------------------------------------------------------- time
 
-    def now_ms(self) -> int:
+    def wall_ms(self) -> WallMs:
         """Wall time, which transactions have."""
         return self._clock.wall_ms()
 

@@ -11,6 +11,7 @@ sends both again in order.
 
 from typing import Final
 
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ErrorCode
 
 # Longer than any client waits before it sends the first batch again (retry.backoff.max.ms).
@@ -28,18 +29,18 @@ class ProduceRefusals:
     def __init__(self) -> None:
         self._refused: dict[Place, tuple[ErrorCode, int]] = {}
 
-    def note(self, place: Place, error: ErrorCode, now_ms: int) -> None:
-        """A batch was refused before its sequence was checked; `now_ms` is monotonic time."""
+    def note(self, place: Place, error: ErrorCode, monotonic_ms: MonotonicMs) -> None:
+        """A batch was refused before its sequence was checked."""
         if len(self._refused) >= PARTITIONS_MAX:
             self._refused.clear()
-        self._refused[place] = (error, now_ms)
+        self._refused[place] = (error, monotonic_ms)
 
     def appended(self, place: Place) -> None:
         """A batch was appended, so that there is no gap."""
         if self._refused:
             self._refused.pop(place, None)
 
-    def behind(self, place: Place, now_ms: int) -> ErrorCode | None:
+    def behind(self, place: Place, monotonic_ms: MonotonicMs) -> ErrorCode | None:
         """The error for a batch with a gap before it; None: no recent refusal explains the gap."""
         error, noted_ms = self._refused.get(place, (None, 0))
-        return error if now_ms - noted_ms < REMEMBERED_MS else None
+        return error if monotonic_ms - noted_ms < REMEMBERED_MS else None

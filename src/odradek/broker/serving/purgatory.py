@@ -11,6 +11,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
+from odradek.model.clock import MonotonicMs
+
 # A request expires at most this late: one timer serves all deadlines that fall into it.
 _TICK_MS: Final = 10
 # How long a patient request waits for records before it is answered with an HW alone.
@@ -42,9 +44,9 @@ class Waiting:
 class Purgatory:
     """All waiting requests of one broker."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, monotonic_ms: Callable[[], MonotonicMs]) -> None:
         self._loop = loop
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._heap: list[tuple[int, int, Waiting]] = []
         self._count = 0
         self._finished = 0
@@ -60,7 +62,7 @@ class Purgatory:
 
     def wait(self, waiting: Waiting, timeout_ms: int) -> None:
         """Keep a request until it is finished, at most for `timeout_ms`."""
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self._monotonic_ms() + timeout_ms
         self._count += 1
         waiting.queued = True
         heappush(self._heap, (deadline_ms, self._count, waiting))
@@ -123,14 +125,14 @@ class Purgatory:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at_ms = deadline_ms
-        delay_ms = max(deadline_ms - self._now_ms(), 0) + _TICK_MS / 2
+        delay_ms = max(deadline_ms - self._monotonic_ms(), 0) + _TICK_MS / 2
         self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        now_ms = self._now_ms() + _TICK_MS // 2
+        monotonic_ms = self._monotonic_ms() + _TICK_MS // 2
         try:
-            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= now_ms):
+            while self._heap and (self._heap[0][2].done or self._heap[0][0] <= monotonic_ms):
                 _, _, waiting = heappop(self._heap)
                 waiting.queued = False
                 if waiting.done:

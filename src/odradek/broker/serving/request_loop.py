@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
+from odradek.model.clock import MonotonicMs
 from odradek.broker.incidents import Incidents
 from odradek.broker.serving.answers import Encoded, unsupported_api_versions
 from odradek.broker.serving.parts import Parts, join, parts_of, split
@@ -90,7 +91,7 @@ class RequestLoop:
         turns: Turns,
         security_protocols: Mapping[str, str],
         inter_broker_listener: str,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], MonotonicMs],
         call_later: Callable[[float, Callable[[], None]], object],
         slow_ms: int,
         incidents: Incidents | None = None,
@@ -106,7 +107,7 @@ class RequestLoop:
         self._turns = turns
         self._security_protocols = security_protocols
         self._inter_broker_listener = inter_broker_listener
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._call_later = call_later
         self._slow_ms = slow_ms
         self._incidents = incidents
@@ -390,7 +391,7 @@ class RequestLoop:
         if throttle_ms:
             self.throttle(connection, throttle_ms)
             message = _throttled(message, throttle_ms)
-        took_ms = self._now_ms() - started_ms
+        took_ms = self._monotonic_ms() - started_ms
         self._metrics.answered(header.api_key, header.api_version, took_ms)
         if took_ms >= self._slow_ms and header.api_key not in WAITING:
             self._log_slow(connection, header, took_ms)
@@ -398,7 +399,7 @@ class RequestLoop:
 
     def throttle(self, connection: Connection, throttle_ms: int) -> None:
         """Mute a client that has exceeded a quota (KIP-219: the response is sent at once)."""
-        until_ms = self._now_ms() + throttle_ms
+        until_ms = self._monotonic_ms() + throttle_ms
         session: Session = connection.session
         if until_ms <= session.muted_until_ms:
             return

@@ -441,7 +441,7 @@ class BrokerParts:
                 point.listener: point.security_protocol for point in config.listeners
             },
             inter_broker_listener=config.inter_broker_listener,
-            now_ms=world.clock.monotonic_ms,
+            monotonic_ms=world.clock.monotonic_ms,
             call_later=world.loop.call_later,
             slow_ms=SLOW_REQUEST_MS,
             incidents=self.incidents,

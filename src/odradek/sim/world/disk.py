@@ -24,6 +24,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from odradek.log.disk import Data, DirectoryEntry, Done, File, ReadDone, StorageError
+from odradek.model.clock import WallMs
 
 SECTOR_BYTES: Final = 512
 UNLIMITED: Final = 1 << 40
@@ -280,7 +281,7 @@ class SimulatedDisk:
         rng: random.Random,
         call_later: Callable[[float, Callable[[], None]], object],
         *,
-        wall_ms: Callable[[], int] = lambda: 0,
+        wall_ms: Callable[[], WallMs] = lambda: WallMs(0),
         slowest_ms: int = 20,
         cold_share: float = 0.0,
         capacity_bytes: int = UNLIMITED,

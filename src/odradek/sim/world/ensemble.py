@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from odradek.coord.memory import MemoryTree
 from odradek.coord.tree import Change, Draft
+from odradek.model.clock import WallMs
 
 T = TypeVar("T")
 
@@ -12,7 +13,7 @@ T = TypeVar("T")
 class WatchedTree(MemoryTree):
     """A `MemoryTree` that tells one listener what each transaction has changed."""
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, wall_ms: Callable[[], WallMs]) -> None:
         super().__init__(wall_ms)
         self.written: Callable[[Sequence[Change]], None] = lambda _changes: None
 
