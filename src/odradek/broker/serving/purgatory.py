@@ -44,7 +44,9 @@ class Waiting:
 class Purgatory:
     """All waiting requests of one broker."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, monotonic_ms: Callable[[], MonotonicMs]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, monotonic_ms: Callable[[], MonotonicMs]
+    ) -> None:
         self._loop = loop
         self._monotonic_ms = monotonic_ms
         self._heap: list[tuple[int, int, Waiting]] = []

@@ -19,13 +19,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
-from odradek.model.clock import MonotonicMs
 from odradek.broker.incidents import Incidents
 from odradek.broker.serving.answers import Encoded, unsupported_api_versions
 from odradek.broker.serving.parts import Parts, join, parts_of, split
 from odradek.broker.serving.quotas import Quotas
 from odradek.broker.serving.session import Authorizer, Session
 from odradek.broker.serving.tasks import Tasks
+from odradek.model.clock import MonotonicMs
 from odradek.model.errors import ApiError, ErrorCode, MalformedRequestError
 from odradek.net.connection import Connection, ResponseSlot
 from odradek.net.turns import Turns
