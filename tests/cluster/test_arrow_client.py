@@ -168,7 +168,7 @@ def test_an_end_that_is_not_reached_is_reported(servers):
 def test_a_missing_topic_is_refused_by_name(servers):
     create(servers, "small")
 
-    with pytest.raises(arrow.UnknownTopicError, match="topic 'nowhere' is not there"):
+    with pytest.raises(arrow.UnknownTopicError, match="topic 'nowhere' does not exist"):
         arrow.read_topic(servers, "nowhere")
     with pytest.raises(arrow.UnknownTopicError, match="small-3 is not there: small has 1"):
         arrow.read_topic(servers, "small", partitions=[3])
