@@ -117,15 +117,15 @@ class GroupUnderTest:
         self.members.append(Member(kind, self.bootstrap, self._folder / f"member-{number}"))
         return self.members[-1]
 
-    def alive(self) -> list[Member]:
+    def running(self) -> list[Member]:
         return [each for each in self.members if each.is_alive]
 
     def settled(self) -> None:
         """Wait until running members share all partitions evenly, and each reads all it has."""
-        fair = PARTITIONS // len(self.alive())
+        fair = PARTITIONS // len(self.running())
 
         def is_shared() -> bool:
-            held = [each.holds() for each in self.alive()]
+            held = [each.holds() for each in self.running()]
             return [len(each) for each in held] == [fair] * len(held) and set().union(*held) == set(
                 range(PARTITIONS)
             )
@@ -133,7 +133,7 @@ class GroupUnderTest:
         wait_for(is_shared, within_s=60)
         since = time.monotonic_ns()
         wait_for(
-            lambda: all(each.holds() <= each.has_read_since(since) for each in self.alive()),
+            lambda: all(each.holds() <= each.has_read_since(since) for each in self.running()),
             within_s=60,
         )
 
@@ -141,7 +141,7 @@ class GroupUnderTest:
         return wait_for(lambda: self.three.partition("__consumer_offsets")).leader_id
 
     def end(self) -> None:
-        for each in self.alive():
+        for each in self.running():
             each.kill()
 
 
@@ -175,16 +175,16 @@ def test_a_group_that_loses_members_and_its_coordinator_reads_everything_and_rev
         killed_ns = time.monotonic_ns()
         group.members[1].kill()  # its two partitions go to the others
         wait_for(
-            lambda: sum(len(each.holds()) for each in group.alive()) == PARTITIONS, within_s=60
+            lambda: sum(len(each.holds()) for each in group.running()) == PARTITIONS, within_s=60
         )
-        for each in group.alive():
+        for each in group.running():
             assert not each.given_up_since(killed_ns) & kept[each]
         group.settled()
 
         joined_ns = time.monotonic_ns()
         newcomer = group.join()  # each of the two gives one up
         group.settled()
-        given_up = [each.given_up_since(joined_ns) for each in group.alive()]
+        given_up = [each.given_up_since(joined_ns) for each in group.running()]
         assert set().union(*given_up) == newcomer.holds()
         assert sum(map(len, given_up)) == PARTITIONS // 3
 
@@ -193,12 +193,12 @@ def test_a_group_that_loses_members_and_its_coordinator_reads_everything_and_rev
         group.three.brokers[coordinator].kill()  # no membership ends with it
         wait_for(lambda: group.coordinator() != coordinator)
         group.settled()
-        assert not any(each.given_up_since(broker_ns) for each in group.alive())
+        assert not any(each.given_up_since(broker_ns) for each in group.running())
         group.three.brokers[coordinator].start()
         wait_for(lambda: len(group.three.partition("__consumer_offsets").isr_nodes) == 3)
 
         coordinator = group.coordinator()
-        group.alive()[0].kill()  # both at once
+        group.running()[0].kill()  # both at once
         group.three.brokers[coordinator].kill()
         group.settled()
     wait_for(lambda: not unread(group, writer.ends), within_s=60)

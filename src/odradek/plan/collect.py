@@ -28,7 +28,7 @@ from odradek.plan.facts import (
     CopyProgress,
     Entry,
     GroupFacts,
-    OpenTransaction,
+    OpenProducer,
     Report,
     RunningReassignment,
 )
@@ -373,7 +373,7 @@ async def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 
 async def _open_transactions(
     cluster: Cluster, picture: ClusterPicture
-) -> dict[TopicPartition, list[OpenTransaction]]:
+) -> dict[TopicPartition, list[OpenProducer]]:
     """The producers whose transactions keep the last stable offset below the high watermark.
 
     Timestamps come from the producers' clocks and do not prove an age: coordinators are asked.
@@ -386,7 +386,7 @@ async def _open_transactions(
     stable = await admin_partitions.list_offsets(
         cluster, specs, isolation_level=admin_partitions.READ_COMMITTED
     )
-    found: dict[TopicPartition, list[OpenTransaction]] = {}
+    found: dict[TopicPartition, list[OpenProducer]] = {}
     for partition in specs:
         end, last_stable = ends[partition], stable[partition]
         if isinstance(end, ApiError) or isinstance(last_stable, ApiError):
@@ -399,7 +399,7 @@ async def _open_transactions(
             wire.DescribeProducersRequest(topics=[topic]), wire.DescribeProducersResponse
         )
         found[partition] = [
-            OpenTransaction(
+            OpenProducer(
                 producer.producer_id,
                 producer.producer_epoch,
                 producer.current_txn_start_offset,
@@ -419,10 +419,10 @@ async def _open_transactions(
 
 
 def _coordinated(
-    producer: OpenTransaction,
+    producer: OpenProducer,
     partition: TopicPartition,
     known: admin_groups.TransactionDescription | None,
-) -> OpenTransaction:
+) -> OpenProducer:
     if known is None or partition not in known.partitions:
         return producer
     return producer._replace(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from odradek.model.partition import TopicPartition
-from odradek.plan.facts import ClusterFacts, Finding, OpenTransaction, Severity, named
+from odradek.plan.facts import ClusterFacts, Finding, OpenProducer, Severity, named
 
 # As kafka-transactions find-hanging: five minutes beyond the largest transaction timeout.
 HANGING_SLACK_MS: Final = 300_000
@@ -23,7 +23,7 @@ def _transactions(facts: ClusterFacts) -> Iterator[Finding]:
                 yield _hanging(facts, partition, producer)
 
 
-def _hanging(facts: ClusterFacts, partition: TopicPartition, producer: OpenTransaction) -> Finding:
+def _hanging(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer) -> Finding:
     return Finding(
         Severity.CRITICAL,
         "hanging",
@@ -40,7 +40,7 @@ def _hanging(facts: ClusterFacts, partition: TopicPartition, producer: OpenTrans
     )
 
 
-def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenTransaction) -> Finding:
+def _open(facts: ClusterFacts, partition: TopicPartition, producer: OpenProducer) -> Finding:
     ends_ms = producer.started_ms + producer.timeout_ms
     return Finding(
         Severity.WARNING,

@@ -70,7 +70,7 @@ class GroupFacts(NamedTuple):
     lag: int  # of all its partitions together
 
 
-class OpenTransaction(NamedTuple):
+class OpenProducer(NamedTuple):
     """A producer with an open transaction in a partition."""
 
     producer_id: int
@@ -100,9 +100,7 @@ class ClusterFacts:
     moves: Mapping[TopicPartition, RunningReassignment] = field(default_factory=dict)
     progress: Mapping[tuple[TopicPartition, int], CopyProgress] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
-    open_transactions: Mapping[TopicPartition, Sequence[OpenTransaction]] = field(
-        default_factory=dict
-    )
+    open_transactions: Mapping[TopicPartition, Sequence[OpenProducer]] = field(default_factory=dict)
     transaction_max_timeout_ms: int = 900_000
     # The largest timestamp of each partition of topics with retention by time.
     newest_timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)

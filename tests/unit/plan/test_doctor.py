@@ -11,7 +11,7 @@ from odradek.plan.facts import (
     ClusterFacts,
     CopyProgress,
     GroupFacts,
-    OpenTransaction,
+    OpenProducer,
     RunningReassignment,
     Severity,
 )
@@ -131,7 +131,7 @@ def test_a_reassignment_that_waits_for_a_broker():
 
 @pytest.mark.parametrize(("age_ms", "hangs"), [(1_199_999, False), (1_200_001, True)])
 def test_a_transaction_that_is_open_for_too_long(age_ms, hangs):
-    found = diagnose(facts(open_transactions={P0: [OpenTransaction(9, 1, 42, NOW_MS - age_ms)]}))
+    found = diagnose(facts(open_transactions={P0: [OpenProducer(9, 1, 42, NOW_MS - age_ms)]}))
 
     assert bool(found) is hangs
     abort = "abort --topic t --partition 0 --start-offset 42"
@@ -316,7 +316,7 @@ def reported(**changed):
             "kafka-consumer-groups --bootstrap-server b:9092 --describe --group g",
         ),
         (
-            facts(open_transactions={P0: [OpenTransaction(9, 1, 42, 0, True, "tx", NOW_MS - 61_000,
+            facts(open_transactions={P0: [OpenProducer(9, 1, 42, 0, True, "tx", NOW_MS - 61_000,
                                                    90_000)]}), "open-transaction",
             "the transaction of transactional.id tx is open since",
             f"the coordinator aborts it at {CLOCK(NOW_MS + 29_000)}",
@@ -341,9 +341,7 @@ def test_each_problem_has_its_cause_and_its_command(given, kind, said, fix):
             coordinated=[{**GROUP, "last_commit_ms": NOW_MS}], groups=[GroupFacts("g", "Stable", 5)]
         ),
         facts(
-            open_transactions={
-                P0: [OpenTransaction(9, 1, 4, 0, True, "x", NOW_MS - 59_000, 90_000)]
-            }
+            open_transactions={P0: [OpenProducer(9, 1, 4, 0, True, "x", NOW_MS - 59_000, 90_000)]}
         ),
         facts(
             moves={P0: RunningReassignment((2,), ())},
