@@ -15,7 +15,7 @@ from odradek.sim.clients.transactions import Fate, TransactionOptions
 from odradek.sim.run.faults import Kind, kinds_with_coordinators
 from odradek.sim.run.simulation import Options, simulate
 
-SEEDS = range(1, 9)
+SEEDS = (*range(1, 6), *range(7, 11))
 ALONE = range(101, 104)
 DURABLE = [(151, 1), (152, 1), (153, 3), (154, 3)]  # and how many brokers
 CLEAN = (Kind.KILL, Kind.STOP, Kind.EXPIRE)  # what loses no time on the network
