@@ -23,7 +23,7 @@ from kit.small_requests import ACKS_ALL, error_of, receive_frame, request
 from kit.targets import Odradek
 
 from odradek.cli.main import run as odradek
-from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, SourceSegment, cleaning
+from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, SourceSegment, cleaning
 from odradek.log.disk import RealDisk
 from odradek.record.compression import Codec
 from odradek.record.records import Record, build_batch

@@ -17,8 +17,8 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from odradek.log.cleaner import cleanable, job_for, make_durable, replace, still_fits
-from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, cleaning
+from odradek.log.cleaning.cleaner import cleanable, job_for, make_durable, replace, still_fits
+from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, cleaning
 from odradek.log.log import Log
 from odradek.log.log_config import LogConfig, LogHost
 from odradek.log.recovery import Checkpointed, loading

@@ -5,7 +5,7 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.log import transaction_index
+import odradek.log.index.transactions as transaction_index
 from odradek.log.checkpoints import decode_epochs, decode_offsets
 from odradek.log.producer_state import ProducerState
 from odradek.model.errors import ApiError, OdradekError

@@ -4,13 +4,13 @@ The rules that hold now are patched away here, not switched off by an option: no
 ships. Each takes pytest's `monkeypatch`.
 """
 
+import odradek.controller.handlers.isr as isr_changes
 from odradek.broker import controller_requests
 from odradek.broker.apis import fetch
 from odradek.broker.controller.election import ControllerTerm
 from odradek.broker.replication import fetching, isr_shell, replica_fetcher
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_fetcher import ReplicaFetcher
-from odradek.controller import isr_changes
 from odradek.coord import layout
 from odradek.coord.store import ANY_VERSION, Check
 from odradek.log.log import Log

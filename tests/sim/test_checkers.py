@@ -8,9 +8,9 @@ import pytest
 from odradek.log import recovery
 from odradek.log.directories import LogDirectory
 from odradek.log.flushing import Flusher
+from odradek.log.index.offsets import OffsetIndex
 from odradek.log.log import Log
 from odradek.log.logs import Logs
-from odradek.log.offset_index import OffsetIndex
 from odradek.log.producer_state import ProducerState
 from odradek.log.slices import Appended
 from odradek.sim.run.faults import Kind

@@ -6,15 +6,10 @@ discarded when another one is. It reads no clock: no decision depends on the tim
 
 from typing import assert_never
 
-from odradek.controller import (
-    broker_changes,
-    controlled_shutdown,
-    failover,
-    invariants,
-    isr_changes,
-    preferred_leader,
-    topic_changes,
-)
+import odradek.controller.handlers.brokers as broker_changes
+import odradek.controller.handlers.isr as isr_changes
+import odradek.controller.handlers.topics as topic_changes
+from odradek.controller import invariants
 from odradek.controller import steps as s
 from odradek.controller.context import ControllerContext
 from odradek.controller.effects import Effect, Proceed
@@ -46,6 +41,7 @@ from odradek.controller.events import (
     UncleanAllowed,
     UncleanElectionsEnabled,
 )
+from odradek.controller.handlers import controlled_shutdown, failover, preferred_leader
 from odradek.controller.machines import Machines, make_machines
 
 

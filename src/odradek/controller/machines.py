@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from odradek.controller.context import ControllerContext
+from odradek.controller.handlers.reassignment import Reassignment
+from odradek.controller.handlers.topic_deletion import TopicDeletion
 from odradek.controller.partition_machine import PartitionMachine
-from odradek.controller.reassignment import Reassignment
 from odradek.controller.replica_machine import ReplicaMachine
 from odradek.controller.request_batch import RequestBatch
-from odradek.controller.topic_deletion import TopicDeletion
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 

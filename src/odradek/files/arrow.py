@@ -18,8 +18,8 @@ from odradek.client.arrow.decode import ALL_COLUMNS, Layout, PartitionDecoder
 from odradek.files.indexes import aborted_transactions
 from odradek.files.segments import FileFormatError, base_offset_of, batches
 from odradek.log.directories import parse_name
+from odradek.log.index.transactions import AbortedTransaction as IndexEntry
 from odradek.log.segment import LOG, TRANSACTION_INDEX
-from odradek.log.transaction_index import AbortedTransaction as IndexEntry
 from odradek.model.partition import TopicPartition
 from odradek.wire.messages.fetch import AbortedTransaction
 

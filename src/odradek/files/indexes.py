@@ -10,10 +10,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from odradek.files.segments import FileFormatError, base_offset_of
-from odradek.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
-from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.index.offsets import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from odradek.log.index.times import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.index.transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from odradek.log.index.transactions import AbortedTransaction
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")

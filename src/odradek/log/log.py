@@ -32,6 +32,7 @@ from zlib import crc32
 from odradek.log.deletion import drop_end, remove_segments, remove_snapshots
 from odradek.log.disk import Data
 from odradek.log.flushing import FlushDone, Flusher
+from odradek.log.index.transactions import AbortedTransaction, collect
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_config import NEVER, LogConfig, LogHost
 from odradek.log.partition_metadata import PARTITION_METADATA, encode_metadata
@@ -47,7 +48,6 @@ from odradek.log.slices import (
     UnexpectedOffsetError,
 )
 from odradek.log.timestamps import StampedOffset, first_at, largest
-from odradek.log.transaction_index import AbortedTransaction, collect
 from odradek.model.clock import MonotonicMs, WallMs
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from odradek.log.deletion import snapshot_offsets
 from odradek.log.disk import Data
+from odradek.log.index.transactions import AbortedTransaction
 from odradek.log.log_state import LogState
 from odradek.log.producer_state import CorruptSnapshotError, ProducerState
 from odradek.log.segment import SNAPSHOT, Segment, segment_stem
-from odradek.log.transaction_index import AbortedTransaction
 from odradek.record.batch import CONTROL_BIT, BatchHeader
 from odradek.record.control import read_marker
 

@@ -34,6 +34,7 @@ from zlib import crc32
 from odradek.log.checkpoints import LEADER_EPOCH_FILE, CheckpointError
 from odradek.log.deletion import drop_end, remove_snapshots, snapshot_offset
 from odradek.log.disk import Data, DirectoryEntry, Disk
+from odradek.log.index.transactions import CorruptTransactionIndexError
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import Log
 from odradek.log.log_config import NEVER, LogConfig, LogHost
@@ -57,7 +58,6 @@ from odradek.log.segment import (
     Segment,
     segment_stem,
 )
-from odradek.log.transaction_index import CorruptTransactionIndexError
 from odradek.model.errors import StartupError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (

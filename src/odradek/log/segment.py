@@ -1,8 +1,8 @@
 """One segment: a `.log` file with its indexes.
 
     <base>.log          record batches, one after the other
-    <base>.index        offset -> position           `odradek.log.offset_index`
-    <base>.timeindex    timestamp -> offset          `odradek.log.time_index`
+    <base>.index        offset -> position           `odradek.log.index.offsets`
+    <base>.timeindex    timestamp -> offset          `odradek.log.index.times`
     <base>.txnindex     aborted transactions         only where there are any
     <base>.snapshot     producer state at its base   kept by the log
 
@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from odradek.log.disk import Data, Disk, File
-from odradek.log.offset_index import OffsetIndex
-from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from odradek.log.time_index import TimeIndex, TimestampAndOffset
-from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
-from odradek.log.transaction_index import AbortedTransaction, decode
+from odradek.log.index.offsets import OffsetIndex
+from odradek.log.index.times import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.index.times import TimeIndex, TimestampAndOffset
+from odradek.log.index.transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from odradek.log.index.transactions import AbortedTransaction, decode
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.record.batch import (

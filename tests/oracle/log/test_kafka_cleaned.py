@@ -13,8 +13,8 @@ import zipfile
 import pytest
 from tests.unit.log.conftest import DIRECTORY, World
 
-from odradek.log.cleaner import cleanable, job_for, make_durable, replace, still_fits
-from odradek.log.cleaner_round import cleaning
+from odradek.log.cleaning.cleaner import cleanable, job_for, make_durable, replace, still_fits
+from odradek.log.cleaning.round import cleaning
 from odradek.log.log_config import LogConfig
 from odradek.record.batch import iter_batches
 from odradek.record.records import iter_records

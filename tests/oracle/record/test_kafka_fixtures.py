@@ -7,11 +7,11 @@ import pathlib
 
 import pytest
 
-from odradek.log import transaction_index
+import odradek.log.index.transactions as transaction_index
 from odradek.log.checkpoints import decode_epochs, decode_offsets, encode_epochs, encode_offsets
+from odradek.log.index.transactions import AbortedTransaction
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.producer_state import ProducerState
-from odradek.log.transaction_index import AbortedTransaction
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.batch import (

@@ -9,8 +9,8 @@ from tests.unit.log.conftest import World
 from odradek.broker.storage.cleaner_process import CleanerDiedError
 from odradek.broker.storage.cleaner_shell import InlineCleaner
 from odradek.broker.storage.cleaner_worker import paced, serve
-from odradek.log.cleaner import cleanable, job_for
-from odradek.log.cleaner_round import CleaningOutcome
+from odradek.log.cleaning.cleaner import cleanable, job_for
+from odradek.log.cleaning.round import CleaningOutcome
 from odradek.log.disk import RealDisk
 from odradek.record.batch import read_header
 from odradek.record.records import Record, build_batch, iter_records

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from odradek.files.segments import FileFormatError, batches
-from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.index.transactions import AbortedTransaction
 from odradek.record.control import ControlType, Marker, build_marker
 from odradek.record.records import Record, build_batch
 

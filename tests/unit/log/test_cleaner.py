@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from odradek.log.cleaner import (
+from odradek.log.cleaning.cleaner import (
     Stamp,
     cleanable,
     dirtiest,
@@ -13,7 +13,7 @@ from odradek.log.cleaner import (
     replace,
     still_fits,
 )
-from odradek.log.cleaner_round import (
+from odradek.log.cleaning.round import (
     CleaningJob,
     CleaningOutcome,
     cleaning,

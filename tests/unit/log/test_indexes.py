@@ -1,7 +1,7 @@
 """The two sparse indexes, byte for byte."""
 
-from odradek.log.offset_index import OffsetIndex
-from odradek.log.time_index import TimeIndex
+from odradek.log.index.offsets import OffsetIndex
+from odradek.log.index.times import TimeIndex
 
 PATH = "/data/i"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.log.transaction_index import (
+from odradek.log.index.transactions import (
     AbortedTransaction,
     CorruptTransactionIndexError,
     collect,

@@ -5,7 +5,7 @@ Behaviour:
       STALE_BROKER_EPOCH.
     * UNKNOWN_TOPIC_ID is the word of a reign that has loaded all topics: who hears it leads on no
       longer. Before, the answer is NOT_CONTROLLER.
-    * Each partition is judged on its own: see `odradek.controller.isr_changes`.
+    * Each partition is judged on its own: see `odradek.controller.handlers.isr`.
 
 Versions:
     v1 leader recovery state    v2 topic ids    v3 broker epochs of the members (KIP-903)

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any, Final
 
-from odradek.log.cleaner_round import CleaningJob, CleaningOutcome
+from odradek.log.cleaning.round import CleaningJob, CleaningOutcome
 from odradek.log.disk import StorageError
 from odradek.model.errors import OdradekError
 

@@ -1,6 +1,6 @@
 """Cleans the logs of compacted topics, one after the other (Kafka's `LogCleaner`).
 
-    choose       the dirtiest log that is not being cleaned     `odradek.log.cleaner`
+    choose       the dirtiest log that is not being cleaned     `odradek.log.cleaning.cleaner`
     clean        in a process of its own; in the simulator the same code, in small steps
     replace      if the log has not changed meanwhile; otherwise it is cleaned again
     checkpoint   `cleaner-offset-checkpoint`
@@ -21,7 +21,7 @@ from odradek.broker.serving.tasks import Tasks
 from odradek.broker.storage.cleaner_process import CleanerDiedError, CleaningError
 from odradek.broker.storage.housekeeping import in_slices
 from odradek.config.broker import BrokerConfig
-from odradek.log.cleaner import (
+from odradek.log.cleaning.cleaner import (
     Cleanable,
     Stamp,
     cleanable,
@@ -31,7 +31,7 @@ from odradek.log.cleaner import (
     replace,
     still_fits,
 )
-from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, cleaning, remove_cleaned
+from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, cleaning, remove_cleaned
 from odradek.log.disk import Disk, StorageError
 from odradek.log.log import Log
 from odradek.log.logs import SLICE_MS, Logs

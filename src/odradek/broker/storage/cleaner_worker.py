@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any, Final
 
-from odradek.log.cleaner_round import CleaningJob, CleaningOutcome, Steps, cleaning
+from odradek.log.cleaning.round import CleaningJob, CleaningOutcome, Steps, cleaning
 from odradek.log.disk import Disk, RealDisk, StorageError
 from odradek.model.errors import ApiError
 

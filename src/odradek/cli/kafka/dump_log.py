@@ -13,7 +13,7 @@ from odradek.cli.kafka.support.dump_log_decoders import Decoder, decoder_of
 from odradek.cli.kafka.support.flags import Flags, Parser
 from odradek.files import indexes, snapshots
 from odradek.files.segments import FileBatch, FileFormatError, base_offset_of, batches
-from odradek.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from odradek.log.index.transactions import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from odradek.record.batch import NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX, BatchHeader
 from odradek.record.compression import Codec
 from odradek.record.control import read_marker

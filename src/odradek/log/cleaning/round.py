@@ -7,8 +7,8 @@
 
 The log itself is neither changed nor asked: a `CleaningJob` has everything that is needed, a
 `CleaningOutcome` says what was written. Both are sent as JSON, because the round runs in a process
-of its own (`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaner` decides whether the
-outcome still fits the log.
+of its own (`odradek.broker.storage.cleaner_worker`). `odradek.log.cleaning.cleaner` decides
+whether the outcome still fits the log.
 
 `cleaning` is a generator: after each batch it yields how many bytes it has read and written, and
 it returns the outcome.
@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple, Self
 
-from odradek.log.cleaner_batches import (
+from odradek.log.cleaning.batches import (
     BatchFilter,
     CleanedTransactions,
     Counts,
@@ -26,7 +26,9 @@ from odradek.log.cleaner_batches import (
     OffsetMap,
 )
 from odradek.log.disk import Data, Disk, File
-from odradek.log.offset_index import OffsetIndex
+from odradek.log.index.offsets import OffsetIndex
+from odradek.log.index.times import TimeIndex
+from odradek.log.index.transactions import AbortedTransaction
 from odradek.log.segment import (
     INDEX,
     LOG,
@@ -35,8 +37,6 @@ from odradek.log.segment import (
     TRANSACTION_INDEX,
     segment_stem,
 )
-from odradek.log.time_index import TimeIndex
-from odradek.log.transaction_index import AbortedTransaction
 from odradek.model.clock import WallMs
 from odradek.model.errors import OdradekError
 from odradek.record.batch import (

@@ -9,7 +9,7 @@ than `min.compaction.lag.ms`. The log with the highest dirty ratio comes first, 
 above `min.cleanable.dirty.ratio`; a log whose oldest dirty segment is older than
 `max.compaction.lag.ms` is cleaned whatever its ratio.
 
-The cleaning itself (`odradek.log.cleaner_round`) runs in another process while the log is in use.
+The cleaning itself (`odradek.log.cleaning.round`) runs in another process while the log is in use.
 Its segments replace the old ones only if meanwhile the log was not truncated and none of its
 segments was deleted, the leader epoch is the same, and the log is not being copied to another log
 directory (the copy would take records that are not clean for clean ones): `Stamp` compares these.
@@ -29,8 +29,8 @@ segments are back, and with them the record that the tombstone had deleted.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from odradek.log.cleaner_batches import LastOfProducer
-from odradek.log.cleaner_round import (
+from odradek.log.cleaning.batches import LastOfProducer
+from odradek.log.cleaning.round import (
     CLEANED,
     CleanedSegment,
     CleaningJob,

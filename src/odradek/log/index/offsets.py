@@ -8,7 +8,7 @@ offset is after that position. Entries increase strictly in both.
 from struct import Struct
 from typing import Final
 
-from odradek.log.index_file import IndexFile
+from odradek.log.index.file import IndexFile
 
 ENTRY_BYTES: Final = 8
 _ENTRY: Final = Struct(">ii")

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from odradek.log.index.transactions import AbortedTransaction
 from odradek.log.producer_state import NO_OFFSET
-from odradek.log.transaction_index import AbortedTransaction
 from odradek.model.clock import WallMs
 from odradek.record.batch import (
     CODEC_MASK,

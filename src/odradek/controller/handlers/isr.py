@@ -7,11 +7,11 @@ that the leader saw in its fetches (KIP-841, KIP-903).
 """
 
 from odradek.controller.answers import IsrChangesAnswer
-from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import ControllerContext, Partition
 from odradek.controller.effects import Answer, Effect, Proceed
 from odradek.controller.events import IsrChange, IsrChangesRequested
+from odradek.controller.handlers.brokers import fence
 from odradek.controller.machines import Machines
 from odradek.controller.steps import AnswerIsrChanges
 from odradek.model.errors import ErrorCode

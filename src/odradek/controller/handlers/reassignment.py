@@ -37,6 +37,7 @@ from odradek.controller.events import (
     ReassignmentsRequested,
     ReassignmentsSeen,
 )
+from odradek.controller.handlers.topic_deletion import TopicDeletion
 from odradek.controller.isr_history import holders
 from odradek.controller.partition_machine import PartitionMachine
 from odradek.controller.proposals import Purpose
@@ -63,7 +64,6 @@ from odradek.controller.steps import (
     ResumeDeletions,
     ResumeReassignments,
 )
-from odradek.controller.topic_deletion import TopicDeletion
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import Assignment, TopicPartition
 from odradek.placement.reassign import newcomers_problem, remainder_problem, target_problem

@@ -13,11 +13,11 @@ in-sync replica ends before its leader's log does.
 """
 
 from odradek.controller.answers import ShutdownAnswer
-from odradek.controller.broker_changes import fence
 from odradek.controller.causes import Cause, CauseKind
 from odradek.controller.context import Partition
 from odradek.controller.effects import Answer, Effect, Proceed, in_slices, then_store
 from odradek.controller.events import ControlledShutdownRequested
+from odradek.controller.handlers.brokers import fence
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import Purpose
 from odradek.controller.steps import AnswerShutdown, FlushRequests, MoveOffBroker

@@ -26,11 +26,11 @@ from odradek.controller.effects import (
     then_store,
 )
 from odradek.controller.events import BrokersLoaded, LoadingFinished, TopicSeen, TopicsLoaded
+from odradek.controller.handlers.topics import topic_of, with_id
 from odradek.controller.machines import Machines
 from odradek.controller.proposals import StoredState
 from odradek.controller.states import PartitionState, ReplicaState
 from odradek.controller.steps import HoldElections, JoinBrokers, LoadReassignments, TakeOver
-from odradek.controller.topic_changes import topic_of, with_id
 from odradek.model.partition import NO_LEADER, Assignment, TopicPartition
 
 CAUSE = Cause(CauseKind.CONTROLLER_ELECTED)

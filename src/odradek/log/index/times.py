@@ -10,7 +10,7 @@ last entry of a closed segment has its largest timestamp.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from odradek.log.index_file import IndexFile
+from odradek.log.index.file import IndexFile
 
 ENTRY_BYTES: Final = 12
 _ENTRY: Final = Struct(">qi")

@@ -1,0 +1,1 @@
+"""What the controller does upon each kind of event."""
