@@ -110,7 +110,7 @@ async def _again(client: Cluster, name: str, error: int) -> Connection:
     """The coordinator, a moment later, if that error goes away."""
     assert error in LATER, ErrorCode(error)
     await asyncio.sleep(0.05)
-    client.forget_coordinator(TRANSACTION_COORDINATOR, name)
+    client.drop_coordinator(TRANSACTION_COORDINATOR, name)
     return await client.coordinator(TRANSACTION_COORDINATOR, name)
 
 

@@ -11,7 +11,7 @@ from brokers import BrokerProcess
 from odradek.client import arrow
 from odradek.client.arrow.cluster import ArrowCluster
 from odradek.client.arrow.encode import ColumnError
-from odradek.client.arrow.fetch import DataLossError, Fetcher, FetchSettings, Range
+from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
 from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, ProducerStateError
 from odradek.client.cluster import BootstrapError, Cluster
 from odradek.client.settings import ClientSettings
@@ -170,7 +170,7 @@ def test_a_missing_topic_is_refused_by_name(servers):
 
     with pytest.raises(arrow.UnknownTopicError, match="topic 'nowhere' does not exist"):
         arrow.read_topic(servers, "nowhere")
-    with pytest.raises(arrow.UnknownTopicError, match="small-3 is not there: small has 1"):
+    with pytest.raises(arrow.UnknownTopicError, match="small-3 does not exist: small has 1"):
         arrow.read_topic(servers, "small", partitions=[3])
     with pytest.raises(arrow.UnknownColumnError, match="'valu'"):
         arrow.read_topic(servers, "small", columns=["valu"])
@@ -241,7 +241,7 @@ def test_what_is_fetched_ahead_stays_within_bounds(servers):
         async with await ArrowCluster.connect(connection) as cluster:
             ranges = {TopicPartition("bounds", n): Range(0, 1_000) for n in range(4)}
             await cluster.partitions(["bounds"])
-            fetcher = Fetcher(cluster, ranges, settings)
+            fetcher = RangeFetcher(cluster, ranges, settings)
             while (fetched := await fetcher.next()) is not None:
                 total += len(fetched.records)
                 await asyncio.sleep(0.02)  # gives the fetcher time to fetch ahead

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.client.group.assignors import ASSIGNORS, assign_cooperative_sticky, assign_sticky
-from odradek.client.group.protocol import Member, encode_sticky
+from odradek.client.group.protocol import MemberSubscription, encode_sticky
 
 TOPICS = ("t0", "t1", "t2")
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))
 NAMES = st.sampled_from([f"m{i}" for i in range(7)])
-SAME = st.dictionaries(NAMES, st.just(Member(TOPICS)), min_size=1)
+SAME = st.dictionaries(NAMES, st.just(MemberSubscription(TOPICS)), min_size=1)
 ANY = st.dictionaries(
     NAMES,
-    st.builds(lambda topics: Member(tuple(topics)), st.sets(st.sampled_from(TOPICS))),
+    st.builds(lambda topics: MemberSubscription(tuple(topics)), st.sets(st.sampled_from(TOPICS))),
     min_size=1,
 )
 
@@ -87,7 +87,7 @@ def test_who_stays_keeps_what_it_had_when_another_leaves(counts, members, leavin
 @given(COUNTS, SAME, NAMES)
 def test_a_newcomer_is_given_its_share_and_no_more_is_moved(counts, members, coming):
     first = assign_sticky(counts, members)
-    more = members | {coming: Member(TOPICS)}
+    more = members | {coming: MemberSubscription(TOPICS)}
 
     second = assign_sticky(counts, remembering(first, more))
 

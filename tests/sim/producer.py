@@ -48,7 +48,7 @@ class Producer:
             if not error:
                 return answer
             cluster = await self.client.cluster()
-            cluster.forget_coordinator(TRANSACTIONS, self.name)
+            cluster.drop_coordinator(TRANSACTIONS, self.name)
             await asyncio.sleep(0.1)
 
     async def _coordinator(self, request, response, kind=TRANSACTIONS, key=None, **fields):

@@ -48,7 +48,7 @@ async def of_group(client, group, ask):
             continue
         if not error:
             return answer
-        cluster.forget_coordinator(GROUPS, group)
+        cluster.drop_coordinator(GROUPS, group)
         await client.pause()
 
 

@@ -1,1 +1,4 @@
-"""A cluster seen from outside: connections, metadata, who leads. No broker code in here."""
+"""Client side of Kafka's protocol: connections, metadata, producer, consumer, admin requests.
+
+Imports no broker code.
+"""

@@ -1,6 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time, up to a limit, and never
-quite what others wait (KIP-580). The random number is drawn by the caller.
-"""
+"""Exponential backoff with jitter (KIP-580). The caller draws the random number."""
 
 from typing import Final
 
@@ -8,7 +6,11 @@ _SPREAD: Final = 0.2
 
 
 def backoff_ms(failures: int, *, first_ms: int, max_ms: int, drawn: float) -> float:
-    """The wait after so many failures in a row; `drawn` from [0, 1) spreads it by a fifth."""
+    """The pause before the next attempt, in milliseconds, after `failures` failures in a row.
+
+    It doubles with each failure, from `first_ms` up to `max_ms`; `drawn` from [0, 1) spreads it by
+    20 % in both directions.
+    """
     if failures <= 0 or not first_ms:
         return 0.0
     exponent = min(failures - 1, 30)

@@ -1,14 +1,14 @@
-"""What `async with` means for everything that is opened here: it is closed when the block ends."""
+"""The base class of everything in the client that is closed by `async with`."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Closing:
-    """Whoever has a `close`. Leaving its `async with` is calling that."""
+    """An asynchronous context manager that calls `close` at the end of the block."""
 
     async def close(self) -> None:
-        """Give back what it holds."""
+        """Release connections, tasks and memory. Idempotent."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

@@ -1,13 +1,14 @@
-"""A cluster: found through any of its brokers, with connections to each that is needed.
+"""Connections to the brokers of a cluster, and its metadata.
 
     async with await Cluster.bootstrap("a:9092,b:9092") as cluster:
         connection = await cluster.leader(TopicPartition("orders", 0))
 
-Metadata is asked for when something is not known, and again when the caller says that it is out
-of date (`refresh`): a client learns that its picture is old from the errors it gets.
+Metadata is fetched when a leader, a topic or a broker is missing in it, and again when the caller
+calls `refresh`: error codes such as NOT_LEADER_OR_FOLLOWER show a client that its metadata is out
+of date.
 
-A broker answers a connection in order, so requests that it holds on purpose would hold up others.
-A `lane` is a connection of its own to the same broker: fetches have one, groups have one.
+A broker answers the requests of one connection in order. A request that the broker holds (a fetch,
+a JoinGroup) would delay those behind it, so each purpose has a connection of its own: a `lane`.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 from odradek.client.backoff import backoff_ms
 from odradek.client.closing import Closing
 from odradek.client.connection import SOFTWARE_NAME, Connection, UnresolvedError
-from odradek.client.metadata import Node, Picture
+from odradek.client.metadata import ClusterMetadata, Node
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
@@ -33,21 +34,21 @@ if TYPE_CHECKING:
     import ssl
 
 _log: Final = logging.getLogger("odradek.client")
-_log.addHandler(logging.NullHandler())  # who uses a library says where its log goes
+_log.addHandler(logging.NullHandler())  # a library does not configure logging
 _RETRY_MS: Final = 20
 
-# Lanes of connections to one broker.
+# Lanes: connections to one broker for different purposes.
 USUAL: Final = ""
 FETCH: Final = "fetch"
 GROUP: Final = "group"
 
-# Kinds of coordinators.
+# Key types of FindCoordinator.
 GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 
 
 class BootstrapError(OdradekError, ConnectionError):
-    """No broker of the list answered; the message has each with its reason."""
+    """No address of `bootstrap.servers` could be reached; the message has the reason for each."""
 
     def __init__(self, message: str, reasons: Collection[str] = ()) -> None:
         super().__init__(": ".join(filter(None, (message, "; ".join(reasons)))))
@@ -55,15 +56,15 @@ class BootstrapError(OdradekError, ConnectionError):
 
 
 class InvalidAddressError(BootstrapError):
-    """What stands in `bootstrap.servers` is no address."""
+    """An entry of `bootstrap.servers` is not host:port, or the list is empty."""
 
 
 class UnresolvableError(BootstrapError):
-    """No host of `bootstrap.servers` has an address."""
+    """No host name of `bootstrap.servers` could be resolved."""
 
 
 class Cluster(Closing):
-    """The brokers, and which of them leads what, as far as it was asked."""
+    """Connections to the brokers of one cluster, its metadata and its coordinators."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Cluster(Closing):
         *,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self.picture = Picture()
-        self._metadata_id = 0  # the correlation id of its last answer
+        self.metadata = ClusterMetadata()
+        self._metadata_id = 0  # the correlation id of the last Metadata response
         self.settings = settings
         self._draw = draw
         self._connections: dict[tuple[int, str], Connection] = {}
         self._seed: Connection | None = None
-        self._failures: dict[int, tuple[int, float]] = {}  # how many in a row, not before (s)
+        self._failures: dict[int, tuple[int, float]] = {}  # failures in a row, not before (s)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._dialling: dict[tuple[int, str], asyncio.Lock] = {}
         self._tls: ssl.SSLContext | None = None
@@ -92,10 +93,10 @@ class Cluster(Closing):
         timeout_ms: int = 30_000,
         draw: Callable[[], float] = random.random,
     ) -> Self:
-        """Connect to the first broker of `host:port,...` that answers, without encryption.
+        """Connect without TLS or SASL to the first broker of `host:port,...` that answers.
 
         Raises:
-            BootstrapError: none does.
+            BootstrapError: no broker answers.
         """
         settings = ClientSettings(
             bootstrap_servers=tuple(server.strip() for server in servers.split(",")),
@@ -114,15 +115,15 @@ class Cluster(Closing):
         wait_ms: int = 0,
         draw: Callable[[], float] = random.random,
     ) -> Self:
-        """Connect to the first of `bootstrap_servers` that answers, trying again for `wait_ms`.
+        """Connect to the first of `bootstrap_servers` that answers, retrying for `wait_ms`.
 
-        Each attempt may take as long as `socket.connection.setup.timeout.ms` says, and no longer
-        than its share of what is left of the time.
+        Each attempt may take `socket.connection.setup.timeout.ms`, but no longer than its share of
+        the remaining time.
 
         Raises:
-            BootstrapError: none does.
-            AuthenticationError: the first that answers does not take who we are.
-            SettingsError: keys or passwords that cannot be used.
+            BootstrapError: no broker answers.
+            AuthenticationError: the first broker that answers refuses the credentials.
+            SettingsError: key stores, trust stores or passwords cannot be used.
         """
         cluster = cls(settings, draw=draw)
         deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
@@ -140,18 +141,18 @@ class Cluster(Closing):
             else:
                 return cluster
 
-    # ------------------------------------------------------------------------ the picture
+    # ------------------------------------------------------------------------ metadata
 
     async def refresh(
         self, topics: Collection[str] | None = (), *, creating: bool = False
     ) -> MetadataResponse:
-        """Ask any broker how things stand: with some topics, all of them (None) or none.
+        """Send a Metadata request to any broker: for some topics, all topics (None) or none.
 
-        `creating` allows the broker to make topics that are not there, if it is so configured.
+        `creating` lets the broker create missing topics, if `auto.create.topics.enable` is set.
 
         Raises:
             BootstrapError: no broker can be reached.
-            ConnectionError: the one that could be was lost.
+            ConnectionError: the connection was lost before the response.
         """
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
@@ -160,21 +161,20 @@ class Cluster(Closing):
         connection = await self.any_broker()
         answer = await connection.request(request, MetadataResponse)
         self._metadata_id = connection.answered_id
-        self.picture.update(answer, all_topics=topics is None)
+        self.metadata.update(answer, all_topics=topics is None)
         return answer
 
     def log_errors(self, topics: Collection[str]) -> None:
-        """Log what is the matter with topics that were asked for, as Kafka's clients do.
-
-        A topic may well come into being later.
-        """
-        errors = {name: self.picture.errors[name] for name in topics if name in self.picture.errors}
+        """Log the errors of the last Metadata response for these topics, as Kafka's clients do."""
+        errors = {
+            name: self.metadata.errors[name] for name in topics if name in self.metadata.errors
+        }
         if not errors:
             return
-        told = ", ".join(f"{name}={ErrorCode(code).name}" for name, code in errors.items())
+        shown = ", ".join(f"{name}={ErrorCode(code).name}" for name, code in errors.items())
         _log.warning(
             "%s The metadata response from the cluster reported a recoverable issue with "
-            "correlation id %d : {%s}", self.settings.log_name, self._metadata_id, told,
+            "correlation id %d : {%s}", self.settings.log_name, self._metadata_id, shown,
         )  # fmt: skip
         wrong = [n for n, code in errors.items() if code == ErrorCode.INVALID_TOPIC_EXCEPTION]
         if wrong:
@@ -184,43 +184,43 @@ class Cluster(Closing):
             )  # fmt: skip
 
     async def leader(self, partition: TopicPartition, lane: str = USUAL) -> Connection:
-        """A connection to the broker that leads a partition; waits while there is none.
+        """A connection to the leader of a partition; waits until there is a leader.
 
         Raises:
-            ApiError: there was none within the time-out.
-            ConnectionError: it cannot be reached.
+            ApiError: LEADER_NOT_AVAILABLE, no leader within `default.api.timeout.ms`.
+            ConnectionError: the leader cannot be reached.
         """
         if not await self._refresh_until(
-            lambda: self.picture.leader(partition) != NO_LEADER, [partition.topic]
+            lambda: self.metadata.leader(partition) != NO_LEADER, [partition.topic]
         ):
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
-        return await self.broker(self.picture.leader(partition), lane)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        return await self.broker(self.metadata.leader(partition), lane)
 
     async def controller(self) -> Connection:
-        """A connection to the controller; waits while none is known.
+        """A connection to the controller; waits until metadata names one.
 
         Raises:
-            ApiError: there was none within the time-out.
-            ConnectionError: it cannot be reached.
+            ApiError: BROKER_NOT_AVAILABLE, no controller within `default.api.timeout.ms`.
+            ConnectionError: the controller cannot be reached.
         """
-        if not await self._refresh_until(lambda: self.picture.controller in self.picture.nodes):
+        if not await self._refresh_until(lambda: self.metadata.controller in self.metadata.nodes):
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no controller")
-        return await self.broker(self.picture.controller)
+        return await self.broker(self.metadata.controller)
 
     async def nodes(self) -> Mapping[int, Node]:
-        """The live brokers by id; waits while none is known.
+        """The registered brokers by id; waits until metadata names at least one.
 
-        Brokers of Apache Kafka that have just started know of none, not even of themselves.
+        The metadata of an Apache Kafka broker that has just started is empty.
 
         Raises:
-            ApiError: there was none within the time-out.
+            ApiError: BROKER_NOT_AVAILABLE, none within `default.api.timeout.ms`.
         """
-        if not await self._refresh_until(lambda: bool(self.picture.nodes)):
+        if not await self._refresh_until(lambda: bool(self.metadata.nodes)):
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no brokers yet")
-        return self.picture.nodes
+        return self.metadata.nodes
 
     async def _refresh_until(self, shown: Callable[[], bool], topics: Collection[str] = ()) -> bool:
-        """Refresh until the picture shows something; False if it did not within the time-out."""
+        """Refresh metadata until `shown()` is true; False if it is not within the time-out."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
         while not shown():
@@ -232,11 +232,11 @@ class Cluster(Closing):
         return True
 
     async def coordinator(self, kind: int, key: str, lane: str = USUAL) -> Connection:
-        """A connection to the coordinator of a group or a transactional id; waits for one.
+        """A connection to the coordinator of a group or a transactional id; retries.
 
         Raises:
-            ApiError: the broker refuses, or there was none within the time-out.
-            ConnectionError: it cannot be reached.
+            ApiError: the broker refuses, or no coordinator within `default.api.timeout.ms`.
+            ConnectionError: the coordinator cannot be reached.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.settings.api_timeout_ms / 1000
@@ -245,7 +245,7 @@ class Cluster(Closing):
             try:
                 return await self._find_coordinator(kind, key, lane)
             except (ApiError, ConnectionError) as error:
-                self.forget_coordinator(kind, key)
+                self.drop_coordinator(kind, key)
                 failures += 1
                 pause_s = self.retry_pause_s(failures)
                 if isinstance(error, ApiError) and error.code not in _COORDINATOR_LATER:
@@ -254,8 +254,8 @@ class Cluster(Closing):
                     raise
                 await asyncio.sleep(pause_s)
 
-    def forget_coordinator(self, kind: int, key: str) -> None:
-        """It is another one, or gone: find it anew at the next need."""
+    def drop_coordinator(self, kind: int, key: str) -> None:
+        """Drop the cached coordinator; the next request looks it up again."""
         self._coordinators.pop((kind, key), None)
 
     async def _find_coordinator(self, kind: int, key: str, lane: str) -> Connection:
@@ -263,7 +263,7 @@ class Cluster(Closing):
         if broker_id is None:
             broker_id = await self._ask_coordinator(kind, key)
             self._coordinators[kind, key] = broker_id
-        if broker_id not in self.picture.nodes:
+        if broker_id not in self.metadata.nodes:
             await self.refresh()
         return await self.broker(broker_id, lane)
 
@@ -277,8 +277,8 @@ class Cluster(Closing):
         if connection.version_of(FindCoordinatorRequest.SCHEMA.api_key or 0) >= _MANY_KEYS_FROM:
             asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             answer = await connection.request(asked, FindCoordinatorResponse)
-            told = answer.coordinators[0]
-            code, message, broker_id = told.error_code, told.error_message, told.node_id
+            found = answer.coordinators[0]
+            code, message, broker_id = found.error_code, found.error_message, found.node_id
         else:
             asked = FindCoordinatorRequest(key_type=kind, key=key)
             answer = await connection.request(asked, FindCoordinatorResponse)
@@ -290,15 +290,15 @@ class Cluster(Closing):
     # ------------------------------------------------------------------------ connections
 
     async def broker(self, broker_id: int, lane: str = USUAL) -> Connection:
-        """A connection to one broker, kept for the next one who needs it.
+        """A connection to one broker, opened if there is none yet.
 
-        After a failure the next attempt waits for as long as `reconnect.backoff.ms` and its
-        maximum say.
+        After a failed attempt, the next one waits for `reconnect.backoff.ms`, growing up to its
+        maximum.
 
         Raises:
-            ApiError: no live broker has this id.
-            ConnectionError: it cannot be reached.
-            AuthenticationError: it does not take who we are.
+            ApiError: BROKER_NOT_AVAILABLE, metadata names no broker with this id.
+            ConnectionError: the broker cannot be reached.
+            AuthenticationError: the broker refuses the credentials.
         """
         lock = self._dialling.setdefault((broker_id, lane), asyncio.Lock())
         async with lock:
@@ -308,7 +308,7 @@ class Cluster(Closing):
                     return connection
                 self._retired.append(connection)
             await self._close_retired()
-            node = self.picture.nodes.get(broker_id)
+            node = self.metadata.nodes.get(broker_id)
             if node is None:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
             failures, not_before_s = self._failures.get(broker_id, (0, 0.0))
@@ -332,11 +332,11 @@ class Cluster(Closing):
             return connection
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic that metadata was asked for."""
-        return self.picture.topic_id(topic)
+        """The id of a topic in the metadata; zero if there is none."""
+        return self.metadata.topic_id(topic)
 
     def retry_pause_s(self, failures: int) -> float:
-        """How long to wait before a request is sent again: `retry.backoff.ms`, growing."""
+        """The pause before a retry of a request: `retry.backoff.ms`, growing with each failure."""
         pause_ms = backoff_ms(
             failures,
             first_ms=self.settings.retry_backoff_ms,
@@ -346,7 +346,6 @@ class Cluster(Closing):
         return pause_ms / 1000
 
     async def close(self) -> None:
-        """Hang up everywhere."""
         for connection in [*self._connections.values(), *self._retired]:
             await connection.close()
         if self._seed is not None:
@@ -356,7 +355,7 @@ class Cluster(Closing):
         settings = self.settings
         setup_ms = settings.connection_setup_timeout_ms
         if settings.security.uses_tls and self._tls is None:
-            from odradek.client.security.protocol import tls_context  # noqa: PLC0415  only who encrypts
+            from odradek.client.security.protocol import tls_context  # noqa: PLC0415  TLS only
 
             self._tls = tls_context(settings.security)
         return await Connection.open(
@@ -375,7 +374,7 @@ class Cluster(Closing):
             await connection.close()
 
     async def _find_seed(self, deadline_s: float | None = None) -> Connection:
-        """Connect to the first address of the settings that answers; those left share the time."""
+        """Connect to the first bootstrap address that answers; they share the remaining time."""
         servers = self.settings.bootstrap_servers
         # Java's client skips empty entries: "a:9092," is one address.
         addresses = [_address(server) for server in servers if server]
@@ -413,24 +412,25 @@ class Cluster(Closing):
         raise BootstrapError("no broker can be reached", reasons)
 
     async def any_broker(self) -> Connection:
-        """A connection to whichever broker; one that is there rather than a new one."""
+        """A connection to any broker, preferably one that is already open."""
         if self._seed is not None and self._seed.is_open and not self._seed.is_stale:
             return self._seed
         for (_, lane), connection in self._connections.items():
             if lane == USUAL and connection.is_open and not connection.is_stale:
                 return connection
         reasons = []
-        for broker_id in self.picture.nodes:
+        for broker_id in self.metadata.nodes:
             try:
                 return await self.broker(broker_id)
             except ConnectionError as error:
                 reasons.append(str(error))
-        # The brokers that were told may all be gone, and others stand where we began (KIP-899).
+        # All brokers of the metadata may have been replaced: try the bootstrap list again
+        # (KIP-899).
         try:
             return await self._find_seed()
         except BootstrapError as error:
             reasons += [reason for reason in error.reasons if reason not in reasons]
-        raise BootstrapError("no broker can be reached any longer", reasons)
+        raise BootstrapError("no broker can be reached", reasons)
 
 
 _MANY_KEYS_FROM: Final = 4
@@ -446,4 +446,4 @@ def _address(server: str) -> tuple[str, int]:
     host, colon, port = server.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise InvalidAddressError(f"Invalid url in bootstrap.servers: {server}")
-    return host.strip("[]") or "localhost", int(port)  # as Java takes it
+    return host.strip("[]") or "localhost", int(port)  # as Java parses it

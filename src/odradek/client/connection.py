@@ -1,13 +1,13 @@
-"""One connection to one broker: typed requests out, typed responses in.
+"""One connection to one broker: sends typed requests, returns typed responses.
 
     async with await Connection.open("127.0.0.1", 9092) as connection:
         metadata = await connection.request(MetadataRequest(topics=None), MetadataResponse)
 
-A new connection asks for the broker's versions first, and then says who it is where that is
-asked for (`Security`); every request then goes in the highest version that both sides know, unless
-the caller asks for a lower one. Requests may overlap: they are sent in the order of the calls, the
-broker answers in the same order, and at most `in_flight_max` are under way. A request that is not
-answered in time ends the connection, for nobody could tell whose answer comes next.
+A new connection first sends ApiVersions, then authenticates if SASL is configured (`Security`).
+Each request is sent in the highest version that both sides support, unless the caller asks for a
+lower one. Requests may overlap: they are sent in the order of the calls, the broker answers in the
+same order, and at most `in_flight_max` are in flight. A request that is not answered in time closes
+the connection, because later responses could not be assigned any more.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SOFTWARE_NAME: Final = OWN_SOFTWARE
 RESPONSE_BYTES_MAX: Final = 128 << 20
 PLAINTEXT: Final = Security()
 _CORRELATION_IDS: Final = 1 << 31
-# A session that the broker limits is given up for a new one when this much of it is over.
+# A session with a limited lifetime is replaced when this share of the lifetime has passed.
 _SESSION_SHARE: Final = 0.9
 
 R = TypeVar("R", bound=Message)
@@ -44,7 +44,7 @@ Encode = Callable[[int, int, str | None], Sequence[Buffer]]
 
 
 class UnresolvedError(ConnectionError):
-    """The name of a host has no address."""
+    """The host name could not be resolved."""
 
 
 class _Awaited(NamedTuple):
@@ -55,12 +55,12 @@ class _Awaited(NamedTuple):
 
 
 class Connection(Closing, asyncio.BufferedProtocol):
-    """One connection. Made by `open`, ended by `close` or by leaving its `async with`."""
+    """One connection. Opened by `open`, closed by `close` or by leaving its `async with`."""
 
     def __init__(self, name: str, *, client_id: str, timeout_ms: int, in_flight_max: int) -> None:
         self.name = name  # host:port, for messages
         self.versions: dict[int, Versions] = {}
-        self.features: dict[str, int] = {}  # finalized: name and level
+        self.features: dict[str, int] = {}  # finalized features: name and level
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._in_flight = asyncio.Semaphore(in_flight_max)
@@ -68,12 +68,12 @@ class Connection(Closing, asyncio.BufferedProtocol):
         self._awaited: deque[_Awaited] = deque()
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
-        self.answered_id = 0  # the correlation id of what `request` has just returned
-        self._expires_s: float | None = None  # when the broker wants to be told anew who we are
+        self.answered_id = 0  # the correlation id of the response that `request` returned last
+        self._expires_s: float | None = None  # when the SASL session should be replaced
         self._ended = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(  # noqa: PLR0913 - what a connection may be told
+    async def open(  # noqa: PLR0913 - options of a connection
         cls,
         host: str,
         port: int,
@@ -85,14 +85,15 @@ class Connection(Closing, asyncio.BufferedProtocol):
         security: Security = PLAINTEXT,
         tls: "ssl.SSLContext | None" = None,
     ) -> Self:
-        """Connect, ask what the broker speaks, and say who we are.
+        """Connect, negotiate API versions and authenticate.
 
-        `tls` is the context of `security.tls_context`, where the settings ask for encryption.
-        `timeout_ms` is that of each request; all of this has `setup_timeout_ms`, or the same.
+        `tls` is the result of `security.tls_context`, if the settings ask for TLS. `timeout_ms` is
+        the time-out of each request; opening as a whole has `setup_timeout_ms` (default: the same).
 
         Raises:
-            ConnectionError: nobody there, no answer in time, or the other side hung up.
-            AuthenticationError: the broker does not take who we are, or we it.
+            ConnectionError: refused, closed by the broker, or not finished in time.
+            AuthenticationError: the broker refuses the credentials, or its certificate is not
+                trusted.
         """
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         setup_timeout_ms = timeout_ms if setup_timeout_ms is None else setup_timeout_ms
@@ -121,13 +122,13 @@ class Connection(Closing, asyncio.BufferedProtocol):
         version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send a request and wait for its response, in the highest version both sides know.
+        """Send a request in the highest version that both sides support, and return the response.
 
-        `timeout_ms` is this request's own, for those that the broker holds on purpose.
+        `timeout_ms` replaces the connection's time-out, for requests that the broker holds.
 
         Raises:
-            ApiError: UNSUPPORTED_VERSION, there is no such version.
-            ConnectionError: the connection is or was lost, or there was no answer in time.
+            ApiError: UNSUPPORTED_VERSION, no version is supported by both sides.
+            ConnectionError: the connection is closed or was lost, or no response came in time.
         """
         api_key = message.SCHEMA.api_key
         assert api_key is not None, message
@@ -148,11 +149,11 @@ class Connection(Closing, asyncio.BufferedProtocol):
         version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> R | None:
-        """`request` for who encodes the frame himself; None for one that is not answered.
+        """`request` for callers that encode the frame themselves; None if no response is expected.
 
         Raises:
-            ApiError: UNSUPPORTED_VERSION, there is no such version.
-            ConnectionError: the connection is or was lost, or there was no answer in time.
+            ApiError: UNSUPPORTED_VERSION, no version is supported by both sides.
+            ConnectionError: the connection is closed or was lost, or no response came in time.
         """
         version = self.version_of(api_key, version_max=version_max)
         async with self._in_flight:
@@ -164,10 +165,10 @@ class Connection(Closing, asyncio.BufferedProtocol):
             return await self._answered(api_key, version, body, answer, timeout_ms)
 
     def version_of(self, api_key: int, *, version_max: int | None = None) -> int:
-        """The highest version of an API that both sides know, and the caller allows.
+        """The highest version of an API that both sides support, not above `version_max`.
 
         Raises:
-            ApiError: there is none.
+            ApiError: UNSUPPORTED_VERSION, there is no such version.
         """
         api = client_api(api_key)
         ours, theirs = api.decodable, self.versions.get(api_key, Versions(0, -1))
@@ -183,14 +184,13 @@ class Connection(Closing, asyncio.BufferedProtocol):
         return highest
 
     async def close(self) -> None:
-        """Hang up, and wait until it is done."""
+        """Close the socket and wait until it is closed."""
         if self._transport is not None:
             self._transport.abort()
             await asyncio.shield(self._ended)
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
         return (
             self._transport is not None
             and not self._transport.is_closing()
@@ -199,36 +199,35 @@ class Connection(Closing, asyncio.BufferedProtocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the session that the broker granted is about to end (KIP-368)."""
+        """Whether the SASL session expires soon (KIP-368)."""
         return self._expires_s is not None and asyncio.get_running_loop().time() >= self._expires_s
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is awaited."""
+        """Whether no response is outstanding."""
         return not self._awaited
 
     # ------------------------------------------------------------------ what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The broker took the connection."""
-        # Not asserted by isinstance: other loops have transports of their own making.
+        # A cast, not an assert: other event loops (the simulator's) have their own transport
+        # classes.
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  a hint
-        """Where the socket writes to."""
         return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came: hand each whole response to whoever awaits it."""
+        """Split the received bytes into responses and resolve the futures of their requests."""
         self._frames.wrote(nbytes)
         try:
             while (frame := self._frames.next_frame()) is not None:
-                self._response(memoryview(bytes(frame)))  # whoever awaits it runs later
+                self._response(memoryview(bytes(frame)))  # the awaiting task runs later
         except MalformedRequestError as error:
             self._fail(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection ended: nobody who waits will get an answer."""
+        """Fail all requests that are in flight."""
         self._fail(str(exc) if exc else "the connection was closed")
         if not self._ended.done():
             self._ended.set_result(None)
@@ -247,7 +246,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
         except OSError as error:
             if tls is not None:
                 self._blame_tls(error)
-            # asyncio says "Connect call failed", whatever the reason is.
+            # asyncio's message is "Connect call failed" for every reason.
             why = os.strerror(error.errno) if error.errno else str(error)
             if tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                 why = (
@@ -257,8 +256,8 @@ class Connection(Closing, asyncio.BufferedProtocol):
             raise ConnectionError(f"{self.name}: {why or type(error).__name__}") from None
 
     def _blame_tls(self, error: OSError) -> None:
-        """A certificate that is not trusted stays so: it is no reason to try again."""
-        import ssl  # noqa: PLC0415  only who encrypts needs it
+        """Raise AuthenticationError for TLS errors that no retry fixes (a bad certificate)."""
+        import ssl  # noqa: PLC0415  needed for TLS only
 
         from odradek.client.security.protocol import AuthenticationError  # noqa: PLC0415
 
@@ -303,7 +302,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
             self._expires_s = begun_s + lifetime_ms / 1000 * _SESSION_SHARE
 
     async def _negotiate(self) -> None:
-        """Learn the broker's versions. One that does not know ours says so in version 0."""
+        """Send ApiVersions; repeat it in version 0 if the broker does not support our version."""
         version = APIS[ApiKey.API_VERSIONS].decodable.last
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=__version__
@@ -365,7 +364,7 @@ class Connection(Closing, asyncio.BufferedProtocol):
     def _await_answer(
         self, api_key: int, version: int, pieces: Sequence[Buffer]
     ) -> asyncio.Future[memoryview]:
-        """Send a frame that has the correlation id drawn last."""
+        """Send a frame with the correlation id that was drawn last."""
         self._write(pieces)
         future = asyncio.get_running_loop().create_future()
         self._awaited.append(_Awaited(api_key, version, self._correlation_id, future))
@@ -383,12 +382,12 @@ class Connection(Closing, asyncio.BufferedProtocol):
 
     def _response(self, frame: memoryview) -> None:
         if not self._awaited:
-            raise MalformedRequestError("a response that nobody asked for")
+            raise MalformedRequestError("a response without a request")
         awaited = self._awaited[0]
         correlation_id, at = decode_response_header(frame, 0, awaited.api_key, awaited.api_version)
         if correlation_id != awaited.correlation_id:
             raise MalformedRequestError(
-                f"response {correlation_id}; {awaited.correlation_id} is next"
+                f"a response to {correlation_id}; expected is {awaited.correlation_id}"
             )
         self._awaited.popleft()
         if not awaited.body.done():

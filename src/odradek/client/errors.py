@@ -1,34 +1,36 @@
-"""What a producer or consumer of ours gives up for, besides the brokers' own error codes."""
+"""Errors of producers and consumers that are not error codes of a broker."""
 
 from odradek.model.errors import ErrorCode, OdradekError
 
 
 class ClientTimeoutError(OdradekError):
-    """What was asked for did not happen in time (Java's TimeoutException)."""
+    """An operation did not finish in time (Java's TimeoutException)."""
 
 
 class RecordTooLargeError(OdradekError):
-    """A record is larger than the client may send (Java's RecordTooLargeException)."""
+    """A record is larger than `max.request.size` or `buffer.memory` (Java's exception of this
+    name).
+    """
 
 
 class ClosedError(OdradekError):
-    """The client was closed."""
+    """The producer or consumer was closed before or during the call."""
 
 
 class IllegalStateError(OdradekError):
-    """A call that does not go with what was called before (Java's IllegalStateException)."""
+    """A call that is not allowed in the current state (Java's IllegalStateException)."""
 
 
 class NoOffsetError(OdradekError):
-    """There is neither a committed offset nor `auto.offset.reset` for a partition."""
+    """A partition has no committed offset and `auto.offset.reset` is none."""
 
 
 class WakeUpError(OdradekError):
-    """Somebody called `wake_up` (Java's WakeupException)."""
+    """`wake_up` was called (Java's WakeupException)."""
 
 
 def refusal(code: int, topic: str) -> str:
-    """What Java says of a topic that metadata refuses."""
+    """Java's message for a topic that Metadata refuses."""
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return f"Not authorized to access topics: [{topic}]"
     return f"Invalid topics: [{topic}]"

@@ -1,7 +1,7 @@
-"""Error codes as a person meets them: the name of Java's exception, and what it says.
+"""Error codes as Java's exceptions: class name and message.
 
-Scripts look for both in what Kafka's tools print, and a broker leaves the message out where it is
-the code's own. Names and messages are those of Kafka 3.9's `Errors`.
+Scripts look for both in the output of Kafka's tools, and a broker leaves the message out of the
+response when it is the default one. Names and messages are those of Kafka 3.9's `Errors`.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from odradek.model.errors import ApiError, ErrorCode
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
 
-# Where the exception is not called as the code is.
+# Exceptions whose name does not follow from the code's name.
 _NAMES: Final = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
@@ -245,7 +245,7 @@ _MESSAGES: Final = {
 
 
 def known_code(code: int) -> ErrorCode:
-    """A code as one of ours; UNKNOWN_SERVER_ERROR for one that came after Kafka 3.9."""
+    """The code as an `ErrorCode`; UNKNOWN_SERVER_ERROR for codes added after Kafka 3.9."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -253,7 +253,7 @@ def known_code(code: int) -> ErrorCode:
 
 
 def message_of_code(code: int) -> str:
-    """What a code means."""
+    """Java's message for a code."""
     known = known_code(code)
     if known != code:
         return f"error code {code}"
@@ -261,7 +261,7 @@ def message_of_code(code: int) -> str:
 
 
 def exception_name(code: int) -> str:
-    """The full name of Java's exception for a code."""
+    """The full class name of Java's exception for a code."""
     known = known_code(code)
     words = "".join(word.capitalize() for word in known.name.removesuffix("_EXCEPTION").split("_"))
     name = _NAMES.get(known, f"{words}Exception")
@@ -269,15 +269,15 @@ def exception_name(code: int) -> str:
 
 
 def exception_of(error: ApiError) -> tuple[str, str]:
-    """The name of Java's exception for an error, and its message."""
+    """The class name of Java's exception for an error, and its message."""
     return exception_name(error.code), error.message or message_of_code(error.code)
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise what a response tells, if it is an error.
+    """Raise the error of a response, if there is one.
 
     Raises:
-        ApiError: with the message told, or the code's own.
+        ApiError: with the response's message, or else the code's own.
     """
     if code:
         raise ApiError(known_code(code), message or message_of_code(code))

@@ -1,7 +1,7 @@
-"""The picture that a client has of a cluster: brokers, and who leads what. Pure.
+"""A client's cached metadata: brokers, topics, partitions and their leaders. Pure.
 
-Answers may come from a broker that is behind. An older leader epoch than the known one is passed
-over, unless the topic was made anew (KIP-320).
+A response may come from a broker whose metadata is out of date. A partition state with an older
+leader epoch than the cached one is ignored, unless the topic id has changed (KIP-320).
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from odradek.wire.schema import ZERO_UUID
 
 
 class Node(NamedTuple):
-    """One broker, as clients are told to reach it."""
+    """One broker with the address that its listener advertises."""
 
     id: int
     host: str
@@ -21,8 +21,8 @@ class Node(NamedTuple):
     rack: str | None = None
 
 
-class PartitionState(NamedTuple):
-    """Who leads and who holds one partition."""
+class PartitionMetadata(NamedTuple):
+    """Leader, leader epoch and replicas of one partition."""
 
     leader: int
     leader_epoch: int
@@ -31,26 +31,26 @@ class PartitionState(NamedTuple):
     offline: tuple[int, ...] = ()
 
 
-class TopicState(NamedTuple):
-    """One topic that exists."""
+class TopicMetadata(NamedTuple):
+    """An existing topic with its partitions."""
 
     id: bytes
     is_internal: bool
-    partitions: dict[int, PartitionState]
+    partitions: dict[int, PartitionMetadata]
 
 
-class Picture:
-    """All that metadata has told so far."""
+class ClusterMetadata:
+    """What the Metadata responses so far have contained."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
         self.controller = -1
         self.cluster_id: str | None = None
-        self.topics: dict[str, TopicState] = {}
-        self.errors: dict[str, int] = {}  # of topics that were asked for, by name
+        self.topics: dict[str, TopicMetadata] = {}
+        self.errors: dict[str, int] = {}  # error codes of requested topics, by name
 
     def update(self, answer: MetadataResponse, *, all_topics: bool = False) -> None:
-        """Take an answer in; `all_topics` says that what it does not name is gone."""
+        """Merge a response; with `all_topics`, topics that it does not contain are removed."""
         self.nodes = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in answer.brokers
@@ -69,13 +69,13 @@ class Picture:
             else:
                 self.topics[name] = self._topic(name, topic)
 
-    def _topic(self, name: str, told: MetadataResponseTopic) -> TopicState:
+    def _topic(self, name: str, received: MetadataResponseTopic) -> TopicMetadata:
         known = self.topics.get(name)
-        if known is not None and known.id != told.topic_id:
+        if known is not None and known.id != received.topic_id:
             known = None
         partitions = {}
-        for partition in sorted(told.partitions, key=lambda p: p.partition_index):
-            state = PartitionState(
+        for partition in sorted(received.partitions, key=lambda p: p.partition_index):
+            state = PartitionMetadata(
                 partition.leader_id,
                 partition.leader_epoch,
                 tuple(partition.replica_nodes),
@@ -86,30 +86,30 @@ class Picture:
             if before and 0 <= state.leader_epoch < before.leader_epoch:
                 state = before
             partitions[partition.partition_index] = state
-        return TopicState(told.topic_id, told.is_internal, partitions)
+        return TopicMetadata(received.topic_id, received.is_internal, partitions)
 
-    # ------------------------------------------------------------------- questions to it
+    # --------------------------------------------------------------------------- queries
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition and is alive, or NO_LEADER."""
+        """The leader of a partition if it is a registered broker, else NO_LEADER."""
         state = self.state(partition)
         return state.leader if state is not None and state.leader in self.nodes else NO_LEADER
 
-    def state(self, partition: TopicPartition) -> PartitionState | None:
-        """One partition, if it is known."""
+    def state(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """The cached state of a partition; None if there is none."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic, in order; none if it is not known."""
+        """All partitions of a topic, in order; empty if the topic is not cached."""
         state = self.topics.get(topic)
         return [TopicPartition(topic, index) for index in state.partitions] if state else []
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic; zero if it is not known, or has none."""
+        """The id of a topic; zero if the topic is not cached, or the broker sent no id."""
         state = self.topics.get(topic)
         return state.id if state else ZERO_UUID
 
     def without_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of them that nobody leads, as far as is known."""
+        """Those of the given partitions that have no leader."""
         return [partition for partition in partitions if self.leader(partition) == NO_LEADER]

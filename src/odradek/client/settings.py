@@ -1,13 +1,13 @@
-"""Java's property names, turned into what a connection to a cluster needs.
+"""Client settings from Java's property names.
 
     settings = ClientSettings.from_properties({"bootstrap.servers": "a:9092,b:9092", ...})
 
-The files of `--command-config` and its like, `--producer-property key=value` and the rest all end
-here. Names, defaults and refusals are those of kafka-clients 3.9 (`CommonClientConfigs`,
-`SslConfigs`, `SaslConfigs`). What a client of ours has no use for (metrics reporters, interceptors,
-buffer sizes of the kernel) is passed over, as Java passes over what it does not know.
+Property files (`--command-config`) and single properties (`--producer-property key=value`) are
+parsed here. Names, defaults and validation are those of kafka-clients 3.9 (`CommonClientConfigs`,
+`SslConfigs`, `SaslConfigs`). Options without effect here (metrics reporters, interceptors) are
+ignored, as Java ignores unknown properties.
 
-What only producers and consumers need stands in their own tables, beside them.
+Options of producers and consumers are in their own `settings` modules.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ from odradek.config.option import (
 )
 from odradek.model.errors import OdradekError
 
-# In the order in which Kafka names them.
+# In the order of Kafka's error message.
 PROTOCOLS: Final = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class SettingsError(OdradekError):
-    """A property that cannot be used: names it, the value and the rule."""
+    """A property has an invalid value; the message contains the name, the value and the rule."""
 
 
 class ConstructionError(SettingsError):
-    """Properties of which no client can be made, though each may be as it is."""
+    """Properties that are valid one by one, but not together."""
 
 
 COMMON: Final = table(
@@ -54,7 +54,7 @@ COMMON: Final = table(
         Option("reconnect.backoff.ms", LONG, 50, rule=at_least(0)),
         Option("reconnect.backoff.max.ms", LONG, 1_000, rule=at_least(0)),
         Option("socket.connection.setup.timeout.ms", LONG, 10_000, rule=at_least(0)),
-        # Checked as Java's client does, and without effect: the system sizes the buffers.
+        # Validated as in Java's client, but without effect: the system sizes the buffers.
         Option("send.buffer.bytes", INT, 131_072, rule=at_least(-1)),
         Option("receive.buffer.bytes", INT, 65_536, rule=at_least(-1)),
         Option("metadata.max.age.ms", LONG, 300_000, rule=at_least(0)),
@@ -79,8 +79,8 @@ COMMON: Final = table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
-    """One key store or trust store: a file, or PEM text in the properties themselves."""
+class KeyStore:
+    """A key store or trust store: a file, or PEM text in the properties."""
 
     type: str = "JKS"  # JKS, PKCS12 or PEM
     location: str | None = None
@@ -92,11 +92,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How connections are encrypted, and who we are."""
+    """Encryption and authentication of a client's connections."""
 
     protocol: str = "PLAINTEXT"
-    trust_store: Store = Store()
-    key_store: Store = Store()
+    trust_store: KeyStore = KeyStore()
+    key_store: KeyStore = KeyStore()
     checks_host_name: bool = True
     tls_versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ciphers: tuple[str, ...] = ()
@@ -105,25 +105,24 @@ class Security:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether we say who we are by SASL."""
+        """Whether connections authenticate by SASL."""
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What every client of a cluster needs. Times in milliseconds."""
+    """Settings that producers, consumers and admin clients share. Times in milliseconds."""
 
     bootstrap_servers: tuple[str, ...] = ()
     client_id: str = "odradek"
-    log_name: str = ""  # who tells something, as Kafka's clients are named in their logs
+    log_name: str = ""  # the prefix of log lines, as Kafka's clients have it
     security: Security = Security()
     request_timeout_ms: int = 30_000
-    # Of a whole operation, with all its attempts.
+    # default.api.timeout.ms: an operation with all its attempts.
     api_timeout_ms: int = 60_000
     retries: int = INT_MAX
     retry_backoff_ms: int = 100
@@ -137,11 +136,11 @@ class ClientSettings:
     def from_properties(
         cls, properties: Mapping[str, str], *, client_id: str = "odradek", kind: str = "AdminClient"
     ) -> "ClientSettings":
-        """Settings from properties; `client_id` is taken where they name none.
+        """Settings from properties; `client_id` is the default if `client.id` is not set.
 
         Raises:
-            InvalidConfigError: a value that its option does not take, in Kafka's words.
-            SettingsError: options that do not go together.
+            InvalidConfigError: a value is invalid; the message is Kafka's.
+            SettingsError: options that contradict each other.
         """
         values = read(COMMON, properties)
         return cls(
@@ -167,10 +166,10 @@ def _log_name(kind: str, client_id: str, properties: Mapping[str, str]) -> str:
 
 
 def read(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
-    """The values of all options of a table; the default where a property is not there.
+    """The values of all options of a table; the default where a property is not set.
 
     Raises:
-        InvalidConfigError: a value that its option does not take.
+        InvalidConfigError: a value is invalid.
     """
     values: dict[str, Value] = {}
     for name, option in options.items():
@@ -186,13 +185,13 @@ def _security(values: Mapping[str, Any]) -> Security:
         raise SettingsError(f"sasl.mechanism={mechanism}: this client has {', '.join(MECHANISMS)}")
     return Security(
         protocol=protocol,
-        trust_store=Store(
+        trust_store=KeyStore(
             type=values["ssl.truststore.type"].upper(),
             location=values["ssl.truststore.location"],
             password=values["ssl.truststore.password"],
             certificates=values["ssl.truststore.certificates"],
         ),
-        key_store=Store(
+        key_store=KeyStore(
             type=values["ssl.keystore.type"].upper(),
             location=values["ssl.keystore.location"],
             password=values["ssl.keystore.password"],

@@ -137,7 +137,7 @@ async def measure_elections(
 
 async def _timed(cluster: Cluster, topic: str, wanted: Mapping[TopicPartition, int]) -> float:
     loop = asyncio.get_running_loop()
-    brokers = [await cluster.broker(node) for node in sorted(cluster.picture.nodes)]
+    brokers = [await cluster.broker(node) for node in sorted(cluster.metadata.nodes)]
     started_s = loop.time()
     _raise_first(await elect_leaders(cluster, PREFERRED, sorted(wanted)))
     for broker in brokers:
@@ -301,7 +301,7 @@ async def sample_keys(cluster: Cluster, topic: str, count: int) -> list[bytes | 
         ConnectionError: the cluster cannot be reached.
     """
     await admin.describe_topics(cluster, [topic])
-    partitions = cluster.picture.partitions(topic)
+    partitions = cluster.metadata.partitions(topic)
     starts = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     keys: list[bytes | None] = []
     for partition in partitions:

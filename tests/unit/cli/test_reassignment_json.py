@@ -12,7 +12,7 @@ from odradek.cli.kafka.support.reassignment_json import (
     read_topics,
 )
 from odradek.cli.kafka.support.reassignment_throttles import Move, proposed_moves
-from odradek.client.admin.partitions import Reassignment
+from odradek.client.admin.partitions import PartitionReassignment
 from odradek.model.partition import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -113,7 +113,7 @@ def test_topics_and_brokers_are_named_once(file):
 
 
 def test_a_move_that_replaces_another_keeps_its_sources():
-    under_way = {A0: Reassignment((4, 2, 1), adding=(4,), removing=(1,))}
+    under_way = {A0: PartitionReassignment((4, 2, 1), adding=(4,), removing=(1,))}
 
     moves = proposed_moves(under_way, {A0: (3, 2), A1: (1, 4)}, {A0: (4, 2, 1), A1: (1, 2)})
 

@@ -1,8 +1,8 @@
-"""A cluster that exists only as answers: for producers and members of groups, in simulated time."""
+"""A fake cluster that answers from a list, for producers and group members in simulated time."""
 
 import asyncio
 
-from odradek.client.metadata import Picture
+from odradek.client.metadata import ClusterMetadata
 from odradek.client.settings import ClientSettings
 from odradek.model.partition import TopicPartition
 from odradek.wire.header import decode_request_header
@@ -24,18 +24,18 @@ PRODUCE_VERSION = 12
 
 
 class FakeCluster:
-    """One broker that leads every partition, and does what the test says."""
+    """One broker that leads every partition and returns the answers of the test."""
 
     def __init__(self, partitions=1, *, settings=None):
         self.settings = settings or ClientSettings()
-        self.picture = Picture()
+        self.metadata = ClusterMetadata()
         self.partitions = partitions
         self.topics = {"t"}
         self.answers = []  # of requests: a message, an exception, or a function of the request
         self.asked = []
         self.forgotten = 0
         self.refreshed = 0
-        self.logged = []  # of which topics errors were to be told
+        self.logged = []  # the topics passed to log_errors
         self.connection = FakeConnection(self)
 
     async def refresh(self, topics=(), *, creating=False):
@@ -56,7 +56,7 @@ class FakeCluster:
                 for name in (sorted(self.topics) if topics is None else topics)
             ],
         )
-        self.picture.update(answer, all_topics=topics is None)
+        self.metadata.update(answer, all_topics=topics is None)
         return answer
 
     def log_errors(self, topics):
@@ -71,7 +71,7 @@ class FakeCluster:
     async def coordinator(self, kind, key, lane=""):
         return self.connection
 
-    def forget_coordinator(self, kind, key):
+    def drop_coordinator(self, kind, key):
         self.forgotten += 1
 
     def retry_pause_s(self, failures):
@@ -84,7 +84,7 @@ class FakeCluster:
 class FakeConnection:
     def __init__(self, cluster):
         self.cluster = cluster
-        self.produced = []  # (partition, batch) in the order in which they came
+        self.produced = []  # (partition, batch) in the order of arrival
         self.produce = []  # answers, one for each request: codes, an exception, or None for success
         self.next_offset = {}
         self.identities = 0
@@ -101,15 +101,15 @@ class FakeConnection:
             self.identities += 1
             epoch = message.producer_epoch + 1
             return InitProducerIdResponse(producer_id=7, producer_epoch=epoch)
-        told = self.cluster.answers.pop(0) if self.cluster.answers else answer()
-        if callable(told):
-            told = told(message)
-        if asyncio.isfuture(told):
-            told = await told
-        if isinstance(told, Exception):
-            raise told
-        assert isinstance(told, answer), (message, told)
-        return told
+        reply = self.cluster.answers.pop(0) if self.cluster.answers else answer()
+        if callable(reply):
+            reply = reply(message)
+        if asyncio.isfuture(reply):
+            reply = await reply
+        if isinstance(reply, Exception):
+            raise reply
+        assert isinstance(reply, answer), (message, reply)
+        return reply
 
     async def exchange(self, api_key, encode, answer, *, version_max=None, timeout_ms=None):
         version = PRODUCE_VERSION if version_max is None else min(version_max, PRODUCE_VERSION)
@@ -123,16 +123,16 @@ class FakeConnection:
             for index, records in partitions
         ]
         self.produced += parts
-        told = self.produce.pop(0) if self.produce else None
+        reply = self.produce.pop(0) if self.produce else None
         await asyncio.sleep(0.005)
-        if isinstance(told, asyncio.Event):
-            await told.wait()
-            told = None
-        if isinstance(told, Exception):
-            raise told
+        if isinstance(reply, asyncio.Event):
+            await reply.wait()
+            reply = None
+        if isinstance(reply, Exception):
+            raise reply
         response = ProduceResponse()
         for partition, _ in parts:
-            code = told or 0
+            code = reply or 0
             offset = -1
             if not code:
                 offset = self.next_offset.get(partition, 0)

@@ -1,4 +1,4 @@
-"""Record batches into Arrow: what is skipped, cut, refused, and how rows look."""
+"""Record batches to Arrow: skipped batches, range ends, damage, columns."""
 
 import datetime
 import subprocess
@@ -70,7 +70,7 @@ def test_a_row_has_the_columns_of_a_record():
     ]
 
 
-def test_a_header_that_is_no_utf8_is_shown_as_java_shows_it():
+def test_a_header_that_is_not_utf8_is_decoded_as_in_java():
     data = build_batch([Record(None, b"", 0, (("caf\udce9", b""),))])
 
     rows, _ = read(data, columns=("headers",))
@@ -78,7 +78,7 @@ def test_a_header_that_is_no_utf8_is_shown_as_java_shows_it():
     assert rows[0]["headers"][0]["key"] == "caf\ufffd"
 
 
-def test_markers_are_no_rows_and_the_next_offset_goes_past_them():
+def test_markers_yield_no_rows_and_the_next_offset_skips_them():
     data = batch(0, b"a", producer_id=A) + marker(1, A, ControlType.COMMIT)
 
     rows, decoder = read(data)
@@ -87,7 +87,7 @@ def test_markers_are_no_rows_and_the_next_offset_goes_past_them():
     assert decoder.next_offset == 2
 
 
-def test_what_was_aborted_is_skipped_and_only_that():
+def test_only_aborted_batches_are_skipped():
     data = (
         batch(0, b"A aborted", producer_id=A)
         + batch(1, b"B", producer_id=B)
@@ -116,21 +116,21 @@ def test_a_transaction_aborted_later_does_not_hide_an_earlier_one_of_its_produce
     assert values(data, aborted=[AbortedTransaction(producer_id=A, first_offset=2)]) == [b"kept"]
 
 
-def test_a_fetch_of_markers_alone_moves_on():
+def test_a_fetch_of_only_markers_advances_the_next_offset():
     rows, decoder = read(marker(9, A, ControlType.ABORT), start=9)
 
     assert rows == []
     assert decoder.next_offset == 10
 
 
-def test_an_empty_batch_that_compaction_has_left_moves_on():
+def test_an_empty_batch_left_by_compaction_advances_the_next_offset():
     rows, decoder = read(build_batch([], base_offset=4, last_offset=8), start=4)
 
     assert rows == []
     assert decoder.next_offset == 9
 
 
-def test_a_fetch_that_reaches_back_is_cut_at_both_ends():
+def test_records_outside_the_range_are_cut_off():
     data = batch(0, *b"abcdef".split()) + build_batch(
         [Record(None, bytes([each]), 0) for each in b"abcdef"], base_offset=1
     )
@@ -141,7 +141,7 @@ def test_a_fetch_that_reaches_back_is_cut_at_both_ends():
     assert decoder.is_done
 
 
-def test_a_batch_that_is_not_all_there_is_left_for_the_next_fetch():
+def test_an_incomplete_batch_is_left_for_the_next_fetch():
     whole, torn = batch(0, b"a"), batch(1, b"b")
 
     rows, decoder = read(whole + torn[:-1])
@@ -150,12 +150,12 @@ def test_a_batch_that_is_not_all_there_is_left_for_the_next_fetch():
     assert decoder.next_offset == 1
 
 
-def test_a_batch_larger_than_the_fetch_is_refused_not_fetched_for_ever():
+def test_a_batch_larger_than_the_fetch_is_refused():
     with pytest.raises(ApiError, match="orders-0: the batch at offset 7 is larger than the 60"):
         read(batch(7, b"a")[:60], start=7)
 
 
-def test_rows_before_a_damaged_batch_are_given_and_then_it_is_named():
+def test_rows_before_a_damaged_batch_are_returned_before_the_error():
     bad = bytearray(batch(1, b"b"))
     bad[-1] ^= 1
     decoder = PartitionDecoder(T, Layout(("value",)), start=0)
@@ -167,16 +167,16 @@ def test_rows_before_a_damaged_batch_are_given_and_then_it_is_named():
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_damage_inside_is_told_in_the_plain_decoders_words():
+def test_the_error_of_damaged_records_is_that_of_the_record_decoder():
     bad = bytearray(batch(3, b"a"))
-    bad[-1] = 9  # headers that are not there
+    bad[-1] = 9  # a header count without headers
     sign(bad)
 
     with pytest.raises(ApiError, match="orders-0 at offset 3: header count -5"):
         read(batch(0, b"a", b"b", b"c") + bytes(bad))
 
 
-def test_damage_under_a_codec_is_named():
+def test_the_error_of_damaged_compressed_data_names_the_codec():
     bad = bytearray(batch(3, b"a" * 100, codec=Codec.ZSTD))
     bad[61] ^= 0xFF
     sign(bad)
@@ -185,7 +185,7 @@ def test_damage_under_a_codec_is_named():
         read(bytes(bad), start=3)
 
 
-def test_no_columns_at_all_still_count():
+def test_rows_without_columns_are_counted():
     decoder = PartitionDecoder(T, Layout(()), start=1)
 
     (only,) = decoder.decode(batch(0, b"a", b"b", b"c"))
@@ -194,12 +194,12 @@ def test_no_columns_at_all_still_count():
 
 
 @pytest.mark.parametrize("columns", [("valu",), ("value", "value")])
-def test_a_column_that_is_not_there_or_twice_is_refused(columns):
+def test_an_unknown_or_repeated_column_is_refused(columns):
     with pytest.raises(UnknownColumnError, match="valu"):
         Layout(columns)
 
 
-def test_microseconds_that_do_not_fit_are_refused_with_the_place():
+def test_a_timestamp_beyond_microseconds_is_refused_with_its_offset():
     data = build_batch([Record(None, b"", 1 << 62)])
     decoder = PartitionDecoder(T, Layout(("timestamp",), timestamp_unit="us"), start=0)
 
@@ -207,7 +207,7 @@ def test_microseconds_that_do_not_fit_are_refused_with_the_place():
         list(decoder.decode(data))
 
 
-def test_a_kernel_that_is_not_there_is_refused(monkeypatch):
+def test_an_unknown_kernel_is_refused(monkeypatch):
     with pytest.raises(KernelError, match="must be fast or numpy"):
         kernel("cuda")
 
@@ -217,6 +217,6 @@ def test_the_client_is_imported_without_arrow():
         "import sys, odradek, odradek.client, odradek.client.cluster, odradek.client.connection;"
         "print({'pyarrow', 'numpy', 'pyspark', 'pandas', 'odradek_fast'} & set(sys.modules))"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert told.stdout == b"set()\n"
+    assert result.stdout == b"set()\n"

@@ -1,4 +1,4 @@
-"""The four strategies by example; that they are balanced and sticky is a property's business."""
+"""The four assignors by example; tests/property checks that they are balanced and sticky."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from odradek.client.group.assignors import (
     assign_sticky,
 )
 from odradek.client.group.protocol import (
-    Member,
+    MemberSubscription,
     decode_assignment,
     decode_generation,
     decode_sticky,
@@ -29,7 +29,7 @@ def parts(*names):
 
 
 def test_range_gives_the_first_members_one_more():
-    members = {name: Member(("t",)) for name in ("c1", "c2", "c3")}
+    members = {name: MemberSubscription(("t",)) for name in ("c1", "c2", "c3")}
 
     assigned = assign_range({"t": 10}, members)
 
@@ -40,8 +40,8 @@ def test_range_gives_the_first_members_one_more():
     ]
 
 
-def test_range_minds_each_topic_by_itself():
-    members = {"b": Member(("t", "u")), "a": Member(("t",))}
+def test_range_assigns_each_topic_separately():
+    members = {"b": MemberSubscription(("t", "u")), "a": MemberSubscription(("t",))}
 
     assert assign_range({"t": 3, "u": 2}, members) == {
         "a": parts("t0", "t1"),
@@ -49,14 +49,18 @@ def test_range_minds_each_topic_by_itself():
     }
 
 
-def test_static_members_come_first_by_their_instance():
-    members = {"a": Member(("t",)), "z": Member(("t",), instance_id="1")}
+def test_static_members_come_first_by_instance_id():
+    members = {"a": MemberSubscription(("t",)), "z": MemberSubscription(("t",), instance_id="1")}
 
     assert assign_range({"t": 1}, members) == {"z": parts("t0"), "a": []}
 
 
-def test_round_robin_goes_over_all_topics_and_passes_over_who_does_not_read():
-    members = {"a": Member(("t", "u")), "b": Member(("u",)), "c": Member(("t", "u"))}
+def test_round_robin_skips_members_that_do_not_subscribe():
+    members = {
+        "a": MemberSubscription(("t", "u")),
+        "b": MemberSubscription(("u",)),
+        "c": MemberSubscription(("t", "u")),
+    }
 
     assert assign_round_robin({"t": 2, "u": 3, "v": 1}, members) == {
         "a": parts("t0", "u0"),
@@ -65,31 +69,34 @@ def test_round_robin_goes_over_all_topics_and_passes_over_who_does_not_read():
     }
 
 
-def test_a_topic_that_nobody_reads_or_that_does_not_exist_is_nobodys():
+def test_a_topic_without_subscribers_or_partitions_is_not_assigned():
     for assignor in ASSIGNORS.values():
-        assert assignor.assign({"t": 2}, {"a": Member(("u",))}) == {"a": []}
+        assert assignor.assign({"t": 2}, {"a": MemberSubscription(("u",))}) == {"a": []}
 
 
-def test_sticky_keeps_what_each_had():
+def test_sticky_keeps_partitions_with_their_owners():
     members = {
-        "a": Member(("t",), user_data=encode_sticky(parts("t0", "t1", "t2"), 4)),
-        "b": Member(("t",)),
+        "a": MemberSubscription(("t",), user_data=encode_sticky(parts("t0", "t1", "t2"), 4)),
+        "b": MemberSubscription(("t",)),
     }
 
     assert assign_sticky({"t": 3}, members) == {"a": parts("t0", "t1"), "b": parts("t2")}
 
 
-def test_the_later_generation_has_the_better_claim():
+def test_the_claim_of_the_later_generation_wins():
     members = {
-        "a": Member(("t",), user_data=encode_sticky(parts("t0"), 4)),
-        "b": Member(("t",), user_data=encode_sticky(parts("t0"), 5)),
+        "a": MemberSubscription(("t",), user_data=encode_sticky(parts("t0"), 4)),
+        "b": MemberSubscription(("t",), user_data=encode_sticky(parts("t0"), 5)),
     }
 
     assert assign_sticky({"t": 2}, members)["b"] == parts("t0")
 
 
-def test_cooperative_takes_nothing_before_it_is_given_up():
-    members = {"a": Member(("t",), tuple(parts("t0", "t1")), generation=3), "b": Member(("t",))}
+def test_cooperative_assigns_a_partition_only_after_its_revocation():
+    members = {
+        "a": MemberSubscription(("t",), tuple(parts("t0", "t1")), generation=3),
+        "b": MemberSubscription(("t",)),
+    }
 
     first = assign_cooperative_sticky({"t": 2}, members)
     assert first == {"a": parts("t0"), "b": []}
@@ -99,18 +106,18 @@ def test_cooperative_takes_nothing_before_it_is_given_up():
     assert assign_cooperative_sticky({"t": 2}, members) == {"a": parts("t0"), "b": parts("t1")}
 
 
-def test_cooperative_reads_the_generation_of_older_members_from_their_data():
+def test_cooperative_reads_the_generation_of_older_members_from_user_data():
     members = {
-        "a": Member(("t",), tuple(parts("t0")), -1, user_data=encode_generation(2)),
-        "b": Member(("t",), tuple(parts("t0")), -1, user_data=encode_generation(7)),
+        "a": MemberSubscription(("t",), tuple(parts("t0")), -1, user_data=encode_generation(2)),
+        "b": MemberSubscription(("t",), tuple(parts("t0")), -1, user_data=encode_generation(7)),
     }
 
-    # Of `b` by right; but `a` still claims it, so this round gives it to nobody.
+    # `b` should own it, but `a` still claims it, so no member gets it in this round.
     assert assign_cooperative_sticky({"t": 2}, members)["b"] == []
 
 
-def test_what_members_tell_each_other_comes_back_as_it_was():
-    member = Member(("t", "u"), tuple(parts("t0", "u1")), 7, None, b"data", "rack")
+def test_subscriptions_and_assignments_round_trip():
+    member = MemberSubscription(("t", "u"), tuple(parts("t0", "u1")), 7, None, b"data", "rack")
 
     assert decode_subscription(encode_subscription(member)) == member
     assert decode_assignment(encode_assignment(parts("u1", "t0"))) == parts("t0", "u1")
@@ -118,8 +125,8 @@ def test_what_members_tell_each_other_comes_back_as_it_was():
     assert decode_generation(encode_generation(9)) == 9
 
 
-def test_a_newer_version_is_read_as_the_newest_known():
-    newer = b"\x00\x09" + encode_subscription(Member(("t",)))[2:] + b"more"
+def test_a_newer_version_is_decoded_as_the_newest_supported_one():
+    newer = b"\x00\x09" + encode_subscription(MemberSubscription(("t",)))[2:] + b"more"
 
     assert decode_subscription(newer).topics == ("t",)
 
@@ -129,7 +136,7 @@ def test_sticky_data_of_the_first_version_has_no_generation():
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0\0\0\x05", b"\0\0\0\x01\0\x01\xff\0\0\0\0"])
-def test_sticky_data_that_is_none_owns_nothing(data):
+def test_invalid_sticky_data_owns_nothing(data):
     assert decode_sticky(data) == ((), -1)
 
 
@@ -139,5 +146,5 @@ def test_a_damaged_subscription_is_refused(data):
         decode_subscription(data)
 
 
-def test_no_assignment_is_no_partitions():
+def test_an_empty_assignment_has_no_partitions():
     assert decode_assignment(b"") == []

@@ -1,4 +1,4 @@
-"""A cluster found through any of its brokers."""
+"""A cluster's connections and metadata, found through any of its brokers."""
 
 import asyncio
 import contextlib
@@ -31,12 +31,12 @@ SPOKEN = [ApiVersion(api_key=3, max_version=12), ApiVersion(api_key=18, max_vers
 
 
 class FakeCluster:
-    """Brokers that know only Metadata; who leads `t` is said by the list `leaders`, one a time."""
+    """Brokers that serve only Metadata; `leaders` lists the leader of `t` in each response."""
 
     def __init__(self, brokers: int, leaders: list[int]) -> None:
         self.count = brokers
         self.leaders = leaders
-        self.unaware = 0  # of how many answers from now on that know of no broker
+        self.unaware = 0  # the number of next responses without brokers
         self.connections = [0] * brokers
 
     async def __aenter__(self):
@@ -117,7 +117,7 @@ def test_a_connection_that_was_lost_is_made_again():
     in_cluster(then, leaders=[1])
 
 
-def test_a_leader_is_waited_for():
+def test_leader_waits_until_there_is_one():
     async def then(cluster, fake):
         leader = await cluster.leader(T0)
         assert leader.name == f"127.0.0.1:{fake.ports[1]}"
@@ -127,14 +127,14 @@ def test_a_leader_is_waited_for():
 
 def test_no_leader_in_time_is_an_error():
     async def then(cluster, fake):
-        with pytest.raises(ApiError, match="nobody leads t-0") as raised:
+        with pytest.raises(ApiError, match="t-0 has no leader") as raised:
             await cluster.leader(T0)
         assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
     in_cluster(then, leaders=[-1], timeout_ms=60)
 
 
-def test_a_controller_is_waited_for():
+def test_controller_waits_until_there_is_one():
     async def then(cluster, fake):
         fake.unaware = 3
         controller = await cluster.controller()
@@ -152,7 +152,7 @@ def test_no_controller_in_time_is_an_error():
     in_cluster(then, timeout_ms=60)
 
 
-def test_some_broker_is_waited_for():
+def test_nodes_waits_until_there_is_a_broker():
     async def then(cluster, fake):
         fake.unaware = 3
         connection = await any_broker(cluster)
@@ -161,7 +161,7 @@ def test_some_broker_is_waited_for():
     in_cluster(then)
 
 
-def test_a_broker_that_is_not_there_is_named():
+def test_an_unknown_broker_id_is_an_error_that_names_it():
     async def then(cluster, fake):
         await cluster.refresh()
         with pytest.raises(ApiError, match="there is no broker 7"):
@@ -170,7 +170,7 @@ def test_a_broker_that_is_not_there_is_named():
     in_cluster(then)
 
 
-def test_the_first_that_answers_will_do():
+def test_the_first_bootstrap_address_that_answers_is_used():
     async def play():
         async with FakeCluster(2, [0]) as fake:
             fake.servers[0].close()
@@ -182,7 +182,7 @@ def test_the_first_that_answers_will_do():
     asyncio.run(play())
 
 
-def test_empty_entries_among_the_addresses_are_skipped():
+def test_empty_bootstrap_entries_are_skipped():
     async def play():
         async with FakeCluster(2, [0]) as fake:
             servers = f",127.0.0.1:{fake.ports[0]},"
@@ -193,23 +193,23 @@ def test_empty_entries_among_the_addresses_are_skipped():
 
 
 @pytest.mark.parametrize("servers", ["", ",", " , "])
-def test_no_address_at_all_is_refused(servers):
+def test_an_empty_bootstrap_list_is_refused(servers):
     with pytest.raises(InvalidAddressError, match="No resolvable bootstrap urls given"):
         asyncio.run(Cluster.bootstrap(servers))
 
 
 @pytest.mark.parametrize("servers", ["localhost", "a:b", "127.0.0.1:1,9092"])
-def test_what_is_no_address_is_named(servers):
+def test_an_invalid_address_is_an_error_that_names_it(servers):
     with pytest.raises(InvalidAddressError, match="Invalid url in bootstrap.servers: "):
         asyncio.run(Cluster.bootstrap(servers))
 
 
-def test_nobody_answers_names_each_with_its_reason():
+def test_the_error_names_each_unreachable_address_with_its_reason():
     with pytest.raises(BootstrapError, match=r"reached: 127.0.0.1:1: .*; 127.0.0.1:2: "):
         asyncio.run(Cluster.bootstrap("127.0.0.1:1,127.0.0.1:2"))
 
 
-def test_a_cluster_that_is_not_there_yet_is_waited_for():
+def test_connect_retries_until_the_cluster_runs():
     async def play():
         async with FakeCluster(1, [0]) as fake:
             port = fake.ports[0]
@@ -227,13 +227,13 @@ def test_a_cluster_that_is_not_there_yet_is_waited_for():
     asyncio.run(asyncio.wait_for(play(), 10))
 
 
-def test_but_not_for_longer_than_was_said():
+def test_connect_retries_no_longer_than_wait_ms():
     settings = ClientSettings(bootstrap_servers=("127.0.0.1:1",), retry_backoff_ms=1)
     with pytest.raises(BootstrapError, match="no broker can be reached: 127.0.0.1:1: "):
         asyncio.run(asyncio.wait_for(Cluster.connect(settings, wait_ms=20), 10))
 
 
-def test_who_takes_the_connection_and_says_nothing_leaves_time_for_the_next():
+def test_a_silent_address_leaves_time_for_the_next_one():
     async def play():
         async def silent(reader, writer):
             await reader.read()
@@ -255,7 +255,7 @@ def test_who_takes_the_connection_and_says_nothing_leaves_time_for_the_next():
     asyncio.run(asyncio.wait_for(play(), 20))
 
 
-def test_a_name_without_an_address_is_not_waited_for():
+def test_a_host_name_without_an_address_is_not_retried():
     settings = ClientSettings(bootstrap_servers=("no.such.host.invalid:9092",))
     with pytest.raises(UnresolvableError, match="No resolvable bootstrap urls given") as raised:
         asyncio.run(asyncio.wait_for(Cluster.connect(settings, wait_ms=60_000), 20))

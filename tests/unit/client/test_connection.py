@@ -1,4 +1,4 @@
-"""The client's connection, against a broker that answers what each test says."""
+"""The client's connection, against a peer with prepared answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def nothing(header: RequestHeader) -> bytes:
 
 
 class Peer:
-    """A broker that takes one answer after another from a list, and then hangs up."""
+    """A broker that answers from a list and then closes the connection."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = answers
@@ -80,7 +80,7 @@ def with_peer(*answers: Answer, then, **options):
     return asyncio.run(asyncio.wait_for(play(), 10))
 
 
-def test_requests_go_in_the_highest_version_both_sides_know():
+def test_requests_use_the_highest_version_both_sides_support():
     async def then(connection):
         answer = await connection.request(MetadataRequest(), MetadataResponse)
         assert answer.cluster_id == "after 2"
@@ -92,7 +92,7 @@ def test_requests_go_in_the_highest_version_both_sides_know():
     assert {header.client_id for header in peer.asked} == {"me"}
 
 
-def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_version_0():
+def test_api_versions_is_repeated_in_version_0_if_ours_is_unsupported():
     def refuses(header):
         refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         return encoded(header, refusal, version=0)
@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_version_0():
     assert [header.api_version for header in peer.asked] == [4, 0]
 
 
-def test_a_version_that_nobody_shares_is_refused_before_it_is_sent():
+def test_a_request_without_a_common_version_is_not_sent():
     async def then(connection):
         with pytest.raises(ApiError, match="The node does not support PRODUCE$") as raised:
             connection.version_of(0)
@@ -124,7 +124,7 @@ def test_overlapping_requests_get_their_own_answers():
     with_peer(speaks, *[metadata] * 8, then=then, in_flight_max=3)
 
 
-def test_no_more_than_the_limit_is_under_way():
+def test_at_most_the_limit_is_in_flight():
     async def then(connection):
         calls = [connection.request(MetadataRequest(), MetadataResponse) for _ in range(5)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -135,7 +135,7 @@ def test_no_more_than_the_limit_is_under_way():
     assert len(peer.asked) == 3
 
 
-def test_a_lost_connection_fails_all_that_wait():
+def test_a_lost_connection_fails_all_requests_in_flight():
     async def then(connection):
         calls = [connection.request(MetadataRequest(), MetadataResponse) for _ in range(3)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -152,7 +152,7 @@ def test_a_lost_connection_fails_all_that_wait():
     with_peer(speaks, nothing, hangs_up, then=then)
 
 
-def test_an_answer_that_does_not_come_in_time_ends_the_connection():
+def test_a_request_time_out_closes_the_connection():
     async def then(connection):
         with pytest.raises(ConnectionError, match="Metadata was not answered within 50 ms"):
             await connection.request(MetadataRequest(), MetadataResponse)
@@ -161,7 +161,7 @@ def test_an_answer_that_does_not_come_in_time_ends_the_connection():
     with_peer(speaks, nothing, then=then, timeout_ms=50)
 
 
-def test_the_answer_to_a_request_that_was_given_up_is_dropped():
+def test_the_response_to_a_cancelled_request_is_dropped():
     async def then(connection):
         given_up = asyncio.create_task(connection.request(MetadataRequest(), MetadataResponse))
         await asyncio.sleep(0)
@@ -175,13 +175,13 @@ def test_the_answer_to_a_request_that_was_given_up_is_dropped():
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda h: metadata(h._replace(correlation_id=77)), "response 77; 2 is next"),
+        (lambda h: metadata(h._replace(correlation_id=77)), "a response to 77; expected is 2"),
         (lambda h: b"\0", "response header: only 1 bytes"),
         (lambda h: metadata(h)[:-9], "Metadata"),
     ],
     ids=["another's answer", "no header", "torn"],
 )
-def test_damage_ends_the_connection(damage, complaint):
+def test_a_damaged_response_closes_the_connection(damage, complaint):
     async def then(connection):
         with pytest.raises(ConnectionError, match=complaint):
             await connection.request(MetadataRequest(), MetadataResponse)
@@ -191,7 +191,7 @@ def test_damage_ends_the_connection(damage, complaint):
     with_peer(speaks, damage, nothing, then=then)
 
 
-def test_nobody_there():
+def test_a_refused_connection_is_an_error_with_the_address():
     async def open_closed_port():
         async with Peer(nothing) as peer:
             port = peer.port
@@ -201,7 +201,7 @@ def test_nobody_there():
     asyncio.run(open_closed_port())
 
 
-def test_a_peer_that_accepts_and_keeps_silent():
+def test_a_peer_that_accepts_and_does_not_answer_times_out():
     async def then(connection):
         raise AssertionError
 

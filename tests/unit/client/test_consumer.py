@@ -1,4 +1,4 @@
-"""The consumer: where it begins, what it is given, and what it does when nothing comes."""
+"""The consumer: start positions, poll, seek, pause, resets and errors."""
 
 import asyncio
 
@@ -42,11 +42,11 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Log:
-    """Partitions of topic `t` that can be fetched from, in memory."""
+    """A log for each partition of topic `t`, in memory, which can be fetched from."""
 
     def __init__(self, cluster, *values):
         self.values = {index: list(each) for index, each in enumerate(values)}
-        self.refusals = {}  # by partition: error codes, one for each fetch
+        self.refusals = {}  # error codes by partition, one for each fetch
         self.diverging = {}
         self.fetches = []
         self.start = 0
@@ -122,7 +122,7 @@ async def values_of(consumer, count):
     return found
 
 
-def test_it_begins_where_it_is_told_to():
+def test_the_start_position_follows_seek_and_reset_policy():
     async def then(consumer, log):
         consumer.assign([T0])
         assert await values_of(consumer, 3) == [b"a", b"b", b"c"]
@@ -138,7 +138,7 @@ def test_it_begins_where_it_is_told_to():
     consuming(then, [b"a", b"b", b"c"])
 
 
-def test_a_poll_gives_no_more_than_it_may_and_asks_for_nothing_twice():
+def test_a_poll_respects_max_poll_records_and_fetches_nothing_twice():
     async def then(consumer, log):
         consumer.assign([T0])
         assert len(await consumer.poll(1000)) == 2
@@ -150,7 +150,7 @@ def test_a_poll_gives_no_more_than_it_may_and_asks_for_nothing_twice():
     consuming(then, [b"v"] * 5, max_poll_records=2)
 
 
-def test_a_poll_waits_for_as_long_as_it_may():
+def test_a_poll_waits_until_its_time_out():
     async def then(consumer, log):
         loop = asyncio.get_running_loop()
         consumer.assign([T0])
@@ -162,7 +162,7 @@ def test_a_poll_waits_for_as_long_as_it_may():
     consuming(then, [])
 
 
-def test_what_was_fetched_before_a_seek_is_dropped():
+def test_records_fetched_before_a_seek_are_dropped():
     async def then(consumer, log):
         consumer.assign([T0])
         await consumer.poll(1000)
@@ -172,7 +172,7 @@ def test_what_was_fetched_before_a_seek_is_dropped():
     consuming(then, [b"0", b"1", b"2", b"3", b"4"], max_poll_records=1)
 
 
-def test_what_is_paused_waits_and_is_not_lost():
+def test_records_of_a_paused_partition_come_after_resume():
     async def then(consumer, log):
         consumer.assign([T0, T1])
         consumer.pause([T0])
@@ -184,7 +184,7 @@ def test_what_is_paused_waits_and_is_not_lost():
     consuming(then, [b"a"], [b"b"])
 
 
-def test_also_what_was_fetched_before_the_pause():
+def test_records_fetched_before_the_pause_come_after_resume():
     async def then(consumer, log):
         consumer.assign([T0])
         assert len(await consumer.poll(1000)) == 1
@@ -197,7 +197,7 @@ def test_also_what_was_fetched_before_the_pause():
     consuming(then, [b"a", b"b"], max_poll_records=1)
 
 
-def test_an_offset_that_is_gone_is_replaced_as_the_settings_say():
+def test_an_offset_out_of_range_is_reset_by_the_policy():
     async def then(consumer, log):
         log.start = 10
         consumer.assign([T0])
@@ -208,7 +208,7 @@ def test_an_offset_that_is_gone_is_replaced_as_the_settings_say():
 
 
 @pytest.mark.parametrize("seeks", [True, False])
-def test_or_is_an_error_if_they_say_so(seeks):
+def test_a_partition_without_valid_position_and_reset_policy_is_an_error(seeks):
     async def then(consumer, log):
         log.start = 10
         consumer.assign([T0])
@@ -220,7 +220,7 @@ def test_or_is_an_error_if_they_say_so(seeks):
     consuming(then, [b"a"], auto_offset_reset="none")
 
 
-def test_a_log_that_was_cut_below_the_position_is_read_from_the_cut():
+def test_a_log_truncated_below_the_position_is_read_from_the_divergence():
     async def then(consumer, log):
         consumer.assign([T0])
         await values_of(consumer, 3)
@@ -231,7 +231,7 @@ def test_a_log_that_was_cut_below_the_position_is_read_from_the_cut():
     consuming(then, [b"a", b"b", b"c"])
 
 
-def test_what_passes_is_asked_for_again_with_new_metadata():
+def test_a_temporary_error_is_retried_with_new_metadata():
     async def then(consumer, log):
         log.refusals[0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH]
         consumer.assign([T0])
@@ -241,7 +241,7 @@ def test_what_passes_is_asked_for_again_with_new_metadata():
     consuming(then, [b"a"])
 
 
-def test_what_lasts_is_raised():
+def test_a_permanent_error_is_raised():
     async def then(consumer, log):
         log.refusals[0] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         consumer.assign([T0])
@@ -251,7 +251,7 @@ def test_what_lasts_is_raised():
     consuming(then, [b"a"])
 
 
-def test_an_iteration_ends_when_nothing_comes_for_its_time():
+def test_an_iteration_ends_after_consumer_timeout_ms_without_records():
     async def then(consumer, log):
         consumer.assign([T0])
         assert [record.value async for record in consumer] == [b"a", b"b"]
@@ -260,7 +260,7 @@ def test_an_iteration_ends_when_nothing_comes_for_its_time():
     consuming(then, [b"a", b"b"], consumer_timeout_ms=2000)
 
 
-def test_whoever_waits_can_be_woken():
+def test_wake_up_interrupts_a_waiting_poll():
     async def then(consumer, log):
         consumer.assign([T0])
         asyncio.get_running_loop().call_later(5, consumer.wake_up)
@@ -271,7 +271,7 @@ def test_whoever_waits_can_be_woken():
     consuming(then, [])
 
 
-def test_calls_that_do_not_go_together_are_refused():
+def test_calls_that_contradict_each_other_are_refused():
     async def then(consumer, log):
         with pytest.raises(IllegalStateError, match="not subscribed to any topics or assigned"):
             await consumer.poll(0)
@@ -291,7 +291,7 @@ def test_calls_that_do_not_go_together_are_refused():
     consuming(then, [])
 
 
-def test_both_ends_are_told():
+def test_beginning_and_end_offsets_are_returned():
     async def then(consumer, log):
         assert await consumer.beginning_offsets([T0]) == {T0: 0}
         assert await consumer.end_offsets([T0]) == {T0: 2}
@@ -299,14 +299,14 @@ def test_both_ends_are_told():
     consuming(then, [b"a", b"b"])
 
 
-def test_a_lonely_consumer_cannot_be_asked_to_commit_by_itself():
+def test_auto_commit_needs_a_group_id():
     with pytest.raises(SettingsError, match="enable.auto.commit cannot be set to true"):
         ConsumerSettings.from_properties({"enable.auto.commit": "true"})
     assert not ConsumerSettings.from_properties({}).commits_by_itself
 
 
-def test_an_offset_that_was_asked_for_in_a_former_assignment_is_not_begun_at():
-    """It may have been committed anew in between, by the member that had the partition then."""
+def test_a_committed_offset_fetched_in_a_former_assignment_is_not_used():
+    """The owner in between may have committed a later offset."""
 
     async def then(consumer, log):
         read, answers = log.request, [asyncio.Event(), None]

@@ -1,16 +1,16 @@
-"""A member of a group: each step of its life, the coordinator saying what the test says."""
+"""Group membership: each step, with prepared answers of the coordinator."""
 
 import asyncio
 
 import pytest
 from tests.unit.client.fakes import FakeCluster
 
-from odradek.client.consumer.coordinator import CommitFailedError, Coordinator
+from odradek.client.consumer.coordinator import CommitFailedError, ConsumerCoordinator
 from odradek.client.consumer.settings import COOPERATIVE, ConsumerSettings
 from odradek.client.consumer.subscription import OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError
 from odradek.client.group.protocol import (
-    Member,
+    MemberSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -42,13 +42,13 @@ AT_5 = {T0: OffsetAndMetadata(5)}
 
 
 class Consumer:
-    """The consumer, as a coordinator sees it: what it has, and what it was told."""
+    """The consumer as its coordinator code sees it: the assignment and the callbacks so far."""
 
     topics = ("t",)
 
     def __init__(self):
         self.has = []
-        self.told = []
+        self.callbacks = []
         self.listener = self
         self.at = {}
         self.woken = 0
@@ -66,13 +66,13 @@ class Consumer:
         self.woken += 1
 
     async def assigned(self, partitions):
-        self.told.append(("assigned", [p.partition for p in partitions]))
+        self.callbacks.append(("assigned", [p.partition for p in partitions]))
 
     async def revoked(self, partitions):
-        self.told.append(("revoked", [p.partition for p in partitions]))
+        self.callbacks.append(("revoked", [p.partition for p in partitions]))
 
     async def lost(self, partitions):
-        self.told.append(("lost", [p.partition for p in partitions]))
+        self.callbacks.append(("lost", [p.partition for p in partitions]))
 
 
 def as_member(then, **properties):
@@ -82,7 +82,7 @@ def as_member(then, **properties):
         text = {name.replace("_", "."): str(value) for name, value in properties.items()}
         settings = ConsumerSettings.from_properties({"group.id": "g", **text})
         cluster, consumer = FakeCluster(2, settings=settings.client), Consumer()
-        coordinator = Coordinator(cluster, settings, consumer)
+        coordinator = ConsumerCoordinator(cluster, settings, consumer)
         try:
             await asyncio.wait_for(then(coordinator, consumer, cluster), 10_000)
         finally:
@@ -127,12 +127,12 @@ def of(cluster, kind):
     return [message for message in cluster.asked if isinstance(message, kind)]
 
 
-def test_a_member_is_sent_back_for_its_id_and_then_given_its_part():
+def test_a_member_joins_again_with_its_member_id_and_gets_its_assignment():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [refused(ErrorCode.MEMBER_ID_REQUIRED), joined(), given(T1)]
         await poll(coordinator)
         assert consumer.has == [T1]
-        assert consumer.told == [("assigned", [1])]
+        assert consumer.callbacks == [("assigned", [1])]
         assert coordinator.metadata() == ("g", 1, "me", None)
         assert names(cluster) == ["JoinGroup", "JoinGroup", "SyncGroup"]
         assert [m.member_id for m in cluster.asked] == ["", "me", "me"]
@@ -140,10 +140,12 @@ def test_a_member_is_sent_back_for_its_id_and_then_given_its_part():
     as_member(then)
 
 
-def test_the_leader_assigns_for_everybody():
+def test_the_leader_assigns_the_partitions_of_all_members():
     async def then(coordinator, consumer, cluster):
         members = [
-            JoinGroupResponseMember(member_id=name, metadata=encode_subscription(Member(("t",))))
+            JoinGroupResponseMember(
+                member_id=name, metadata=encode_subscription(MemberSubscription(("t",)))
+            )
             for name in ("me", "other")
         ]
         cluster.answers = [joined(leader="me", members=members), given(T0)]
@@ -161,7 +163,7 @@ def test_the_leader_assigns_for_everybody():
     as_member(then)
 
 
-def test_a_rebalance_is_heard_of_by_heartbeat_and_an_eager_member_gives_all_up():
+def test_a_heartbeat_reports_a_rebalance_and_an_eager_member_revokes_everything():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]
         await poll(coordinator)
@@ -171,13 +173,13 @@ def test_a_rebalance_is_heard_of_by_heartbeat_and_an_eager_member_gives_all_up()
         assert consumer.woken == 1
         cluster.answers = [commit_answer(0), joined(2), given(T1)]
         await poll(coordinator)
-        assert consumer.told[1:] == [("revoked", [0]), ("assigned", [1])]
+        assert consumer.callbacks[1:] == [("revoked", [0]), ("assigned", [1])]
         assert names(cluster)[2:] == ["Heartbeat", "OffsetCommit", "JoinGroup", "SyncGroup"]
 
     as_member(then)
 
 
-def test_a_cooperative_member_keeps_what_stays_and_joins_again_after_giving_up():
+def test_a_cooperative_member_keeps_what_stays_and_joins_again_after_a_revocation():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(protocol="cooperative-sticky"), given(T0, T1)]
         await poll(coordinator)
@@ -189,7 +191,7 @@ def test_a_cooperative_member_keeps_what_stays_and_joins_again_after_giving_up()
             given(T0),
         ]
         await poll(coordinator)
-        assert consumer.told[1:] == [("revoked", [1]), ("assigned", []), ("assigned", [])]
+        assert consumer.callbacks[1:] == [("revoked", [1]), ("assigned", []), ("assigned", [])]
         joins = [m for m in cluster.asked if type(m).__name__ == "JoinGroupRequest"]
         owned = [decode_subscription(m.protocols[0].metadata).owned for m in joins]
         assert owned == [(), (T0, T1), (T0,)]
@@ -197,7 +199,7 @@ def test_a_cooperative_member_keeps_what_stays_and_joins_again_after_giving_up()
     as_member(then, partition_assignment_strategy=COOPERATIVE, enable_auto_commit="false")
 
 
-def test_a_member_that_the_group_does_not_know_has_lost_everything():
+def test_an_unknown_member_has_lost_its_assignment():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]
         await poll(coordinator)
@@ -205,13 +207,13 @@ def test_a_member_that_the_group_does_not_know_has_lost_everything():
         await asyncio.sleep(3.1)
         cluster.answers = [joined(5), given(T1)]
         await poll(coordinator)
-        assert consumer.told[1:] == [("lost", [0]), ("assigned", [1])]
+        assert consumer.callbacks[1:] == [("lost", [0]), ("assigned", [1])]
         assert cluster.asked[-2].member_id == ""
 
     as_member(then)
 
 
-def test_who_does_not_poll_leaves():
+def test_a_member_that_does_not_poll_leaves_the_group():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]
         await poll(coordinator)
@@ -221,7 +223,7 @@ def test_who_does_not_poll_leaves():
         assert leaving.members[0].reason == "consumer poll timeout has expired."
         cluster.answers = [joined(2), given(T0)]
         await poll(coordinator)
-        assert consumer.told[1:] == [("lost", [0]), ("assigned", [0])]
+        assert consumer.callbacks[1:] == [("lost", [0]), ("assigned", [0])]
 
     as_member(then, max_poll_interval_ms=10_000)
 
@@ -250,7 +252,7 @@ def test_a_join_goes_on_over_several_polls():
         refused(ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_what_passes_is_waited_for(trouble):
+def test_temporary_errors_of_a_join_are_retried(trouble):
     async def then(coordinator, consumer, cluster):
         cluster.answers = [trouble, joined(), given(T0)]
         await poll(coordinator)
@@ -259,7 +261,7 @@ def test_what_passes_is_waited_for(trouble):
     as_member(then)
 
 
-def test_a_group_that_does_not_take_the_member_says_why():
+def test_the_group_refuses_a_member_with_a_reason():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
         with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL: JoinGroup for g"):
@@ -268,7 +270,7 @@ def test_a_group_that_does_not_take_the_member_says_why():
     as_member(then)
 
 
-def test_a_static_member_that_was_replaced_is_told_and_never_leaves():
+def test_a_fenced_static_member_raises_and_sends_no_leave_group():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]
         await poll(coordinator)
@@ -286,7 +288,7 @@ def test_a_static_member_that_was_replaced_is_told_and_never_leaves():
 # ----------------------------------------------------------------------------------- commits
 
 
-def test_a_commit_is_tried_until_it_is_done():
+def test_a_commit_is_retried_until_it_succeeds():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [
             commit_answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -309,7 +311,7 @@ def test_a_commit_is_tried_until_it_is_done():
         (ErrorCode.OFFSET_METADATA_TOO_LARGE, ApiError),
     ],
 )
-def test_or_until_it_cannot_be(code, error):
+def test_a_commit_is_not_retried_after_a_permanent_error(code, error):
     async def then(coordinator, consumer, cluster):
         cluster.answers = [commit_answer(code)]
         with pytest.raises(error):
@@ -318,7 +320,7 @@ def test_or_until_it_cannot_be(code, error):
     as_member(then)
 
 
-def test_or_until_the_time_is_up():
+def test_a_commit_is_retried_until_the_time_out():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [commit_answer(ErrorCode.REQUEST_TIMED_OUT)] * 1000
         with pytest.raises(ClientTimeoutError, match="Timeout of 3000ms expired before"):
@@ -327,12 +329,12 @@ def test_or_until_the_time_is_up():
     as_member(then)
 
 
-def test_a_commit_without_patience_is_tried_once():
+def test_an_asynchronous_commit_is_sent_once():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [commit_answer(ErrorCode.NOT_COORDINATOR)]
-        told = asyncio.get_running_loop().create_future()
-        coordinator.commit_async(AT_5, lambda offsets, error: told.set_result((offsets, error)))
-        offsets, error = await told
+        done = asyncio.get_running_loop().create_future()
+        coordinator.commit_async(AT_5, lambda offsets, error: done.set_result((offsets, error)))
+        offsets, error = await done
         assert offsets == AT_5
         assert error.code is ErrorCode.NOT_COORDINATOR
         assert len(of(cluster, OffsetCommitRequest)) == 1
@@ -340,7 +342,7 @@ def test_a_commit_without_patience_is_tried_once():
     as_member(then)
 
 
-def test_a_patient_commit_comes_after_those_that_were_sent_before():
+def test_a_synchronous_commit_waits_for_earlier_asynchronous_ones():
     async def then(coordinator, consumer, cluster):
         slow = asyncio.get_running_loop().create_future()
         cluster.answers = [slow, commit_answer(0)]
@@ -355,7 +357,7 @@ def test_a_patient_commit_comes_after_those_that_were_sent_before():
     as_member(then)
 
 
-def test_it_commits_by_itself_every_five_seconds_and_at_the_end():
+def test_auto_commit_every_five_seconds_and_at_close():
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(), given(T0)]
         await poll(coordinator)
@@ -374,7 +376,7 @@ def test_it_commits_by_itself_every_five_seconds_and_at_the_end():
     assert names(cluster)[-2:] == ["OffsetCommit", "LeaveGroup"]
 
 
-def test_committed_offsets_are_returned_and_partitions_without_one_are_left_out():
+def test_committed_offsets_are_returned_and_missing_ones_left_out():
     async def then(coordinator, consumer, cluster):
         parts = [
             OffsetFetchResponsePartitions(partition_index=0, committed_offset=5, metadata="m"),
@@ -392,13 +394,13 @@ def test_committed_offsets_are_returned_and_partitions_without_one_are_left_out(
     as_member(then)
 
 
-def test_a_strategy_that_nobody_knows_is_refused():
+def test_an_unknown_assignor_is_refused():
     with pytest.raises(SettingsError, match="partition.assignment.strategy=Lottery"):
         as_member(None, partition_assignment_strategy="Lottery")
 
 
-def test_a_transaction_is_told_the_generation_in_which_its_records_were_read():
-    """Also when the membership is lost: offsets without a generation are fenced by no group."""
+def test_a_transaction_sends_the_generation_in_which_its_records_were_read():
+    """Also after the membership was lost: without a generation the group fences no offsets."""
 
     async def then(coordinator, consumer, cluster):
         cluster.answers = [joined(7), given(T0)]

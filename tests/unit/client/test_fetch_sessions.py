@@ -1,6 +1,6 @@
-"""Only what changed travels; and all of it again when the broker has forgotten."""
+"""Fetch sessions: requests contain changes only, and everything after a lost session."""
 
-from odradek.client.consumer.fetch_sessions import FetchSession, Wanted
+from odradek.client.consumer.fetch_sessions import FetchSessionHandler, Wanted
 from odradek.model.errors import ErrorCode
 from odradek.model.partition import TopicPartition
 
@@ -19,8 +19,8 @@ def named(ask):
     return [(t.topic, [(p.partition, p.fetch_offset) for p in t.partitions]) for t in ask.topics]
 
 
-def test_the_first_names_all_and_later_ones_what_moved():
-    session = FetchSession()
+def test_the_first_request_is_full_and_later_ones_contain_changes():
+    session = FetchSessionHandler()
 
     first = session.ask(wanted(a=0, b=5))
     assert (first.session_id, first.session_epoch) == (0, 0)
@@ -35,8 +35,8 @@ def test_the_first_names_all_and_later_ones_what_moved():
     assert session.ask(wanted(a=3, b=5)).session_epoch == 2
 
 
-def test_what_is_no_longer_wanted_is_said():
-    session = FetchSession()
+def test_removed_partitions_are_in_the_request():
+    session = FetchSessionHandler()
     session.ask(wanted(a=0, b=5))
     session.answered(0, 77)
 
@@ -46,8 +46,8 @@ def test_what_is_no_longer_wanted_is_said():
     assert ask.topics == []
 
 
-def test_a_topic_made_anew_replaces_the_former():
-    session = FetchSession()
+def test_a_recreated_topic_replaces_the_former_one():
+    session = FetchSessionHandler()
     session.ask(wanted(a=0))
     session.answered(0, 77)
 
@@ -57,8 +57,8 @@ def test_a_topic_made_anew_replaces_the_former():
     assert [t.topic_id for t in ask.topics] == [ID_B]
 
 
-def test_a_lost_session_begins_anew():
-    session = FetchSession()
+def test_after_a_lost_session_the_request_is_full():
+    session = FetchSessionHandler()
     session.ask(wanted(a=0))
     session.answered(0, 77)
 
@@ -69,16 +69,16 @@ def test_a_lost_session_begins_anew():
     assert named(ask) == [("a", [(0, 0)])]
 
 
-def test_a_broker_without_room_is_asked_whole_each_time():
-    session = FetchSession()
+def test_without_a_session_slot_every_request_is_full():
+    session = FetchSessionHandler()
     session.ask(wanted(a=0))
     assert session.answered(0, 0)
 
     assert named(session.ask(wanted(a=0))) == [("a", [(0, 0)])]
 
 
-def test_another_error_leaves_the_session_as_it_was():
-    session = FetchSession()
+def test_other_errors_keep_the_session():
+    session = FetchSessionHandler()
     session.ask(wanted(a=0))
     session.answered(0, 77)
 

@@ -1,8 +1,8 @@
-"""What a fetch has brought: where it begins, what nobody may see, and damage."""
+"""Fetched records: the start offset, skipped batches, damage."""
 
 import pytest
 
-from odradek.client.consumer.fetched import Aborted, Fetched
+from odradek.client.consumer.fetched import Aborted, CompletedFetch
 from odradek.model.errors import ApiError
 from odradek.model.partition import TopicPartition
 from odradek.record.compression import Codec
@@ -32,7 +32,7 @@ def marker(base, producer, kind):
 
 
 def fetched(*batches, offset=0, aborted=None, checks_crcs=True):
-    return Fetched(
+    return CompletedFetch(
         T0, b"".join(batches), offset=offset, visit=1, aborted=aborted, checks_crcs=checks_crcs
     )
 
@@ -41,7 +41,7 @@ def values(it, count=100):
     return [(record.offset, record.value) for record in it.take(count)]
 
 
-def test_what_stands_before_the_position_is_passed_over():
+def test_records_before_the_position_are_skipped():
     it = fetched(batch(0, b"a", b"b", b"c", codec=Codec.LZ4), offset=1)
 
     assert values(it, 1) == [(1, b"b")]
@@ -51,7 +51,7 @@ def test_what_stands_before_the_position_is_passed_over():
     assert values(it) == []
 
 
-def test_a_torn_end_is_left_for_the_next_fetch():
+def test_an_incomplete_last_batch_is_left_for_the_next_fetch():
     whole, torn = batch(0, b"a"), batch(1, b"b")[:-3]
 
     it = fetched(whole, torn)
@@ -60,7 +60,7 @@ def test_a_torn_end_is_left_for_the_next_fetch():
     assert it.next_offset == 1
 
 
-def test_who_reads_committed_does_not_see_what_was_aborted():
+def test_read_committed_skips_aborted_batches():
     data = [
         batch(0, b"a0", producer=1),
         batch(1, b"b0", producer=2),
@@ -76,14 +76,14 @@ def test_who_reads_committed_does_not_see_what_was_aborted():
     assert it.next_offset == 6
 
 
-def test_who_reads_everything_sees_it_but_no_markers():
+def test_read_uncommitted_returns_aborted_records_but_no_markers():
     it = fetched(batch(0, b"a0", producer=1), marker(1, 1, ControlType.ABORT))
 
     assert values(it) == [(0, b"a0")]
     assert it.next_offset == 2
 
 
-def test_a_gap_that_compaction_left_is_passed():
+def test_a_gap_left_by_compaction_is_skipped():
     last = build_batch([Record(None, b"a", 7, offset=5)], base_offset=5, last_offset=9)
 
     it = fetched(last, offset=5)
@@ -91,7 +91,7 @@ def test_a_gap_that_compaction_left_is_passed():
     assert it.next_offset == 10
 
 
-def test_damage_names_partition_and_offset():
+def test_the_error_of_a_damaged_batch_names_partition_and_offset():
     damaged = bytearray(batch(4, b"a"))
     damaged[-2] ^= 1
 

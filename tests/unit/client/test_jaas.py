@@ -1,4 +1,4 @@
-"""User and password in Java's way of saying them."""
+"""User name and password in `sasl.jaas.config`."""
 
 import pytest
 
@@ -28,15 +28,15 @@ def test_user_and_password():
         (None, "sasl.jaas.config must be set"),
         ("", "must be a login module, a flag"),
         (f"{PLAIN} always username=a password=b;", "must be a login module, a flag"),
-        (f"{PLAIN} required username=a password=hunter2", "the semicolon that ends it"),
-        (f"{PLAIN} required username=a password=hunter2; more", "the semicolon"),
+        (f"{PLAIN} required username=a password=hunter2", "the final semicolon"),
+        (f"{PLAIN} required username=a password=hunter2; more", "the final semicolon"),
         (f"{PLAIN} required username a;", "after 0 options"),
         (f'{PLAIN} required username="a password=hunter2;', "a quote is not closed"),
         (f"{PLAIN} required username=a;", "option password is missing"),
         ("com.sun.Krb5LoginModule required username=a password=hunter2;", "this client has Plain"),
     ],
 )
-def test_what_cannot_be_read_is_refused_without_showing_the_password(line, complaint):
+def test_invalid_jaas_is_refused_without_the_password_in_the_error(line, complaint):
     with pytest.raises(SettingsError, match=complaint) as raised:
         credentials(line)
     assert "hunter2" not in str(raised.value)

@@ -1,7 +1,7 @@
-"""The picture of a cluster, told by brokers some of which are behind."""
+"""A client's metadata, from brokers whose own metadata may be out of date."""
 
 from odradek.client.backoff import backoff_ms
-from odradek.client.metadata import Picture
+from odradek.client.metadata import ClusterMetadata
 from odradek.model.partition import NO_LEADER, TopicPartition
 from odradek.wire.messages.metadata import (
     MetadataResponse,
@@ -13,7 +13,7 @@ from odradek.wire.messages.metadata import (
 T0 = TopicPartition("t", 0)
 
 
-def told(leader, epoch, topic_id=b"1" * 16, brokers=(1, 2), error=0):
+def response(leader, epoch, topic_id=b"1" * 16, brokers=(1, 2), error=0):
     return MetadataResponse(
         controller_id=1,
         cluster_id="c",
@@ -31,45 +31,45 @@ def told(leader, epoch, topic_id=b"1" * 16, brokers=(1, 2), error=0):
     )
 
 
-def test_an_older_leader_epoch_is_passed_over():
-    picture = Picture()
-    picture.update(told(2, 5))
-    picture.update(told(1, 4))
+def test_an_older_leader_epoch_is_ignored():
+    metadata = ClusterMetadata()
+    metadata.update(response(2, 5))
+    metadata.update(response(1, 4))
 
-    assert picture.leader(T0) == 2
-
-
-def test_unless_the_topic_was_made_anew():
-    picture = Picture()
-    picture.update(told(2, 5))
-    picture.update(told(1, 0, topic_id=b"2" * 16))
-
-    assert picture.leader(T0) == 1
-    assert picture.topic_id("t") == b"2" * 16
+    assert metadata.leader(T0) == 2
 
 
-def test_a_leader_that_is_not_alive_leads_nothing():
-    picture = Picture()
-    picture.update(told(2, 5, brokers=(1,)))
+def test_an_older_leader_epoch_of_a_recreated_topic_is_used():
+    metadata = ClusterMetadata()
+    metadata.update(response(2, 5))
+    metadata.update(response(1, 0, topic_id=b"2" * 16))
 
-    assert picture.leader(T0) == NO_LEADER
-    assert picture.without_leader([T0]) == [T0]
-
-
-def test_a_topic_that_is_gone_is_forgotten_with_its_error():
-    picture = Picture()
-    picture.update(told(2, 5))
-    picture.update(told(0, 0, error=3))
-
-    assert picture.partitions("t") == []
-    assert picture.errors == {"t": 3}
-    picture.update(told(2, 6))
-    assert picture.errors == {}
-    picture.update(MetadataResponse(), all_topics=True)
-    assert picture.topics == {}
+    assert metadata.leader(T0) == 1
+    assert metadata.topic_id("t") == b"2" * 16
 
 
-def test_waits_grow_up_to_a_limit_and_differ_by_a_fifth():
+def test_a_leader_that_is_not_registered_is_no_leader():
+    metadata = ClusterMetadata()
+    metadata.update(response(2, 5, brokers=(1,)))
+
+    assert metadata.leader(T0) == NO_LEADER
+    assert metadata.without_leader([T0]) == [T0]
+
+
+def test_a_deleted_topic_is_removed_with_its_error():
+    metadata = ClusterMetadata()
+    metadata.update(response(2, 5))
+    metadata.update(response(0, 0, error=3))
+
+    assert metadata.partitions("t") == []
+    assert metadata.errors == {"t": 3}
+    metadata.update(response(2, 6))
+    assert metadata.errors == {}
+    metadata.update(MetadataResponse(), all_topics=True)
+    assert metadata.topics == {}
+
+
+def test_backoff_grows_up_to_a_limit_with_20_percent_jitter():
     def waits(drawn):
         return [backoff_ms(n, first_ms=100, max_ms=1000, drawn=drawn) for n in range(7)]
 

@@ -1,4 +1,4 @@
-"""Partitions of keys as Java has them, and sticky ones without."""
+"""Partitions of keys as in Java, and sticky partitions of records without a key."""
 
 import pytest
 
@@ -17,11 +17,11 @@ from odradek.client.producer.partitioner import StickyPartition, murmur2, partit
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_javas(key, expected):
+def test_murmur2_has_the_values_of_java(key, expected):
     assert murmur2(key) == expected
 
 
-def test_a_key_has_one_partition():
+def test_a_key_always_goes_to_the_same_partition():
     assert partition_of_key(b"foobar", 12) == (-790332482 & 0x7FFFFFFF) % 12
     assert partition_of_key(b"", 7) == (murmur2(b"") & 0x7FFFFFFF) % 7
 
@@ -34,13 +34,13 @@ def test_records_without_key_stay_until_a_batch_is_full():
     assert chosen == [1, 1, 2, 2, 0]
 
 
-def test_a_record_larger_than_a_batch_is_alone():
+def test_after_a_record_larger_than_a_batch_the_partition_changes():
     sticky = StickyPartition(100)
 
     assert [sticky.choose([0, 1], 500, 0.0) for _ in range(3)] == [0, 1, 0]
 
 
-def test_a_partition_without_leader_is_left():
+def test_the_partition_changes_when_it_has_no_leader():
     sticky = StickyPartition(1000)
 
     assert sticky.choose([0, 1], 1, 0.0) == 0

@@ -1,4 +1,4 @@
-"""The producer: what is sent when, what is sent again, and what its numbers are."""
+"""The producer: when batches are sent, what is retried, and sequence numbers."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from odradek.client.errors import (
     IllegalStateError,
     RecordTooLargeError,
 )
-from odradek.client.producer.batches import Identity, PartitionQueue
+from odradek.client.producer.batches import PartitionQueue, ProducerIdAndEpoch
 from odradek.client.producer.producer import Producer
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode
@@ -48,7 +48,7 @@ def producing(then, *, answers=(), partitions=1, **properties):
 
 
 def sent(cluster):
-    """Of each batch sent: partition, base sequence, producer epoch, values."""
+    """Partition, base sequence, producer epoch and values of each sent batch."""
     return [
         (
             partition.partition,
@@ -60,7 +60,7 @@ def sent(cluster):
     ]
 
 
-def test_a_record_is_told_where_it_has_gone():
+def test_the_metadata_of_a_record_has_its_partition_and_offset():
     async def then(producer, cluster):
         first = await producer.send("t", b"a", key=b"k", headers=[("h", None)])
         second = await producer.send("t", b"b", timestamp=5)
@@ -70,7 +70,7 @@ def test_a_record_is_told_where_it_has_gone():
     assert sent(producing(then)) == [(0, 0, 0, [b"a", b"b"])]
 
 
-def test_what_is_full_goes_at_once_and_what_lingers_later():
+def test_a_full_batch_is_sent_at_once_and_others_after_linger_ms():
     async def then(producer, cluster):
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -85,7 +85,7 @@ def test_what_is_full_goes_at_once_and_what_lingers_later():
     assert [len(values) for _, _, _, values in sent(cluster)] == [1, 1, 1]
 
 
-def test_flush_does_not_wait_for_lingering():
+def test_flush_does_not_wait_for_linger_ms():
     async def then(producer, cluster):
         delivery = await producer.send("t", b"a")
         await producer.flush()
@@ -95,7 +95,7 @@ def test_flush_does_not_wait_for_lingering():
     producing(then, linger_ms=60_000)
 
 
-def test_a_retriable_failure_is_repeated_with_the_same_numbers():
+def test_a_retry_has_the_same_sequence_numbers():
     async def then(producer, cluster):
         await (await producer.send("t", b"a"))
 
@@ -106,7 +106,7 @@ def test_a_retriable_failure_is_repeated_with_the_same_numbers():
     assert cluster.refreshed >= 2
 
 
-def test_later_batches_wait_for_one_that_is_repeated():
+def test_later_batches_wait_for_a_retried_one():
     async def then(producer, cluster):
         await (await producer.send("t", b"first"))
         deliveries = []
@@ -116,7 +116,7 @@ def test_later_batches_wait_for_one_that_is_repeated():
         for delivery in deliveries:
             await delivery
 
-    # The first is lost; those behind it are out of order until it has come.
+    # The first batch is lost; the later ones are out of order until it was written.
     out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     answers = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, out_of_order, out_of_order]
     cluster = producing(then, answers=answers)
@@ -125,7 +125,7 @@ def test_later_batches_wait_for_one_that_is_repeated():
     assert sent(cluster)[1:] == [one, two, three, one, two, three]
 
 
-def test_what_is_repeated_goes_before_what_is_new():
+def test_retries_are_sent_before_new_batches():
     async def then(producer, cluster):
         first = await producer.send("t", b"a")
         await asyncio.sleep(0.004)
@@ -139,7 +139,7 @@ def test_what_is_repeated_goes_before_what_is_new():
     assert [values for _, _, _, values in sent(cluster)] == [[b"a"], [b"a"], [b"b"]]
 
 
-def test_nothing_is_repeated_while_a_later_one_is_under_way():
+def test_no_batch_is_retried_while_a_later_one_is_in_flight():
     async def then(producer, cluster):
         hold = asyncio.Event()
         await (await producer.send("t", b"first"))
@@ -156,7 +156,7 @@ def test_nothing_is_repeated_while_a_later_one_is_under_way():
     assert [values for _, _, _, values in sent(producing(then))][1:] == [[b"a"], [b"b"], [b"a"]]
 
 
-def test_a_failure_that_lasts_is_told_and_numbers_begin_anew_in_the_next_epoch():
+def test_after_a_permanent_failure_sequences_restart_in_the_next_epoch():
     async def then(producer, cluster):
         with pytest.raises(ApiError, match="INVALID_RECORD"):
             await (await producer.send("t", b"bad"))
@@ -167,7 +167,7 @@ def test_a_failure_that_lasts_is_told_and_numbers_begin_anew_in_the_next_epoch()
     assert sent(cluster) == [(0, 0, 0, [b"bad"]), (0, 0, 1, [b"good"])]
 
 
-def test_other_partitions_go_on_in_the_old_epoch_until_nothing_of_theirs_is_under_way():
+def test_other_partitions_keep_the_old_epoch_until_none_of_their_batches_is_in_flight():
     held = asyncio.Event
 
     async def then(producer, cluster):
@@ -196,7 +196,7 @@ def test_other_partitions_go_on_in_the_old_epoch_until_nothing_of_theirs_is_unde
     ]
 
 
-def test_a_batch_too_large_for_the_broker_goes_in_halves_with_the_same_numbers():
+def test_a_batch_too_large_for_the_broker_is_split_with_the_same_sequence_numbers():
     async def then(producer, cluster):
         deliveries = [await producer.send("t", b"%d" % i) for i in range(4)]
         await producer.flush()
@@ -207,7 +207,7 @@ def test_a_batch_too_large_for_the_broker_goes_in_halves_with_the_same_numbers()
     assert sent(cluster)[1:] == [(0, 0, 0, [b"0", b"1"]), (0, 2, 0, [b"2", b"3"])]
 
 
-def test_what_takes_too_long_expires():
+def test_a_batch_expires_after_delivery_timeout_ms():
     async def then(producer, cluster):
         delivery = await producer.send("t", b"a")
         with pytest.raises(ClientTimeoutError, match=r"Expiring 1 record\(s\) for t-0:"):
@@ -221,7 +221,7 @@ def test_what_takes_too_long_expires():
     )
 
 
-def test_retries_end():
+def test_a_batch_fails_after_the_configured_retries():
     async def then(producer, cluster):
         with pytest.raises(ApiError, match="NOT_ENOUGH_REPLICAS"):
             await (await producer.send("t", b"a"))
@@ -232,14 +232,14 @@ def test_retries_end():
     assert len(sent(cluster)) == 3
 
 
-def test_without_answers_nobody_waits():
+def test_with_acks_0_a_record_is_done_when_it_is_sent():
     async def then(producer, cluster):
         assert (await (await producer.send("t", b"a"))).offset == -1
 
     assert sent(producing(then, acks=0)) == [(0, -1, -1, [b"a"])]
 
 
-def test_who_has_no_room_waits_for_it_and_not_for_ever():
+def test_send_waits_for_buffer_memory_up_to_max_block_ms():
     async def then(producer, cluster):
         hold = asyncio.Event()
         cluster.connection.produce = [hold]
@@ -258,7 +258,7 @@ def test_who_has_no_room_waits_for_it_and_not_for_ever():
     producing(then, buffer_memory=1000, max_block_ms=3000)
 
 
-def test_what_has_arrived_gives_its_room_back_also_when_it_was_split():
+def test_acknowledged_batches_release_memory_also_after_a_split():
     async def then(producer, cluster):
         cluster.connection.produce = [ErrorCode.MESSAGE_TOO_LARGE]
         for _ in range(10):
@@ -269,7 +269,7 @@ def test_what_has_arrived_gives_its_room_back_also_when_it_was_split():
     producing(then, buffer_memory=1000, linger_ms=1, max_block_ms=10)
 
 
-def test_a_topic_that_is_not_there_is_waited_for_and_not_for_ever():
+def test_send_waits_for_a_topic_up_to_max_block_ms():
     async def then(producer, cluster):
         asyncio.get_running_loop().call_later(2, cluster.topics.add, "later")
         await producer.send("later", b"a")
@@ -279,7 +279,7 @@ def test_a_topic_that_is_not_there_is_waited_for_and_not_for_ever():
     producing(then, max_block_ms=3000)
 
 
-def test_what_can_never_go_is_refused_at_once():
+def test_invalid_sends_are_refused_at_once():
     async def then(producer, cluster):
         with pytest.raises(RecordTooLargeError, match="max.request.size configuration"):
             await producer.send("t", b"x" * 2000)
@@ -306,7 +306,7 @@ def test_records_without_key_are_spread_batch_by_batch():
 # ------------------------------------------------------------------------------ transactions
 
 
-def test_a_transaction_joins_partitions_before_it_writes_and_ends_after():
+def test_a_transaction_adds_partitions_before_it_writes():
     async def then(producer, cluster):
         with pytest.raises(IllegalStateError, match="beginTransaction needs a producer that is"):
             producer.begin_transaction()
@@ -325,7 +325,7 @@ def test_a_transaction_joins_partitions_before_it_writes_and_ends_after():
     assert read_header(cluster.connection.produced[0][1]).is_transactional
 
 
-def test_in_version_2_leaders_join_and_each_end_brings_the_next_epoch():
+def test_in_version_2_partitions_are_not_added_and_each_end_returns_the_next_epoch():
     async def then(producer, cluster):
         cluster.connection.features = {"transaction.version": 2}
         await producer.init_transactions()
@@ -343,7 +343,7 @@ def test_in_version_2_leaders_join_and_each_end_brings_the_next_epoch():
     assert cluster.connection.versions == {12}
 
 
-def test_in_version_2_offsets_join_by_being_committed():
+def test_in_version_2_offsets_are_committed_without_add_offsets():
     async def then(producer, cluster):
         cluster.connection.features = {"transaction.version": 2}
         await producer.init_transactions()
@@ -360,7 +360,7 @@ def test_in_version_2_offsets_join_by_being_committed():
     assert (cluster.asked[1].generation_id, cluster.asked[1].member_id) == (3, "m")
 
 
-def test_in_version_1_requests_stay_below_those_of_version_2():
+def test_in_version_1_request_versions_stay_below_those_of_version_2():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
@@ -370,7 +370,7 @@ def test_in_version_1_requests_stay_below_those_of_version_2():
     assert producing(then, transactional_id="x").connection.versions == {11}
 
 
-def test_an_empty_transaction_ends_without_a_word():
+def test_an_empty_transaction_ends_without_a_request():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
@@ -381,7 +381,7 @@ def test_an_empty_transaction_ends_without_a_word():
     assert len(cluster.asked) == 1
 
 
-def test_a_lost_record_leaves_only_the_abort_and_then_a_new_epoch():
+def test_after_a_failed_record_only_abort_is_possible_and_the_epoch_is_bumped():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
@@ -400,7 +400,7 @@ def test_a_lost_record_leaves_only_the_abort_and_then_a_new_epoch():
     assert ends == [False, True]
 
 
-def test_a_fenced_producer_is_finished():
+def test_a_fenced_producer_fails_for_good():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
@@ -424,7 +424,7 @@ def _refusal(code):
     )
 
 
-def test_a_coordinator_that_is_busy_is_asked_again():
+def test_temporary_errors_of_a_coordinator_are_retried():
     async def then(producer, cluster):
         await producer.init_transactions()
         producer.begin_transaction()
@@ -452,7 +452,7 @@ def test_a_coordinator_that_is_busy_is_asked_again():
         ({"retries": "0"}, False),
     ],
 )
-def test_idempotence_gives_way_where_it_was_not_asked_for(properties, idempotent):
+def test_default_idempotence_is_switched_off_by_contradicting_options(properties, idempotent):
     assert ProducerSettings.from_properties(properties).is_idempotent is idempotent
 
 
@@ -467,14 +467,14 @@ def test_idempotence_gives_way_where_it_was_not_asked_for(properties, idempotent
         ({"compression.type": "brotli"}, "String must be one of"),
     ],
 )
-def test_what_does_not_go_together_is_refused(properties, complaint):
+def test_contradicting_options_are_refused(properties, complaint):
     with pytest.raises(Exception, match=complaint):
         ProducerSettings.from_properties(properties)
 
 
 @pytest.mark.parametrize("begin_s", [0.0, 3.001, 3.03, 3.062, 3.097])
-def test_when_a_batch_expires_the_sender_looks_once(begin_s):
-    """Whatever the sum of the moment and the time-out is rounded to; else the loop stands still."""
+def test_the_sender_wakes_once_when_a_batch_expires(begin_s):
+    """However the sum of creation time and time-out is rounded; else the loop is busy for ever."""
 
     async def then(producer, cluster):
         await asyncio.sleep(begin_s)
@@ -485,8 +485,8 @@ def test_when_a_batch_expires_the_sender_looks_once(begin_s):
     producing(then, answers=answers, delivery_timeout_ms=5000, request_timeout_ms=1000)
 
 
-def test_what_may_stand_in_the_log_is_not_numbered_anew_because_a_leader_misses_what_was_before():
-    """That leader may have been replaced without knowing it."""
+def test_a_batch_that_may_be_written_is_not_renumbered_after_out_of_order_sequence():
+    """The error may come from a former leader that was paused."""
 
     async def then(producer, cluster):
         await (await producer.send("t", b"a"))
@@ -498,7 +498,7 @@ def test_what_may_stand_in_the_log_is_not_numbered_anew_because_a_leader_misses_
     assert sent(cluster)[1:] == [(0, 1, 0, [b"b"])] * 4
 
 
-def test_what_was_never_written_is_numbered_anew():
+def test_a_batch_that_was_not_written_is_renumbered():
     async def then(producer, cluster):
         await (await producer.send("t", b"a"))
         await (await producer.send("t", b"b"))
@@ -509,20 +509,18 @@ def test_what_was_never_written_is_numbered_anew():
 
 
 @pytest.mark.parametrize(("is_in_doubt", "numbers"), [(True, (1, 0)), (False, (0, 1))])
-def test_behind_a_batch_that_was_given_up_only_what_was_never_written_is_numbered_anew(
-    is_in_doubt, numbers
-):
+def test_after_a_failed_batch_only_unwritten_batches_are_renumbered(is_in_doubt, numbers):
     queue = PartitionQueue(TopicPartition("t", 0))
     batches = []
     for value in (b"a", b"b"):
         queue.append(Record(None, value, 0), 100, batch_bytes=100, now_s=0.0)
-        batches.append(queue.take(Identity(7, 0)))
+        batches.append(queue.take(ProducerIdAndEpoch(7, 0)))
     lost, behind = batches
     behind.is_in_doubt = is_in_doubt
     queue.failed(lost)
     queue.again(behind, 0.0)
     queue.begin_anew()
 
-    repeated = queue.take(Identity(7, 1))
+    repeated = queue.take(ProducerIdAndEpoch(7, 1))
 
     assert (repeated.base_sequence, repeated.identity.producer_epoch) == numbers

@@ -1,4 +1,4 @@
-"""SCRAM: the example of RFC 7677, and servers that are not what they seem."""
+"""SCRAM: the example of RFC 7677, and servers that violate the protocol."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_the_example_of_rfc_7677():
     one.verify(SERVER_FINAL)
 
 
-def test_sha_512_proves_something_else():
+def test_the_proof_of_sha_512_differs():
     assert exchange(mechanism="SCRAM-SHA-512").final(SERVER_FIRST) != exchange().final(SERVER_FIRST)
 
 
@@ -34,7 +34,7 @@ def test_a_name_with_commas_is_escaped():
     assert exchange(user="a,b=c").first() == b"n,,n=a=2Cb=3Dc,r=rOprNGfwEbeRWgbNEkqO"
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out():
+def test_a_server_without_the_password_is_refused():
     one = exchange()
     one.final(SERVER_FIRST)
 
@@ -46,23 +46,23 @@ def test_a_server_that_does_not_know_the_password_is_found_out():
     ("challenge", "complaint"),
     [
         (b"e=unknown-user", "unknown-user"),
-        (b"r=other,s=QQ==,i=4096", "does not answer our nonce"),
-        (f"r={NONCE},s=QQ==,i=4096".encode(), "does not answer our nonce"),
+        (b"r=other,s=QQ==,i=4096", "does not extend the client's nonce"),
+        (f"r={NONCE},s=QQ==,i=4096".encode(), "does not extend the client's nonce"),
         (f"r={NONCE}x,s=QQ==,i=1000000000".encode(), "iterations; must be 4096 to 1000000"),
         (f"r={NONCE}x,s=QQ==,i=1".encode(), "1 iterations; must be"),
         (f"r={NONCE}x,s=!,i=4096".encode(), "no nonce, salt and iterations"),
         (f"r={NONCE}x,i=4096".encode(), "no nonce, salt and iterations"),
-        (b"nonsense", "where name=value should stand"),
-        (b"\xff\xfe", "no UTF-8"),
+        (b"nonsense", "instead of name=value"),
+        (b"\xff\xfe", "not UTF-8"),
     ],
 )
-def test_a_challenge_that_must_not_be_met_is_not(challenge, complaint):
+def test_an_invalid_challenge_is_refused(challenge, complaint):
     with pytest.raises(ScramError, match=complaint):
         exchange().final(challenge)
 
 
 @pytest.mark.parametrize("answer", [b"e=invalid-proof", b"w=1"])
-def test_a_refusal_is_told(answer):
+def test_the_servers_error_is_raised(answer):
     one = exchange()
     one.final(SERVER_FIRST)
 

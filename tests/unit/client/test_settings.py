@@ -1,4 +1,4 @@
-"""Java's property names, as a client of ours understands them."""
+"""Client settings from Java's property names."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN} required username="a" password="s3";'
 
 
-def test_what_is_not_said_is_as_in_kafka():
+def test_defaults_are_those_of_kafka():
     settings = ClientSettings.from_properties({}, client_id="tool")
 
     assert settings.client_id == "tool"
@@ -19,7 +19,7 @@ def test_what_is_not_said_is_as_in_kafka():
     assert not settings.security.uses_sasl
 
 
-def test_what_is_said_is_taken():
+def test_properties_set_the_settings():
     settings = ClientSettings.from_properties(
         {
             "bootstrap.servers": "a:1, b:2",
@@ -39,7 +39,7 @@ def test_what_is_said_is_taken():
             "ssl.truststore.type": "PEM",
             "ssl.keystore.password": "hidden",
             "ssl.endpoint.identification.algorithm": "",
-            "nobody.knows.this": "x",
+            "unknown.option": "x",
         }
     )
 
@@ -55,7 +55,7 @@ def test_what_is_said_is_taken():
     assert (security.trust_store.type, security.trust_store.location) == ("PEM", "/trust.pem")
 
 
-def test_no_secret_is_shown():
+def test_secrets_are_not_in_the_repr():
     settings = ClientSettings.from_properties(
         {"sasl.jaas.config": JAAS, "ssl.keystore.password": "s3", "ssl.key.password": "s3"}
     )
@@ -71,11 +71,11 @@ def test_no_secret_is_shown():
         ("security.protocol", "TLS", r"one of \(case insensitive\): SASL_SSL, PLAINTEXT"),
     ],
 )
-def test_a_value_that_its_option_does_not_take_is_refused_in_kafkas_words(name, value, complaint):
+def test_an_invalid_value_is_refused_with_kafkas_message(name, value, complaint):
     with pytest.raises(InvalidConfigError, match=complaint):
         ClientSettings.from_properties({name: value})
 
 
-def test_a_mechanism_that_we_do_not_have_is_named():
+def test_an_unsupported_sasl_mechanism_is_named():
     with pytest.raises(SettingsError, match="sasl.mechanism=GSSAPI: this client has PLAIN"):
         ClientSettings.from_properties({"security.protocol": "SASL_PLAINTEXT"})

@@ -147,9 +147,9 @@ class Verification:
             await cluster.refresh(None)
             partitions = [
                 partition
-                for topic in sorted(cluster.picture.topics)
+                for topic in sorted(cluster.metadata.topics)
                 if self._pattern.fullmatch(topic)
-                for partition in cluster.picture.partitions(topic)
+                for partition in cluster.metadata.partitions(topic)
             ]
             if not partitions:
                 _log(
@@ -174,7 +174,7 @@ class Verification:
         """Read and compare once; False if a broker could not be read."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for partition in self._next:
-            state = cluster.picture.state(partition)
+            state = cluster.metadata.state(partition)
             for replica in state.replicas if state else ():
                 by_broker.setdefault(replica, []).append(partition)
         answers = await asyncio.gather(
@@ -186,7 +186,7 @@ class Verification:
                 held.setdefault(partition, {})[broker] = each
         self._lag = (-1, None, -1)
         for partition, replicas in held.items():
-            state = cluster.picture.state(partition)
+            state = cluster.metadata.state(partition)
             if state is not None and len(replicas) == len(state.replicas):
                 self._compare(partition, replicas)
         return all(answers)

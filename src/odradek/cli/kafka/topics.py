@@ -25,7 +25,7 @@ from odradek.cli.failures import (
 )
 from odradek.cli.kafka.support.flags import Flags, Parser, UsageError
 from odradek.cli.kafka.support.java import hash_order, int_list, split, string_hash
-from odradek.client.admin.partitions import Reassignment, list_reassignments
+from odradek.client.admin.partitions import PartitionReassignment, list_reassignments
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.names import INTERNAL_TOPICS
@@ -378,7 +378,7 @@ class _Replicas(NamedTuple):
     """One partition, the move it is in, and who else may lead it."""
 
     partition: MetadataResponsePartition
-    move: Reassignment | None
+    move: PartitionReassignment | None
     leaders: admin.EligibleLeaders
 
     @property
@@ -402,7 +402,7 @@ async def _describe(cluster: Cluster, flags: Flags) -> None:
     # By id, Kafka's tool does not ask for them.
     by_id = flags.has("topic-id") and parse_topic_id(flags.text("topic-id")) != ZERO_UUID
     leaders = {} if by_id else await admin.eligible_leaders(cluster, names)
-    live = set(cluster.picture.nodes)
+    live = set(cluster.metadata.nodes)
     for topic in described:
         config = configs[admin.TOPIC, topic.name or ""]
         if isinstance(config, ApiError):
@@ -434,7 +434,7 @@ async def _described(cluster: Cluster, flags: Flags) -> list[MetadataResponseTop
 
 async def _moves(
     cluster: Cluster, topics: Sequence[MetadataResponseTopic]
-) -> dict[TopicPartition, Reassignment]:
+) -> dict[TopicPartition, PartitionReassignment]:
     partitions = [
         TopicPartition(topic.name or "", p.partition_index)
         for topic in topics

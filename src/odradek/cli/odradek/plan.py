@@ -315,7 +315,7 @@ def _keys(
 
     async def work(cluster: Cluster) -> int:
         sampled.extend(await sample_keys(cluster, topic, given["sample"]))
-        present.add(given["present"] or len(cluster.picture.partitions(topic)))
+        present.add(given["present"] or len(cluster.metadata.partitions(topic)))
         return 0
 
     with_cluster(servers, properties_of(command_config), work)
@@ -523,7 +523,7 @@ def _move(
     async def work(cluster: Cluster) -> int:
         if given["cancels"]:
             await cluster.refresh()
-            taken = await cancel(cluster, sorted(cluster.picture.nodes))
+            taken = await cancel(cluster, sorted(cluster.metadata.nodes))
             print(f"{len(taken)} reassignments cancelled; throttles cleared")
             return 0
         if given["executes"]:

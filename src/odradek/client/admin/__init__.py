@@ -1,1 +1,1 @@
-"""Requests of administrators, one module for each kind of thing."""
+"""Admin requests: topics, partitions, groups, transactions, security."""

@@ -1,7 +1,7 @@
-"""What an administrator asks about groups and transactions.
+"""Admin requests about groups and transactions.
 
-Each is asked of its coordinator, found anew when it turns out to be another. How the rest is
-asked is in `odradek.client.admin.topics`.
+They go to the coordinator, which is looked up again after NOT_COORDINATOR. General functions are in
+`odradek.client.admin.topics`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _MOVED: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-_BATCHED_FETCH: Final = 8  # OffsetFetch asks about many groups from this version
+_BATCHED_FETCH: Final = 8  # from this version OffsetFetch has a list of groups
 
 R = TypeVar("R", bound=Message)
 
@@ -36,21 +36,21 @@ async def ask_coordinator(
     answer: type[R],
     codes: Callable[[R], Iterable[int]],
 ) -> R:
-    """Ask the coordinator of a group or transactional id, and the next one if it is that no longer.
+    """Send a request to the coordinator of a group or transactional id; follows the coordinator.
 
     Raises:
-        ApiError, ConnectionError: it could not be asked within the time.
+        ApiError, ConnectionError: the last error, after the time-out.
     """
 
     async def attempt() -> R:
         connection = await cluster.coordinator(kind, key)
         request = message(connection) if callable(message) else message
-        told = await connection.request(request, answer)
-        for code in codes(told):
+        response = await connection.request(request, answer)
+        for code in codes(response):
             if code in _MOVED:
-                cluster.forget_coordinator(kind, key)
+                cluster.drop_coordinator(kind, key)
                 raise ApiError(known_code(code))
-        return told
+        return response
 
     return await persist(cluster, attempt)
 
@@ -64,7 +64,7 @@ async def _every_broker(cluster: Cluster) -> list[Connection]:
 
 
 class GroupListing(NamedTuple):
-    """A group in a list. State and type are empty where brokers do not tell them."""
+    """A group in a list. State and type are empty if a broker does not report them."""
 
     group_id: str
     state: str
@@ -77,7 +77,7 @@ async def list_groups(
     """The consumer groups of all brokers.
 
     Raises:
-        ApiError: what a broker says; UNSUPPORTED_VERSION for filters that it does not know.
+        ApiError: a broker refuses; UNSUPPORTED_VERSION if it does not support the filters.
         ConnectionError: a broker cannot be reached.
     """
     from odradek.wire.messages import list_groups as wire  # noqa: PLC0415
@@ -89,9 +89,9 @@ async def list_groups(
         async def attempt(
             connection: Connection = connection, request: wire.ListGroupsRequest = request
         ) -> wire.ListGroupsResponse:
-            told = await connection.request(request, wire.ListGroupsResponse)
-            check(told.error_code)
-            return told
+            response = await connection.request(request, wire.ListGroupsResponse)
+            check(response.error_code)
+            return response
 
         for group in (await persist(cluster, attempt)).groups:
             if group.protocol_type in ("", CONSUMER_PROTOCOL):
@@ -101,8 +101,8 @@ async def list_groups(
     return list(found.values())
 
 
-class Member(NamedTuple):
-    """A member of a group, and what it reads."""
+class MemberDescription(NamedTuple):
+    """A member of a group with its assigned partitions."""
 
     member_id: str
     instance_id: str | None
@@ -118,19 +118,19 @@ class GroupDescription(NamedTuple):
     state: str
     protocol_type: str
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
     coordinator: tuple[int, str, int]
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
-    """One group; its state is Dead if there is none.
+    """Describe one group; the state is Dead if it does not exist.
 
     Raises:
-        ApiError: what the coordinator says.
+        ApiError: the coordinator refuses.
     """
     from odradek.wire.messages import describe_groups as wire  # noqa: PLC0415
 
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster,
         GROUP_COORDINATOR,
         group_id,
@@ -138,7 +138,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
         wire.DescribeGroupsResponse,
         lambda r: (group.error_code for group in r.groups),
     )
-    (group,) = told.groups
+    (group,) = response.groups
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from DescribeGroups v6
         group.group_state = DEAD
     else:
@@ -149,7 +149,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
         protocol_type=group.protocol_type,
         assignor=group.protocol_data,
         members=tuple(
-            Member(m.member_id, m.group_instance_id, m.client_id, m.client_host,
+            MemberDescription(m.member_id, m.group_instance_id, m.client_id, m.client_host,
                    _assigned(m.member_assignment))
             for m in group.members
         ),
@@ -163,12 +163,12 @@ def _assigned(data: bytes | bytearray | memoryview) -> tuple[TopicPartition, ...
     try:
         return tuple(decode_assignment(data))
     except MalformedRequestError:
-        return ()  # a protocol of their own
+        return ()  # not the consumer protocol
 
 
 async def _where(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
     connection = await cluster.coordinator(GROUP_COORDINATOR, group_id)
-    for node in cluster.picture.nodes.values():
+    for node in cluster.metadata.nodes.values():
         if connection.name in (f"{node.host}:{node.port}", f"[{node.host}]:{node.port}"):
             return node.id, node.host, node.port
     host, _, port = connection.name.rpartition(":")
@@ -176,7 +176,7 @@ async def _where(cluster: Cluster, group_id: str) -> tuple[int, str, int]:
 
 
 class Committed(NamedTuple):
-    """An offset that a group has committed."""
+    """A committed offset of a group."""
 
     offset: int
     leader_epoch: int
@@ -184,10 +184,10 @@ class Committed(NamedTuple):
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
-    """All offsets that a group has committed.
+    """All committed offsets of a group.
 
     Raises:
-        ApiError: what the coordinator says.
+        ApiError: the coordinator refuses.
     """
     from odradek.wire.messages import offset_fetch as wire  # noqa: PLC0415
 
@@ -197,30 +197,30 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartit
             return wire.OffsetFetchRequest(groups=[asked])
         return wire.OffsetFetchRequest(group_id=group_id, topics=None)
 
-    def codes(told: wire.OffsetFetchResponse) -> Iterable[int]:
-        yield told.error_code
-        yield from (group.error_code for group in told.groups)
+    def codes(response: wire.OffsetFetchResponse) -> Iterable[int]:
+        yield response.error_code
+        yield from (group.error_code for group in response.groups)
 
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster, GROUP_COORDINATOR, group_id, request, wire.OffsetFetchResponse, codes
     )
-    for code in codes(told):
+    for code in codes(response):
         check(code)
     offsets: dict[TopicPartition, Committed] = {}
-    for topic in told.topics:
+    for topic in response.topics:
         for p in topic.partitions:
             check(p.error_code)
             offsets[TopicPartition(topic.name, p.partition_index)] = Committed(
                 p.committed_offset, p.committed_leader_epoch, p.metadata or ""
             )
-    for group in told.groups:
+    for group in response.groups:
         for many in group.topics:
             for q in many.partitions:
                 check(q.error_code)
                 offsets[TopicPartition(many.name, q.partition_index)] = Committed(
                     q.committed_offset, q.committed_leader_epoch, q.metadata or ""
                 )
-    return {partition: told for partition, told in offsets.items() if told.offset >= 0}
+    return {partition: response for partition, response in offsets.items() if response.offset >= 0}
 
 
 async def commit_offsets(
@@ -246,7 +246,7 @@ async def commit_offsets(
             for name, indexes in by_topic(offsets).items()
         ],
     )
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster,
         GROUP_COORDINATOR,
         group_id,
@@ -256,7 +256,7 @@ async def commit_offsets(
     )
     return {
         TopicPartition(topic.name, p.partition_index): failure(p.error_code)
-        for topic in told.topics
+        for topic in response.topics
         for p in topic.partitions
     }
 
@@ -265,7 +265,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> Outcome:
     """Delete a group without members, with its offsets."""
     from odradek.wire.messages import delete_groups as wire  # noqa: PLC0415
 
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster,
         GROUP_COORDINATOR,
         group_id,
@@ -273,17 +273,17 @@ async def delete_group(cluster: Cluster, group_id: str) -> Outcome:
         wire.DeleteGroupsResponse,
         lambda r: (result.error_code for result in r.results),
     )
-    (result,) = told.results
+    (result,) = response.results
     return failure(result.error_code)
 
 
 async def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Outcome]:
-    """Delete offsets of a group that reads none of the topics.
+    """Delete committed offsets of topics that the group does not subscribe to.
 
     Raises:
-        ApiError: what the coordinator says to all of them.
+        ApiError: the coordinator refuses the whole request.
     """
     from odradek.wire.messages import offset_delete as wire  # noqa: PLC0415
 
@@ -299,7 +299,7 @@ async def delete_offsets(
             for name, indexes in by_topic(partitions).items()
         ],
     )
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster,
         GROUP_COORDINATOR,
         group_id,
@@ -307,10 +307,10 @@ async def delete_offsets(
         wire.OffsetDeleteResponse,
         lambda r: (r.error_code,),
     )
-    check(told.error_code)
+    check(response.error_code)
     return {
         TopicPartition(topic.name, p.partition_index): failure(p.error_code)
-        for topic in told.topics
+        for topic in response.topics
         for p in topic.partitions
     }
 
@@ -319,7 +319,7 @@ async def delete_offsets(
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in a list, and the broker that coordinates it."""
+    """A transactional id in a list, with its coordinator's broker id."""
 
     transactional_id: str
     coordinator: int
@@ -328,7 +328,9 @@ class TransactionListing(NamedTuple):
 
 
 async def list_transactions(cluster: Cluster, *, duration_ms: int = -1) -> list[TransactionListing]:
-    """The transactional ids of all brokers; only those with a transaction older than so long.
+    """The transactional ids of all brokers.
+
+    `duration_ms` restricts them to those with a transaction that is open for longer.
 
     Raises:
         ApiError, ConnectionError: a broker refuses, or cannot be reached.
@@ -340,17 +342,17 @@ async def list_transactions(cluster: Cluster, *, duration_ms: int = -1) -> list[
     for node in sorted(await cluster.nodes()):
         connection = await cluster.broker(node)
         request = wire.ListTransactionsRequest(duration_filter=duration_ms)
-        told = await connection.request(request, wire.ListTransactionsResponse)
-        check(told.error_code)
+        response = await connection.request(request, wire.ListTransactionsResponse)
+        check(response.error_code)
         found += [
             TransactionListing(t.transactional_id, node, t.producer_id, t.transaction_state)
-            for t in told.transaction_states
+            for t in response.transaction_states
         ]
     return found
 
 
 class TransactionDescription(NamedTuple):
-    """What the coordinator knows of a transactional id. `started_ms` is -1 without transaction."""
+    """The coordinator's state of a transactional id. `started_ms` is -1 without a transaction."""
 
     transactional_id: str
     coordinator: int
@@ -363,14 +365,14 @@ class TransactionDescription(NamedTuple):
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """One transactional id.
+    """Describe one transactional id.
 
     Raises:
-        ApiError: TRANSACTIONAL_ID_NOT_FOUND, or what the coordinator says.
+        ApiError: TRANSACTIONAL_ID_NOT_FOUND, or the coordinator refuses.
     """
     from odradek.wire.messages import describe_transactions as wire  # noqa: PLC0415
 
-    told = await ask_coordinator(
+    response = await ask_coordinator(
         cluster,
         TRANSACTION_COORDINATOR,
         transactional_id,
@@ -378,7 +380,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
         wire.DescribeTransactionsResponse,
         lambda r: (state.error_code for state in r.transaction_states),
     )
-    (state,) = told.transaction_states
+    (state,) = response.transaction_states
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise ApiError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
@@ -386,7 +388,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
         )
     check(state.error_code)
     connection = await cluster.coordinator(TRANSACTION_COORDINATOR, transactional_id)
-    nodes = [n.id for n in cluster.picture.nodes.values()
+    nodes = [n.id for n in cluster.metadata.nodes.values()
              if connection.name == f"{n.host}:{n.port}"]  # fmt: skip
     return TransactionDescription(
         transactional_id=state.transactional_id,
@@ -407,9 +409,10 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
 async def transactions_of(
     cluster: Cluster, producers: Collection[int]
 ) -> dict[int, TransactionDescription]:
-    """The transactions that coordinators know, of some producers by their ids.
+    """The coordinators' transactions of these producer ids.
 
-    A transaction that is open in a partition and is not among these hangs: nobody will end it.
+    A transaction that is open in a partition, but missing here, is hanging: no coordinator will
+    end it.
 
     Raises:
         ApiError, ConnectionError: a broker refuses, or cannot be reached.
@@ -421,19 +424,19 @@ async def transactions_of(
         if listed.producer_id not in producers:
             continue
         try:
-            told = await describe_transaction(cluster, listed.transactional_id)
+            response = await describe_transaction(cluster, listed.transactional_id)
         except ApiError as error:
             if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
             continue
-        known[told.producer_id] = told
+        known[response.producer_id] = response
     return known
 
 
 async def partitions_in_transactions(
     cluster: Cluster, producers: Collection[int]
 ) -> dict[int, tuple[TopicPartition, ...]]:
-    """The partitions of these transactions, by producer id.
+    """The partitions of the transactions of these producer ids.
 
     Raises:
         ApiError, ConnectionError: a broker refuses, or cannot be reached.
@@ -443,7 +446,7 @@ async def partitions_in_transactions(
 
 
 class ProducerDescription(NamedTuple):
-    """What a replica knows of a producer. Offsets and sequences are -1 where there are none."""
+    """A replica's state of a producer. Offsets and sequences are -1 if there are none."""
 
     producer_id: int
     producer_epoch: int
@@ -456,7 +459,7 @@ class ProducerDescription(NamedTuple):
 async def describe_producers(
     cluster: Cluster, partitions: Sequence[TopicPartition], *, broker: int | None = None
 ) -> dict[TopicPartition, list[ProducerDescription] | ApiError]:
-    """The producers of partitions, as their leaders (or one broker) know them."""
+    """The active producers of partitions, as the leaders (or one broker) report them."""
     from odradek.wire.messages import describe_producers as wire  # noqa: PLC0415
 
     found: dict[TopicPartition, list[ProducerDescription] | ApiError] = {}
@@ -468,8 +471,8 @@ async def describe_producers(
                 for name, indexes in by_topic(asked).items()
             ]
         )
-        told = await connection.request(request, wire.DescribeProducersResponse)
-        for topic in told.topics:
+        response = await connection.request(request, wire.DescribeProducersResponse)
+        for topic in response.topics:
             for p in topic.partitions:
                 found[TopicPartition(topic.name, p.partition_index)] = failure(
                     p.error_code, p.error_message
@@ -502,10 +505,10 @@ async def abort_transaction(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> None:
-    """Write an abort marker into one partition: what ends a transaction that hangs.
+    """Write an abort marker into one partition, which ends a hanging transaction there.
 
     Raises:
-        ApiError: what the partition's leader says.
+        ApiError: the partition's leader refuses.
     """
     from odradek.wire.messages import write_txn_markers as wire  # noqa: PLC0415
 
@@ -523,10 +526,10 @@ async def abort_transaction(
     async def attempt() -> None:
         await cluster.refresh([partition.topic])
         connection = await cluster.leader(partition)
-        told = await connection.request(
+        response = await connection.request(
             wire.WriteTxnMarkersRequest(markers=[marker]), wire.WriteTxnMarkersResponse
         )
-        for written in told.markers:
+        for written in response.markers:
             for result in written.topics:
                 for p in result.partitions:
                     check(p.error_code)

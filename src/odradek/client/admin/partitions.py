@@ -1,7 +1,7 @@
-"""What an administrator asks about partitions: where they are, who leads them, their offsets.
+"""Admin requests about partitions.
 
-Reassignments, elections, log directories, offsets by time, deletion of records. How it is asked is
-in `odradek.client.admin.topics`.
+Reassignments, elections, log directories, offsets by time, deletion of records. General functions
+are in `odradek.client.admin.topics`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ from odradek.model.partition import TopicPartition
 # -------------------------------------------------------------------------- reassign and elect
 
 
-class Reassignment(NamedTuple):
-    """A move under way: all replicas of now, those to come, those to go."""
+class PartitionReassignment(NamedTuple):
+    """A reassignment in progress: all replicas, adding replicas, removing replicas."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -34,11 +34,11 @@ class Reassignment(NamedTuple):
 
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, Reassignment]:
-    """The reassignments under way, of some partitions or (None) all.
+) -> dict[TopicPartition, PartitionReassignment]:
+    """The reassignments in progress, of some partitions or (None) all.
 
     Raises:
-        ApiError: what the controller says.
+        ApiError: the controller refuses.
     """
     from odradek.wire.messages import list_partition_reassignments as wire  # noqa: PLC0415
 
@@ -48,18 +48,18 @@ async def list_reassignments(
             wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
             for name, indexes in by_topic(partitions).items()
         ]
-    told = await ask_controller(
+    response = await ask_controller(
         cluster,
         wire.ListPartitionReassignmentsRequest(timeout_ms=REQUEST_MS, topics=topics),
         wire.ListPartitionReassignmentsResponse,
         lambda r: (r.error_code,),
     )
-    check(told.error_code, told.error_message)
+    check(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, p.partition_index): Reassignment(
+        TopicPartition(topic.name, p.partition_index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
         )
-        for topic in told.topics
+        for topic in response.topics
         for p in topic.partitions
     }
 
@@ -67,10 +67,10 @@ async def list_reassignments(
 async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Begin reassignments to these replicas, or (None) cancel those under way.
+    """Begin reassignments to these replicas, or (None) cancel those in progress.
 
     Raises:
-        ApiError: what the controller says to all of them.
+        ApiError: the controller refuses the whole request.
     """
     from odradek.wire.messages import alter_partition_reassignments as wire  # noqa: PLC0415
 
@@ -86,16 +86,18 @@ async def alter_reassignments(
             )
         request.topics.append(topic)
 
-    def codes(told: wire.AlterPartitionReassignmentsResponse) -> Iterable[int]:
-        yield told.error_code
-        for topic in told.responses:
+    def codes(response: wire.AlterPartitionReassignmentsResponse) -> Iterable[int]:
+        yield response.error_code
+        for topic in response.responses:
             yield from (p.error_code for p in topic.partitions)
 
-    told = await ask_controller(cluster, request, wire.AlterPartitionReassignmentsResponse, codes)
-    check(told.error_code, told.error_message)
+    response = await ask_controller(
+        cluster, request, wire.AlterPartitionReassignmentsResponse, codes
+    )
+    check(response.error_code, response.error_message)
     return {
         TopicPartition(topic.name, p.partition_index): failure(p.error_code, p.error_message)
-        for topic in told.responses
+        for topic in response.responses
         for p in topic.partitions
     }
 
@@ -107,12 +109,12 @@ UNCLEAN: Final = 1
 async def elect_leaders(
     cluster: Cluster, election_type: int, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Outcome]:
-    """Elect leaders of some partitions or (None) of all; for each, whether it worked.
+    """Elect the leaders of some partitions or (None) of all; the outcome by partition.
 
-    Of all partitions, those are told whose leader is another now, or should be.
+    For all partitions, only those are returned where an election took place or failed.
 
     Raises:
-        ApiError: what the controller says to all of them.
+        ApiError: the controller refuses the whole request.
     """
     from odradek.wire.messages import elect_leaders as wire  # noqa: PLC0415
 
@@ -126,16 +128,16 @@ async def elect_leaders(
         election_type=election_type, topic_partitions=topics, timeout_ms=REQUEST_MS
     )
 
-    def codes(told: wire.ElectLeadersResponse) -> Iterable[int]:
-        yield told.error_code
-        for topic in told.replica_election_results:
+    def codes(response: wire.ElectLeadersResponse) -> Iterable[int]:
+        yield response.error_code
+        for topic in response.replica_election_results:
             yield from (p.error_code for p in topic.partition_result)
 
-    told = await ask_controller(cluster, request, wire.ElectLeadersResponse, codes)
-    check(told.error_code)
+    response = await ask_controller(cluster, request, wire.ElectLeadersResponse, codes)
+    check(response.error_code)
     return {
         TopicPartition(topic.topic, p.partition_id): failure(p.error_code, p.error_message)
-        for topic in told.replica_election_results
+        for topic in response.replica_election_results
         for p in topic.partition_result
     }
 
@@ -144,7 +146,7 @@ async def elect_leaders(
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a directory; `is_future`: the copy of a move within the broker."""
+    """A replica in a log directory. `is_future`: the copy of a move between log directories."""
 
     size_bytes: int
     offset_lag: int
@@ -152,7 +154,7 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory of a broker."""
+    """A log directory of a broker with its replicas."""
 
     path: str
     error: Outcome
@@ -176,10 +178,10 @@ async def describe_log_dirs(
             for name, indexes in by_topic(partitions).items()
         ]
     connection = await cluster.broker(broker)
-    told = await connection.request(
+    response = await connection.request(
         wire.DescribeLogDirsRequest(topics=topics), wire.DescribeLogDirsResponse
     )
-    check(told.error_code)
+    check(response.error_code)
     return [
         LogDir(
             path=result.log_dir,
@@ -192,14 +194,14 @@ async def describe_log_dirs(
                 for p in topic.partitions
             },
         )
-        for result in told.results
+        for result in response.results
     ]
 
 
 async def alter_replica_log_dirs(
     cluster: Cluster, broker: int, moves: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, Outcome]:
-    """Move replicas of one broker to other directories of it."""
+    """Move replicas of one broker to other log directories of the broker."""
     from odradek.wire.messages import alter_replica_log_dirs as wire  # noqa: PLC0415
 
     paths: dict[str, list[TopicPartition]] = {}
@@ -218,10 +220,10 @@ async def alter_replica_log_dirs(
         ]
     )
     connection = await cluster.broker(broker)
-    told = await connection.request(request, wire.AlterReplicaLogDirsResponse)
+    response = await connection.request(request, wire.AlterReplicaLogDirsResponse)
     return {
         TopicPartition(topic.topic_name, p.partition_index): failure(p.error_code)
-        for topic in told.results
+        for topic in response.results
         for p in topic.partitions
     }
 
@@ -240,7 +242,7 @@ READ_COMMITTED: Final = 1
 
 
 class ListedOffset(NamedTuple):
-    """An offset that was asked for; -1 where there is none."""
+    """An offset of ListOffsets; -1 if there is none."""
 
     offset: int
     timestamp_ms: int
@@ -253,9 +255,9 @@ async def list_offsets(
     *,
     isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, ListedOffset | ApiError]:
-    """Offsets by time: milliseconds, or LATEST, EARLIEST and so on; asked of each leader.
+    """Offsets by time: milliseconds, or LATEST, EARLIEST and so on; from the leaders.
 
-    A partition that is not there or has no leader is tried until the time is up.
+    A partition that does not exist or has no leader is retried until the time-out.
     """
     found: dict[TopicPartition, ListedOffset | ApiError] = {}
 
@@ -302,8 +304,8 @@ async def _offsets_of(
             for name, indexes in by_topic(able).items()
         ],
     )
-    told = await connection.request(request, wire.ListOffsetsResponse)
-    for topic in told.topics:
+    response = await connection.request(request, wire.ListOffsetsResponse)
+    for topic in response.topics:
         for p in topic.partitions:
             found[TopicPartition(topic.name, p.partition_index)] = failure(
                 p.error_code
@@ -323,7 +325,7 @@ def _spec_name(spec: int) -> str:
 async def delete_records(
     cluster: Cluster, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | ApiError]:
-    """Delete records below offsets (-1: the high watermark); the low watermark of each after it."""
+    """Delete records below offsets (-1: the high watermark); the low watermarks by partition."""
     from odradek.wire.messages import delete_records as wire  # noqa: PLC0415
 
     found: dict[TopicPartition, int | ApiError] = {}
@@ -344,8 +346,8 @@ async def delete_records(
             ],
             timeout_ms=REQUEST_MS,
         )
-        told = await connection.request(request, wire.DeleteRecordsResponse)
-        for topic in told.topics:
+        response = await connection.request(request, wire.DeleteRecordsResponse)
+        for topic in response.topics:
             for p in topic.partitions:
                 error = failure(p.error_code)
                 found[TopicPartition(topic.name, p.partition_index)] = (

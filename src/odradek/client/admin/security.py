@@ -1,6 +1,6 @@
-"""What an administrator asks about rights: ACLs, client quotas, SCRAM credentials, features.
+"""Admin requests about ACLs, client quotas, SCRAM credentials and features.
 
-How it is asked is in `odradek.client.admin.topics`.
+General functions are in `odradek.client.admin.topics`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from odradek.model.errors import ApiError
 
 # --------------------------------------------------------------------------------------- quotas
 
-# What a quota is for: (entity type, name) pairs; a name of None is the default entity.
+# The entity of a quota: (entity type, name) pairs; the name None is the default entity.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 EXACT: Final = 0
@@ -22,9 +22,9 @@ SPECIFIED: Final = 2
 
 
 class QuotaFilter(NamedTuple):
-    """Which entities are asked for, by one of their types.
+    """Selects quota entities by one of their types.
 
-    `match`: EXACT (with a name), DEFAULT (the default entity), SPECIFIED (any).
+    `match`: EXACT (this name), DEFAULT (the default entity), SPECIFIED (any name).
     """
 
     entity_type: str
@@ -35,10 +35,10 @@ class QuotaFilter(NamedTuple):
 async def describe_client_quotas(
     cluster: Cluster, filters: Sequence[QuotaFilter], *, strict: bool
 ) -> list[tuple[QuotaEntity, list[tuple[str, float]]]]:
-    """The quotas of the entities that match; strict: of those with no other type.
+    """The quotas of matching entities. `strict`: without entities that have other types.
 
     Raises:
-        ApiError: what the broker says.
+        ApiError: the broker refuses.
     """
     from odradek.wire.messages import describe_client_quotas as wire  # noqa: PLC0415
 
@@ -49,14 +49,14 @@ async def describe_client_quotas(
         ],
         strict=strict,
     )
-    told = await (await any_broker(cluster)).request(request, wire.DescribeClientQuotasResponse)
-    check(told.error_code, told.error_message)
+    response = await (await any_broker(cluster)).request(request, wire.DescribeClientQuotasResponse)
+    check(response.error_code, response.error_message)
     return [
         (
             tuple((part.entity_type, part.entity_name) for part in entry.entity),
             [(value.key, value.value) for value in entry.values],
         )
-        for entry in told.entries or ()
+        for entry in response.entries or ()
     ]
 
 
@@ -66,7 +66,7 @@ async def alter_client_quotas(
     """Set quotas of an entity, or (None) remove them.
 
     Raises:
-        ApiError: what the broker says.
+        ApiError: the broker refuses.
     """
     from odradek.wire.messages import alter_client_quotas as wire  # noqa: PLC0415
 
@@ -78,13 +78,13 @@ async def alter_client_quotas(
         ],
     )
     request = wire.AlterClientQuotasRequest(entries=[entry])
-    told = await ask_controller(
+    response = await ask_controller(
         cluster,
         request,
         wire.AlterClientQuotasResponse,
         lambda r: (e.error_code for e in r.entries),
     )
-    for outcome in told.entries:
+    for outcome in response.entries:
         check(outcome.error_code, outcome.error_message)
 
 
@@ -98,10 +98,10 @@ _SALT_BYTES: Final = 16
 async def describe_scram(
     cluster: Cluster, users: Sequence[str]
 ) -> dict[str, list[tuple[str, int]] | ApiError]:
-    """(mechanism, iterations) of users, or of all who have some.
+    """(mechanism, iterations) of these users, or of all users with credentials.
 
     Raises:
-        ApiError: what the broker says.
+        ApiError: the broker refuses.
     """
     from odradek.wire.messages import describe_user_scram_credentials as wire  # noqa: PLC0415
 
@@ -109,18 +109,18 @@ async def describe_scram(
         users=[wire.UserName(name=user) for user in users] or None
     )
     connection = await cluster.controller()
-    told = await connection.request(request, wire.DescribeUserScramCredentialsResponse)
-    check(told.error_code, told.error_message)
+    response = await connection.request(request, wire.DescribeUserScramCredentialsResponse)
+    check(response.error_code, response.error_message)
     names = {code: name for name, code in SCRAM_MECHANISMS.items()}
     return {
         result.user: failure(result.error_code, result.error_message)
         or [(names.get(i.mechanism, "UNKNOWN"), i.iterations) for i in result.credential_infos]
-        for result in told.results
+        for result in response.results
     }
 
 
 class ScramCredential(NamedTuple):
-    """A credential to be stored. The password does not leave this process: its hash does."""
+    """A salted hash to store. The password itself is not sent to the broker."""
 
     mechanism: str
     iterations: int
@@ -129,7 +129,7 @@ class ScramCredential(NamedTuple):
 
 
 def scram_credential(mechanism: str, password: str, iterations: int) -> ScramCredential:
-    """A credential of a password, with a salt that was just drawn (RFC 5802)."""
+    """The credential of a password, with a random salt (RFC 5802)."""
     import hashlib  # noqa: PLC0415 - few calls need these
     import secrets  # noqa: PLC0415
 
@@ -149,7 +149,7 @@ async def alter_scram(
     """Store credentials of a user, and delete those of other mechanisms.
 
     Raises:
-        ApiError: what the broker says.
+        ApiError: the broker refuses.
     """
     from odradek.wire.messages import alter_user_scram_credentials as wire  # noqa: PLC0415
 
@@ -169,13 +169,13 @@ async def alter_scram(
             for credential in upsertions
         ],
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster,
         request,
         wire.AlterUserScramCredentialsResponse,
         lambda r: (result.error_code for result in r.results),
     )
-    for result in told.results:
+    for result in response.results:
         check(result.error_code, result.error_message)
 
 
@@ -192,7 +192,7 @@ ALLOW: Final = 3
 
 
 class Acl(NamedTuple):
-    """One ACL, or what ACLs are looked for: None and ANY match all."""
+    """An ACL, or a filter for ACLs: None and ANY match everything."""
 
     resource_type: int
     name: str | None
@@ -204,10 +204,10 @@ class Acl(NamedTuple):
 
 
 async def describe_acls(cluster: Cluster, wanted: Acl) -> list[Acl]:
-    """The ACLs that match.
+    """The ACLs that match a filter.
 
     Raises:
-        ApiError: what the broker says.
+        ApiError: the broker refuses.
     """
     from odradek.wire.messages import describe_acls as wire  # noqa: PLC0415
 
@@ -220,8 +220,8 @@ async def describe_acls(cluster: Cluster, wanted: Acl) -> list[Acl]:
         operation=wanted.operation,
         permission_type=wanted.permission,
     )
-    told = await (await any_broker(cluster)).request(request, wire.DescribeAclsResponse)
-    check(told.error_code, told.error_message)
+    response = await (await any_broker(cluster)).request(request, wire.DescribeAclsResponse)
+    check(response.error_code, response.error_message)
     return [
         Acl(
             resource.resource_type,
@@ -232,13 +232,13 @@ async def describe_acls(cluster: Cluster, wanted: Acl) -> list[Acl]:
             acl.operation,
             acl.permission_type,
         )
-        for resource in told.resources
+        for resource in response.resources
         for acl in resource.acls
     ]
 
 
 async def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[Outcome]:
-    """Make ACLs; for each whether it worked."""
+    """Create ACLs; the outcome of each."""
     from odradek.wire.messages import create_acls as wire  # noqa: PLC0415
 
     request = wire.CreateAclsRequest(
@@ -255,17 +255,17 @@ async def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[Outcome]:
             for acl in acls
         ]
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster, request, wire.CreateAclsResponse, lambda r: (a.error_code for a in r.results)
     )
-    return [failure(result.error_code, result.error_message) for result in told.results]
+    return [failure(result.error_code, result.error_message) for result in response.results]
 
 
 async def delete_acls(cluster: Cluster, wanted: Sequence[Acl]) -> list[list[Acl]]:
-    """Delete the ACLs that match; those that went, for each filter.
+    """Delete the ACLs that match; the deleted ACLs of each filter.
 
     Raises:
-        ApiError: what the broker says of one.
+        ApiError: the broker refuses one of the filters.
     """
     from odradek.wire.messages import delete_acls as wire  # noqa: PLC0415
 
@@ -283,14 +283,14 @@ async def delete_acls(cluster: Cluster, wanted: Sequence[Acl]) -> list[list[Acl]
             for acl in wanted
         ]
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster,
         request,
         wire.DeleteAclsResponse,
         lambda r: (f.error_code for f in r.filter_results),
     )
-    gone = []
-    for result in told.filter_results:
+    deleted = []
+    for result in response.filter_results:
         check(result.error_code, result.error_message)
         matched = []
         for acl in result.matching_acls:
@@ -306,15 +306,15 @@ async def delete_acls(cluster: Cluster, wanted: Sequence[Acl]) -> list[list[Acl]
                     acl.permission_type,
                 )
             )
-        gone.append(matched)
-    return gone
+        deleted.append(matched)
+    return deleted
 
 
 # ------------------------------------------------------------------------------------- features
 
 
 class FeatureUpdate(NamedTuple):
-    """To which level a feature is brought. `upgrade_type`: 1 up, 2 safely down, 3 unsafely down."""
+    """The new level of a feature. `upgrade_type`: 1 upgrade, 2 safe, 3 unsafe downgrade."""
 
     name: str
     level: int
@@ -327,7 +327,7 @@ async def update_features(
     """Change the levels of finalized features.
 
     Raises:
-        ApiError: what the controller says to all of them.
+        ApiError: the controller refuses the whole request.
     """
     from odradek.wire.messages import update_features as wire  # noqa: PLC0415
 
@@ -342,9 +342,9 @@ async def update_features(
         ],
         validate_only=validate_only,
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster, request, wire.UpdateFeaturesResponse, lambda r: (r.error_code,)
     )
-    check(told.error_code, told.error_message)
-    outcomes = {r.feature: failure(r.error_code, r.error_message) for r in told.results}
+    check(response.error_code, response.error_message)
+    outcomes = {r.feature: failure(r.error_code, r.error_message) for r in response.results}
     return {update.name: outcomes.get(update.name) for update in updates}

@@ -1,4 +1,4 @@
-"""What a broker of ours reports by DescribeState; brokers of other kinds do not offer it."""
+"""DescribeState, an API that only Odradek's brokers serve."""
 
 import json
 from collections.abc import Mapping
@@ -19,10 +19,11 @@ TIMEOUT_MS: Final = 5_000
 async def describe_state(
     connection: Connection, report: str, query: Mapping[str, str] | None = None
 ) -> Any | None:
-    """One report of the broker at the other end; None if it does not offer reports.
+    """One report of the connected broker; None if it does not serve reports.
 
     Raises:
-        ApiError: the broker refuses; ConnectionError: it does not answer.
+        ApiError: the broker refuses.
+        ConnectionError: it does not answer.
     """
     if ApiKey.DESCRIBE_STATE not in connection.versions:
         return None

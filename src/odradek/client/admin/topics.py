@@ -1,10 +1,10 @@
-"""What an administrator asks of a cluster: topics, configurations, brokers, directories.
+"""Admin requests about topics, configurations and the cluster, and what all admin requests use.
 
-Plain coroutines over `odradek.client.cluster`. Each asks who has to be asked - the controller, a
-leader, one broker, any - and tries again while it turns out to be another. What is asked for
-many things at once is told for each: a mapping to `ApiError` or None. What
-concerns partitions is in `odradek.client.admin.partitions`, groups and transactions in
-`odradek.client.admin.groups`, ACLs, quotas and credentials in `odradek.client.admin.security`.
+Plain coroutines over `odradek.client.cluster`. Each request goes to the broker that can serve it
+(the controller, the leader, a certain broker, any broker) and is retried when that has moved.
+Requests about many things return a mapping to `ApiError` or None. Requests about partitions are in
+`odradek.client.admin.partitions`, groups and transactions in `odradek.client.admin.groups`, ACLs,
+quotas and credentials in `odradek.client.admin.security`.
 
 Behaviour follows kafka-clients 3.9's `KafkaAdminClient`, with brokers from 2.8 to 4.x.
 """
@@ -46,17 +46,17 @@ T = TypeVar("T")
 
 
 def failure(code: int, message: str | None = None) -> Outcome:
-    """What a response tells of one thing: an error, or None."""
+    """The outcome of one item of a response: an error, or None."""
     if not code:
         return None
     return ApiError(known_code(code), message or message_of_code(code))
 
 
 async def persist(cluster: Cluster, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try until it works, or fails with an error that trying again does not mend, or time is up.
+    """Retry until success, a permanent error or the time-out.
 
     Raises:
-        ApiError, ConnectionError: the last failure.
+        ApiError, ConnectionError: the last error.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
@@ -77,28 +77,28 @@ async def persist(cluster: Cluster, attempt: Callable[[], Awaitable[T]]) -> T:
 async def ask_controller(
     cluster: Cluster, message: Message, answer: type[R], codes: Callable[[R], Iterable[int]]
 ) -> R:
-    """Ask the controller, and the next one if it is that no longer."""
+    """Send a request to the controller; looks it up again after NOT_CONTROLLER."""
 
     async def attempt() -> R:
         try:
-            told = await (await cluster.controller()).request(message, answer)
+            response = await (await cluster.controller()).request(message, answer)
         except ConnectionError:
-            await cluster.refresh()  # another broker may know of another controller
+            await cluster.refresh()  # another broker may have a newer controller id
             raise
-        if ErrorCode.NOT_CONTROLLER in codes(told):
+        if ErrorCode.NOT_CONTROLLER in codes(response):
             await cluster.refresh()
             raise ApiError(ErrorCode.NOT_CONTROLLER)
-        return told
+        return response
 
     return await persist(cluster, attempt)
 
 
 async def any_broker(cluster: Cluster) -> Connection:
-    """A connection to some broker: the one with the smallest id that can be reached.
+    """A connection to the reachable broker with the smallest id.
 
     Raises:
-        ConnectionError: none can.
-        ApiError: the cluster knows of none.
+        ConnectionError: no broker can be reached.
+        ApiError: BROKER_NOT_AVAILABLE, the metadata has no broker.
     """
     reasons = []
     for node in sorted(await cluster.nodes()):
@@ -106,7 +106,7 @@ async def any_broker(cluster: Cluster) -> Connection:
             return await cluster.broker(node)
         except (ConnectionError, ApiError) as error:
             reasons.append(str(error))
-    raise ConnectionError("no broker can be reached any longer: " + "; ".join(reasons))
+    raise ConnectionError("no broker can be reached: " + "; ".join(reasons))
 
 
 async def ask_leaders(
@@ -115,9 +115,9 @@ async def ask_leaders(
     ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
     found: Mapping[TopicPartition, object],
 ) -> dict[TopicPartition, ApiError]:
-    """Ask each leader for its partitions, again while leaders move; what cannot be asked, and why.
+    """Send requests to the leaders of partitions, retried while leaders move; returns the errors.
 
-    A topic or partition that is not there is told at once: waiting does not make it.
+    A topic or partition that does not exist is an error at once.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + cluster.settings.api_timeout_ms / 1000
@@ -125,8 +125,8 @@ async def ask_leaders(
     left = list(partitions)
     failures = 0
     while left:
-        told = await cluster.refresh(sorted({partition.topic for partition in left}))
-        missing = _missing(told, left)
+        response = await cluster.refresh(sorted({partition.topic for partition in left}))
+        missing = _missing(response, left)
         failed |= missing
         waiting: dict[TopicPartition, ApiError] = {}
         for leader, asked in _by_leader(cluster, (p for p in left if p not in missing)).items():
@@ -149,7 +149,7 @@ async def _ask_one(
     ask: Callable[[Connection, Sequence[TopicPartition]], Awaitable[None]],
     found: Mapping[TopicPartition, object],
 ) -> dict[TopicPartition, ApiError]:
-    """Ask one leader; what failed, and why."""
+    """Send requests to one leader; returns the partitions that failed, with their errors."""
     if leader < 0:
         return dict.fromkeys(asked, ApiError(ErrorCode.LEADER_NOT_AVAILABLE))
     try:
@@ -167,14 +167,14 @@ def _by_leader(
 ) -> dict[int, list[TopicPartition]]:
     groups: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
-        groups.setdefault(cluster.picture.leader(partition), []).append(partition)
+        groups.setdefault(cluster.metadata.leader(partition), []).append(partition)
     return groups
 
 
 def _missing(
-    told: MetadataResponse, partitions: Iterable[TopicPartition]
+    response: MetadataResponse, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ApiError]:
-    topics = {topic.name: topic for topic in told.topics}
+    topics = {topic.name: topic for topic in response.topics}
     missing: dict[TopicPartition, ApiError] = {}
     for partition in partitions:
         topic = topics.get(partition.topic)
@@ -194,7 +194,7 @@ def _missing(
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of partitions, by topic, in order."""
+    """Partition numbers by topic, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)
@@ -205,23 +205,23 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 async def list_topics(cluster: Cluster, *, internal: bool = True) -> list[str]:
-    """The names of all topics, sorted; with Kafka's own or without."""
-    told = await cluster.refresh(None)
+    """The sorted names of all topics, with or without internal topics."""
+    response = await cluster.refresh(None)
     return sorted(
         topic.name
-        for topic in told.topics
+        for topic in response.topics
         if topic.name is not None and (internal or not topic.is_internal)
     )
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[MetadataResponseTopic]:
-    """Topics by name, in the order of the names.
+    """Describe topics, in the order of the names.
 
     Raises:
-        ApiError: one of them is not there, or may not be seen.
+        ApiError: a topic does not exist, or is not authorized.
     """
-    told = await cluster.refresh(names)
-    by_name = {topic.name: topic for topic in told.topics}
+    response = await cluster.refresh(names)
+    by_name = {topic.name: topic for topic in response.topics}
     for name in names:
         if name not in by_name or by_name[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
@@ -231,10 +231,10 @@ async def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[Metada
 async def describe_topic_ids(
     cluster: Cluster, topic_ids: Sequence[bytes]
 ) -> list[MetadataResponseTopic]:
-    """Topics by id. One that is not there is left out.
+    """Describe topics by id. Those that do not exist are left out.
 
     Raises:
-        ApiError: UNSUPPORTED_VERSION from brokers before 3.1; or a topic may not be seen.
+        ApiError: UNSUPPORTED_VERSION from brokers before 3.1; or a topic is not authorized.
     """
     connection = await any_broker(cluster)
     if connection.version_of(3) < 12:
@@ -245,13 +245,13 @@ async def describe_topic_ids(
         topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids],
         allow_auto_topic_creation=False,
     )
-    told = await connection.request(request, MetadataResponse)
+    response = await connection.request(request, MetadataResponse)
     missing = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return [_sound(topic) for topic in told.topics if topic.error_code not in missing]
+    return [_sound(topic) for topic in response.topics if topic.error_code not in missing]
 
 
 class EligibleLeaders(NamedTuple):
-    """Who may lead a partition beside its ISR, and who could when nobody was left (KIP-966)."""
+    """Eligible leader replicas and last known ELR of a partition (KIP-966)."""
 
     eligible: Sequence[int] | None
     last_known: Sequence[int] | None
@@ -260,7 +260,7 @@ class EligibleLeaders(NamedTuple):
 async def eligible_leaders(
     cluster: Cluster, names: Sequence[str]
 ) -> dict[TopicPartition, EligibleLeaders]:
-    """What clusters of KRaft know of this; nothing where brokers do not."""
+    """Eligible leader replicas by partition; empty if the brokers do not support them."""
     from odradek.wire.messages import describe_topic_partitions as wire  # noqa: PLC0415
 
     connection = await any_broker(cluster)
@@ -269,32 +269,32 @@ async def eligible_leaders(
     found: dict[TopicPartition, EligibleLeaders] = {}
     cursor: wire.Cursor | None = None
     while True:
-        # From the cursor's topic on, in the order of names, which is the brokers' own.
+        # From the cursor's topic on; brokers sort topics by name.
         left = [name for name in sorted(names) if cursor is None or name >= cursor.topic_name]
         request = wire.DescribeTopicPartitionsRequest(
             topics=[wire.TopicRequest(name=name) for name in left], cursor=cursor
         )
-        told = await connection.request(request, wire.DescribeTopicPartitionsResponse)
-        for topic in told.topics:
+        response = await connection.request(request, wire.DescribeTopicPartitionsResponse)
+        for topic in response.topics:
             for p in topic.partitions:
                 partition = TopicPartition(topic.name or "", p.partition_index)
                 found[partition] = EligibleLeaders(p.eligible_leader_replicas, p.last_known_elr)
-        cursor = told.next_cursor
+        cursor = response.next_cursor
         if cursor is None:
             return found
 
 
 def _sound(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    # A leader that is not known does not hide the topic.
+    # A partition without a leader is no error of its topic.
     if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
         check(topic.error_code)
     return topic
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made: a partition count and replication factor (-1: the broker's), or replicas.
+    """A topic to create, with a partition count and replication factor (-1: the broker's default).
 
-    `assignment`: for each partition, its replicas.
+    `assignment`: or the replicas of each partition.
     """
 
     name: str
@@ -307,7 +307,7 @@ class NewTopic(NamedTuple):
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> dict[str, Outcome]:
-    """Make topics; answered when they are there."""
+    """Create topics; the outcomes come after the brokers have created them."""
     from odradek.wire.messages import create_topics as wire  # noqa: PLC0415 - loaded when used
 
     request = wire.CreateTopicsRequest(
@@ -330,14 +330,13 @@ async def create_topics(
         timeout_ms=REQUEST_MS,
         validate_only=validate_only,
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster, request, wire.CreateTopicsResponse, lambda r: (t.error_code for t in r.topics)
     )
-    return {topic.name: failure(topic.error_code, topic.error_message) for topic in told.topics}
+    return {topic.name: failure(topic.error_code, topic.error_message) for topic in response.topics}
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, Outcome]:
-    """Delete topics by name."""
     from odradek.wire.messages import delete_topics as wire  # noqa: PLC0415
 
     connection = await cluster.controller()
@@ -347,14 +346,14 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, Out
         request.topics = [wire.DeleteTopicState(name=name) for name in names]
     else:
         request.topic_names = list(names)
-    told = await ask_controller(
+    response = await ask_controller(
         cluster, request, wire.DeleteTopicsResponse, lambda r: (t.error_code for t in r.responses)
     )
-    return {t.name or "": failure(t.error_code, t.error_message) for t in told.responses}
+    return {t.name or "": failure(t.error_code, t.error_message) for t in response.responses}
 
 
 class MorePartitions(NamedTuple):
-    """To how many partitions a topic grows, and, if given, the replicas of each new one."""
+    """The new partition count of a topic and, if given, the replicas of each new partition."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -363,7 +362,7 @@ class MorePartitions(NamedTuple):
 async def create_partitions(
     cluster: Cluster, topics: Mapping[str, MorePartitions]
 ) -> dict[str, Outcome]:
-    """Let topics grow."""
+    """Increase the partition counts of topics."""
     from odradek.wire.messages import create_partitions as wire  # noqa: PLC0415
 
     request = wire.CreatePartitionsRequest(
@@ -382,15 +381,15 @@ async def create_partitions(
         ],
         timeout_ms=REQUEST_MS,
     )
-    told = await ask_controller(
+    response = await ask_controller(
         cluster, request, wire.CreatePartitionsResponse, lambda r: (t.error_code for t in r.results)
     )
-    return {t.name: failure(t.error_code, t.error_message) for t in told.results}
+    return {t.name: failure(t.error_code, t.error_message) for t in response.results}
 
 
 # ------------------------------------------------------------------------------- configurations
 
-# ConfigSource on the wire, and how it is written.
+# ConfigSource on the wire, and its name in Kafka's tools.
 SOURCES: Final = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -405,7 +404,7 @@ DEFAULT_CONFIG: Final = "DEFAULT_CONFIG"
 
 
 class ConfigEntry(NamedTuple):
-    """One option of a resource, as it is told. `synonyms`: (source, name, value)."""
+    """One option of a resource. `synonyms`: (source, name, value)."""
 
     name: str
     value: str | None
@@ -421,7 +420,7 @@ Resource = tuple[int, str]  # resource type, name
 async def describe_configs(
     cluster: Cluster, resources: Sequence[Resource], *, synonyms: bool = False
 ) -> dict[Resource, list[ConfigEntry] | ApiError]:
-    """The options of resources, in the order in which they are told."""
+    """The options of resources, in the order of the response."""
     from odradek.wire.messages import describe_configs as wire  # noqa: PLC0415
 
     described: dict[Resource, list[ConfigEntry] | ApiError] = {}
@@ -435,8 +434,8 @@ async def describe_configs(
             ],
             include_synonyms=synonyms,
         )
-        told = await connection.request(request, wire.DescribeConfigsResponse)
-        for result in told.results:
+        response = await connection.request(request, wire.DescribeConfigsResponse)
+        for result in response.results:
             error = failure(result.error_code, result.error_message)
             described[result.resource_type, result.resource_name] = error or [
                 ConfigEntry(
@@ -461,7 +460,7 @@ SUBTRACT: Final = 3
 
 
 class Alteration(NamedTuple):
-    """One option set (0), deleted (1), appended to (2) or shortened (3)."""
+    """One option and its operation: set (0), delete (1), append (2), subtract (3)."""
 
     name: str
     value: str | None
@@ -497,8 +496,8 @@ async def alter_configs(
             ],
             validate_only=validate_only,
         )
-        told = await connection.request(request, wire.IncrementalAlterConfigsResponse)
-        for result in told.responses:
+        response = await connection.request(request, wire.IncrementalAlterConfigsResponse)
+        for result in response.responses:
             outcomes[result.resource_type, result.resource_name] = failure(
                 result.error_code, result.error_message
             )
@@ -508,7 +507,7 @@ async def alter_configs(
 async def _by_broker(
     cluster: Cluster, resources: Sequence[Resource]
 ) -> list[tuple[Connection, list[Resource]]]:
-    """Who is to be asked: the broker itself for its own, anybody for the rest.
+    """Group resources by the broker to send to: a broker resource to itself, others to any broker.
 
     Raises:
         ApiError: BROKER_NOT_AVAILABLE, there is no such broker.
@@ -529,7 +528,7 @@ async def _by_broker(
 
 
 class ClusterState(NamedTuple):
-    """Which brokers are up, who is the controller, what the cluster is called."""
+    """Cluster id, controller id and the registered brokers."""
 
     cluster_id: str | None
     controller: int
@@ -537,9 +536,9 @@ class ClusterState(NamedTuple):
 
 
 async def describe_cluster(cluster: Cluster) -> ClusterState:
-    """The cluster's id, controller and live brokers."""
+    """The cluster's id, controller and registered brokers."""
     await cluster.refresh()
     nodes = await cluster.nodes()
     return ClusterState(
-        cluster.picture.cluster_id, cluster.picture.controller, tuple(nodes.values())
+        cluster.metadata.cluster_id, cluster.metadata.controller, tuple(nodes.values())
     )

@@ -1,4 +1,4 @@
-"""Topics as Arrow: read into tables or streams of record batches, written from them.
+"""Topics as Arrow: read into tables or streams of record batches, and written from them.
 
     from odradek.client import arrow
 
@@ -7,10 +7,10 @@
         ...
     arrow.write_topic("localhost:9092", "orders", table)           # idempotent
 
-So pandas (`.to_pandas()`), Polars (`polars.from_arrow`) and DuckDB (by the variable's name) have
-a topic in one line. The functions here wait; what they are made of (`arrow_fetch`,
-`arrow_produce`) is asynchronous. They need `pip install odradek[arrow]`, and are several times
-faster where `odradek-fast` is installed too.
+pandas (`.to_pandas()`), Polars (`polars.from_arrow`) and DuckDB (by the variable's name) take the
+tables as they are. The functions here block; the modules below (`fetch`, `produce`) are
+asynchronous. All need `pip install odradek[arrow]`, and are several times faster if
+`odradek-fast` is installed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from odradek.client.arrow.decode import (
     PartitionDecoder,
     UnknownColumnError,
 )
-from odradek.client.arrow.fetch import DataLossError, Fetcher, FetchSettings, Range
+from odradek.client.arrow.fetch import DataLossError, FetchSettings, Range, RangeFetcher
 from odradek.client.arrow.loop import LoopThread
 from odradek.client.arrow.produce import ArrowProducer, ProducerSettings, Written
 from odradek.client.settings import ClientSettings
@@ -44,7 +44,7 @@ __all__ = [
     "write_topic",
 ]
 
-# A place in a partition: an offset, or "earliest" or "latest"; for all partitions or by number.
+# An offset, "earliest" or "latest"; for all partitions, or by partition number.
 Place = int | str
 Places = Place | Mapping[int, Place]
 
@@ -62,17 +62,17 @@ def read_topic(  # noqa: PLR0913 - each by its name
     committed: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """A topic, or a part of it, as one table; a partition's rows are in order.
+    """Read a topic, or a part of it, as one table; the rows of a partition are in order.
 
-    `start` and `end` (exclusive) are offsets, or "earliest" and "latest" as they are at the time
-    of the call; a mapping gives them by partition. `committed` leaves out open and aborted
-    transactions. `properties` are Java's (`security.protocol` and the like).
+    `start` and `end` (exclusive) are offsets, or "earliest" and "latest" at the time of the call;
+    a mapping gives them by partition. `committed` leaves out open and aborted transactions
+    (read_committed). `properties` are Java's (`security.protocol` and so on).
 
     Raises:
         UnknownTopicError, UnknownColumnError: no such topic, partition or column.
-        DataLossError: an offset of the range is not there any more.
+        DataLossError: an offset of the range was deleted.
         ApiError: a broker refuses, or a batch is damaged; names partition and offset.
-        BootstrapError: nobody of `servers` can be reached.
+        BootstrapError: no broker of `servers` can be reached.
     """
     batches = stream_topic(
         servers, topic, columns=columns, start=start, end=end, partitions=partitions,
@@ -93,12 +93,12 @@ def stream_topic(  # noqa: PLR0913 - each by its name
     properties: Mapping[str, str] | None = None,
     fetch: FetchSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same as a stream of record batches, each of one partition, in bounded memory.
+    """As `read_topic`, as a stream of record batches of one partition each, in bounded memory.
 
-    With `end=None` it never ends: it gives what is written as it is written.
+    With `end=None` the stream does not end: it returns records as they are written.
 
     Raises:
-        What `read_topic` raises, as it comes.
+        The errors of `read_topic`, while iterating.
     """
     layout = Layout(columns)
     fetch = fetch or FetchSettings(committed=committed)
@@ -124,14 +124,14 @@ def write_topic(
     settings: ProducerSettings | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> dict[int, Written]:
-    """Write rows to a topic and wait until all are acknowledged; by partition, what became of them.
+    """Write rows to a topic and wait until all are acknowledged; the results by partition.
 
-    Columns: `value`, and if there are any `key`, `timestamp`, `headers`, `partition`. With a
-    transactional id all rows count, or none.
+    Columns: `value`, and optionally `key`, `timestamp`, `headers`, `partition`. With a
+    transactional id, all rows are written in one transaction.
 
     Raises:
         UnknownTopicError, ColumnError, PartitionError: nothing was written.
-        ApiError: a broker refuses. BootstrapError: nobody can be reached.
+        ApiError: a broker refuses. BootstrapError: no broker can be reached.
     """
     thread = LoopThread()
     try:
@@ -147,10 +147,10 @@ def offsets_of(
     committed: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> dict[int, Range]:
-    """Where each partition of a topic begins and ends now.
+    """Log start offset and end offset of each partition of a topic.
 
     Raises:
-        UnknownTopicError: no such topic. BootstrapError: nobody can be reached.
+        UnknownTopicError: no such topic. BootstrapError: no broker can be reached.
     """
 
     async def ask() -> dict[int, Range]:
@@ -193,7 +193,7 @@ def stream(
     *,
     check_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Fetch and decode ranges of partitions, the one beside the other."""
+    """Fetch and decode ranges of partitions concurrently."""
     decoders = {
         name: PartitionDecoder(
             name, layout, start=wanted.start, end=wanted.end, check_crc=check_crc
@@ -201,15 +201,15 @@ def stream(
         for name, wanted in ranges.items()
     }
 
-    async def fetcher() -> Fetcher:
-        return Fetcher(cluster, ranges, fetch)
+    async def fetcher() -> RangeFetcher:
+        return RangeFetcher(cluster, ranges, fetch)
 
     made = thread.run(fetcher())
     try:
         while (fetched := thread.run(made.next())) is not None:
             aborted = fetched.aborted if fetch.committed else ()
             decoder = decoders[fetched.partition]
-            decoder.next_offset = max(decoder.next_offset, fetched.start)  # past what was lost
+            decoder.next_offset = max(decoder.next_offset, fetched.start)  # skip lost offsets
             yield from decoder.decode(fetched.records, aborted)
     finally:
         thread.run(made.close())
@@ -224,7 +224,7 @@ async def ranges_of(
     *,
     committed: bool = False,
 ) -> dict[TopicPartition, Range]:
-    """From places to offsets.
+    """Resolve "earliest" and "latest" to offsets.
 
     Raises:
         UnknownTopicError: no such topic or partition.
@@ -233,7 +233,9 @@ async def ranges_of(
     named = [places for places in (start, end) if isinstance(places, Mapping)]
     for number in {*(partitions or ()), *(number for places in named for number in places)}:
         if number not in there:
-            raise UnknownTopicError(f"{topic}-{number} is not there: {topic} has {len(there)}")
+            raise UnknownTopicError(
+                f"{topic}-{number} does not exist: {topic} has {len(there)} partitions"
+            )
     chosen = [TopicPartition(topic, number) for number in (partitions or there)]
     starts = await _offsets(cluster, chosen, start, "earliest", committed=committed)
     if end is None:

@@ -1,8 +1,7 @@
-"""What the Arrow client asks of a cluster: which partitions there are, who leads them, offsets.
+"""The cluster's requests of the Arrow client: partitions, leaders, offsets, coordinators.
 
-A `Cluster` of `odradek.client.cluster` with the answers kept that are needed here, and with
-retries: an error that passes by itself (a leader that moves, a broker that dies) is waited for
-until nothing has got better for `api_timeout_ms`.
+Wraps `odradek.client.cluster.Cluster` with retries: a temporary error (a leader moves, a broker
+fails) is retried until no attempt has succeeded for `api_timeout_ms`.
 """
 
 import asyncio
@@ -38,22 +37,22 @@ from odradek.wire.messages.offset_fetch import (
 __all__ = ["EARLIEST", "LATEST", "ArrowCluster", "Patience", "UnknownTopicError", "may_pass"]
 
 _ONE_GROUP_VERSION: Final = 7  # of OffsetFetch
-# A topic that brokers make when it is first written to is there within a moment.
+# How long a topic may take that brokers create automatically.
 _CREATION_TIMEOUT_MS: Final = 10_000
 _BACKOFF_MS: Final = 20
 _BACKOFF_MS_MAX: Final = 500
-# Topics of which a broker says that they are not there, or that we may not see them.
+# Error codes for topics that do not exist, or are not authorized to be described.
 _MISSING: Final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 T = TypeVar("T")
 
 
 class UnknownTopicError(OdradekError):
-    """A topic or partition was named that the cluster does not have."""
+    """A topic or partition does not exist."""
 
 
 class ArrowCluster(Closing):
-    """A cluster, and what was learnt of it."""
+    """A cluster whose requests are retried."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.settings = cluster.settings
@@ -62,22 +61,21 @@ class ArrowCluster(Closing):
 
     @classmethod
     async def connect(cls, settings: ClientSettings) -> Self:
-        """Find the cluster.
+        """Connect to the cluster.
 
         Raises:
             BootstrapError: no broker of `bootstrap_servers` can be reached.
-            AuthenticationError: it does not take who we are.
+            AuthenticationError: the broker refuses the credentials.
         """
         return cls(await Cluster.connect(settings))
 
     async def close(self) -> None:
-        """Hang up everywhere."""
         await self._cluster.close()
 
     # ------------------------------------------------------------------------- metadata
 
     async def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+        """The names of all topics except internal ones."""
         answer = await self.retried("the topics", lambda: self.refresh(None))
         return sorted(topic.name for topic in answer.topics if topic.name and not topic.is_internal)
 
@@ -86,12 +84,12 @@ class ArrowCluster(Closing):
     ) -> dict[str, list[int]]:
         """The partitions of topics.
 
-        A topic that a broker does not know is asked for again for `missing_ms`: a broker that has
-        just started has no topics in its metadata until the controller has sent them. `creating`
-        has brokers make what is missing, and waits for it.
+        A missing topic is requested again for `missing_ms`: a broker that has just started has an
+        empty metadata cache until the controller sends UpdateMetadata. `creating` lets brokers
+        create missing topics automatically, and waits for them.
 
         Raises:
-            UnknownTopicError: there is no such topic.
+            UnknownTopicError: a topic does not exist.
         """
         patience = Patience(max(missing_ms, _CREATION_TIMEOUT_MS if creating else 0))
         while True:
@@ -105,7 +103,7 @@ class ArrowCluster(Closing):
     async def present(
         self, topics: Collection[str], *, creating: bool = False
     ) -> dict[str, list[int]]:
-        """The partitions of those topics that the broker which answers knows."""
+        """The partitions of those topics that the broker's metadata contains."""
 
         async def ask() -> dict[str, list[int]]:
             answer = await self.refresh(topics, creating=creating)
@@ -126,7 +124,7 @@ class ArrowCluster(Closing):
     async def refresh(
         self, topics: Collection[str] | None, *, creating: bool = False
     ) -> MetadataResponse:
-        """Ask a broker how things stand; None: with all topics."""
+        """Send a Metadata request; None: for all topics."""
         answer = await self._cluster.refresh(topics, creating=creating)
         self._topics_by_id.update(
             (topic.topic_id, topic.name) for topic in answer.topics if topic.name is not None
@@ -134,19 +132,18 @@ class ArrowCluster(Closing):
         return answer
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic that metadata was asked for; zeros where brokers know no ids."""
+        """The id of a topic in the metadata; zero if brokers have no topic ids."""
         return self._cluster.topic_id(topic)
 
     def topic_name(self, topic_id: bytes) -> str:
-        """The topic of an id that metadata has told; empty if none."""
+        """The name of a topic id in the metadata; empty if it is unknown."""
         return self._topics_by_id.get(topic_id, "")
 
     def leader_of(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition as far as is known, or NO_LEADER."""
-        return self._cluster.picture.leader(partition)
+        """The leader of a partition in the metadata, or NO_LEADER."""
+        return self._cluster.metadata.leader(partition)
 
     async def broker(self, broker_id: int) -> Connection:
-        """A connection to a broker."""
         return await self._cluster.broker(broker_id)
 
     # -------------------------------------------------------------------------- offsets
@@ -154,12 +151,12 @@ class ArrowCluster(Closing):
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """The first offset at or after each timestamp, -1 for none; or of EARLIEST or LATEST.
+        """The first offset at or after each timestamp (-1: none), or that of EARLIEST or LATEST.
 
-        `committed` asks for the last stable offset instead of the high watermark.
+        `committed` returns the last stable offset instead of the high watermark.
 
         Raises:
-            ApiError: a broker refuses for a reason that does not pass, or does not in time.
+            ApiError: a broker refuses permanently, or the time-out has passed.
         """
         try:
             found = await list_offsets(self._cluster, wanted, reads_committed=committed)
@@ -174,15 +171,15 @@ class ArrowCluster(Closing):
         """A connection to the coordinator of a group or a transactional id."""
         return await self._cluster.coordinator(kind, key)
 
-    def forget_coordinator(self, kind: int, key: str) -> None:
-        """It is another one, or gone."""
-        self._cluster.forget_coordinator(kind, key)
+    def drop_coordinator(self, kind: int, key: str) -> None:
+        """Drop the cached coordinator; the next request looks it up again."""
+        self._cluster.drop_coordinator(kind, key)
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets under a group without being its member, for tools that show lag.
+        """Commit offsets of a group without being a member, for tools that show lag.
 
         Raises:
-            ApiError: refused; with members in the group it always is.
+            ApiError: refused, as always if the group has members.
         """
         import odradek.client.admin.groups as admin_groups  # noqa: PLC0415  few need it
 
@@ -192,10 +189,10 @@ class ArrowCluster(Closing):
                 raise ApiError(failure.code, f"{partition}: {failure.message or failure.code.name}")
 
     async def committed_offsets(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
-        """All offsets that a group has committed, with their metadata. Waits for transactions.
+        """All committed offsets of a group, with metadata. Waits for pending transactions.
 
         Raises:
-            ApiError: refused.
+            ApiError: the coordinator refuses.
         """
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
         found: dict[TopicPartition, tuple[int, str]] = {}
@@ -206,9 +203,9 @@ class ArrowCluster(Closing):
             )
             if answer.error_code:
                 raise ApiError(ErrorCode(answer.error_code), f"offsets of group {group}")
-            for told in answer.topics:
-                for each in told.partitions:
-                    name = TopicPartition(told.name, each.partition_index)
+            for result in answer.topics:
+                for each in result.partitions:
+                    name = TopicPartition(result.name, each.partition_index)
                     if each.error_code:
                         raise ApiError(ErrorCode(each.error_code), f"offset of {name} in {group}")
                     if each.committed_offset >= 0:
@@ -218,12 +215,12 @@ class ArrowCluster(Closing):
         return found
 
     async def knows_transactional_id(self, name: str) -> bool:
-        """Whether a producer has ever had this transactional id, and not long ago.
+        """Whether the coordinator has a transactional id, which expires when it is not used.
 
-        Brokers before 3.0 cannot be asked: False.
+        False for brokers before 3.0, which cannot be asked.
 
         Raises:
-            ApiError: refused.
+            ApiError: the coordinator refuses.
         """
         request = DescribeTransactionsRequest(transactional_ids=[name])
 
@@ -241,7 +238,7 @@ class ArrowCluster(Closing):
     async def coordinated(
         self, kind: int, key: str, ask: Callable[[Connection], Awaitable[T]]
     ) -> T:
-        """Ask a coordinator, and the next one if it is none any longer.
+        """Send a request to a coordinator; looks it up again when it has moved.
 
         Raises:
             ApiError, ConnectionError: as `retried`.
@@ -251,7 +248,7 @@ class ArrowCluster(Closing):
             try:
                 return await ask(await self.coordinator(kind, key))
             except (ApiError, ConnectionError):
-                self.forget_coordinator(kind, key)
+                self.drop_coordinator(kind, key)
                 raise
 
         return await self.retried(f"coordinator of {key}", attempt)
@@ -259,11 +256,11 @@ class ArrowCluster(Closing):
     # -------------------------------------------------------------------------- retries
 
     async def retried(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works, as long as what stands in the way may pass.
+        """Retry until success, as long as the error is temporary.
 
         Raises:
-            ApiError: it will not pass, or has not within `api_timeout_ms`.
-            ConnectionError, BootstrapError: nobody was reached within that time.
+            ApiError: a permanent error, or no success within `api_timeout_ms`.
+            ConnectionError, BootstrapError: no broker was reached within that time.
         """
         pause = Patience(self.settings.api_timeout_ms)
         while True:
@@ -275,7 +272,7 @@ class ArrowCluster(Closing):
 
 
 class Patience:
-    """How long to go on trying: growing pauses, until nothing has helped for so long."""
+    """A retry budget: growing pauses, until nothing has succeeded for `timeout_ms`."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_s = timeout_ms / 1000
@@ -283,17 +280,17 @@ class Patience:
         self.reward()
 
     def reward(self) -> None:
-        """Something worked: begin anew."""
+        """Reset time-out and pauses after a success."""
         self._deadline_s = self._loop.time() + self._timeout_s
         self._pause_ms = _BACKOFF_MS
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time-out has passed."""
         return self._loop.time() >= self._deadline_s
 
     async def once_more(self) -> bool:
-        """Wait a little; False if the time is up."""
+        """Pause before the next attempt; False if the time-out has passed."""
         if self.is_over:
             return False
         await asyncio.sleep(self._pause_ms / 1000)
@@ -302,7 +299,7 @@ class Patience:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same may work a moment later."""
+    """Whether an error is temporary."""
     if isinstance(error, ApiError):
         return error.code in RETRIABLE or error.code is ErrorCode.BROKER_NOT_AVAILABLE
     final = (InvalidAddressError, UnresolvableError)

@@ -1,7 +1,7 @@
-"""Record batches into Arrow: what a fetch brought becomes columns, no record an object.
+"""Record batches to Arrow columns, without an object for each record.
 
-Each batch is looked at in Python (its checksum, whether it is a marker or aborted, its codec);
-its records go to a kernel (`odradek.client.arrow.kernel`), many batches at a call. What comes out:
+Python checks each batch (checksum, control batch, aborted transaction, codec); a kernel decodes the
+records of many batches at once (`odradek.client.arrow.kernel`). The columns:
 
     key, value      binary
     topic           string
@@ -11,10 +11,10 @@ its records go to a kernel (`odradek.client.arrow.kernel`), many batches at a ca
     timestamp_type  int32: 0 CreateTime, 1 LogAppendTime
     headers         list<struct<key: string, value: binary>>, null where there are none
 
-and of these only the columns that are asked for, in the order asked for. Markers, aborted
-transactions and gaps left by compaction yield no rows, and the next offset goes past them. A
-batch that is damaged is refused in the words of `odradek.record`, with topic, partition and
-offset. The same decoder serves the client, Spark and files read offline.
+Only the requested columns are decoded, in the requested order. Control batches, aborted
+transactions and gaps of compaction yield no rows, and the next offset skips them. A damaged batch
+is refused with the message of `odradek.record`, topic, partition and offset. The client, Spark and
+offline readers of log files use the same decoder.
 """
 
 from bisect import bisect_left
@@ -61,7 +61,7 @@ COLUMNS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type",
 )  # fmt: skip
 ALL_COLUMNS: Final = (*COLUMNS, "headers")
-# So much is handed to the kernel at once, once it is decompressed.
+# The decompressed bytes that go to the kernel at once.
 BODY_BYTES: Final = 4 << 20
 
 _ROW: Final = Struct("=6q")
@@ -82,11 +82,11 @@ _WANTED: Final = {
 
 
 class UnknownColumnError(OdradekError):
-    """A column was asked for that records do not have."""
+    """A requested column does not exist."""
 
 
 class Layout:
-    """Which columns, in which order, and what Arrow calls their types."""
+    """The requested columns, their order and Arrow types."""
 
     def __init__(self, columns: Sequence[str] = COLUMNS, *, timestamp_unit: str = "ms") -> None:
         for name in columns:
@@ -103,20 +103,20 @@ class Layout:
 
 
 class _Piece(NamedTuple):
-    """Batches that lie in one buffer, ready for the kernel."""
+    """Batches in one buffer, ready for the kernel."""
 
     body: Any
     rows: bytearray  # `_ROW` for each batch
-    positions: list[int]  # of each batch in what was fetched, to say which one is damaged
+    positions: list[int]  # of each batch in the fetched bytes, for errors
     types: list[tuple[int, int]]  # (timestamp type, records) for each batch
     first_offset: int
     last_offset: int
 
 
 class PartitionDecoder:
-    """Decodes the fetches of one partition, one after the other, from `start` to before `end`.
+    """Decodes successive fetches of one partition, from offset `start` to before `end`.
 
-    `next_offset` is where the next fetch has to begin; it moves as the batches are taken.
+    `next_offset` is the next fetch offset; it advances while the batches are taken.
     """
 
     def __init__(
@@ -144,10 +144,9 @@ class PartitionDecoder:
     def decode(
         self, records: Any, aborted: Iterable[AbortedTransaction] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """What one fetch brought, as Arrow record batches that are not empty.
+        """Decode one fetch to Arrow record batches, none of them empty.
 
-        `aborted` is what the broker told with it; it skips only what was aborted, so it is left
-        out by who reads uncommitted.
+        `aborted` comes from the Fetch response; leave it empty for read_uncommitted.
 
         Raises:
             ApiError: a batch is damaged; names partition and offset.
@@ -168,7 +167,7 @@ class PartitionDecoder:
     # ------------------------------------------------------------------- batch after batch
 
     def _pieces(self, view: memoryview, aborted: Iterable[AbortedTransaction]) -> Iterator[_Piece]:
-        gathered = _Gathered(view)
+        gathered = _CollectedBatches(view)
         skip = _Aborted(aborted)
         self._seen = self.next_offset
         try:
@@ -185,7 +184,7 @@ class PartitionDecoder:
                 self._seen = after
         except ApiError as error:
             if gathered.rows:
-                yield gathered.take()  # what lies before the damage is whole
+                yield gathered.take()  # batches before the damaged one are intact
             raise self._named(error, self._seen) from None
         if gathered.rows:
             yield gathered.take()
@@ -193,7 +192,7 @@ class PartitionDecoder:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{self.partition}: the batch at offset {self.next_offset} is larger than the "
-                f"{len(view)} bytes that came of it",
+                f"{len(view)} bytes that were fetched of it",
             )
 
     def _check(self, view: memoryview, position: int, header: BatchHeader) -> None:
@@ -232,7 +231,7 @@ class PartitionDecoder:
         return batch.slice(low, max(high - low, 0))
 
     def _blame(self, view: memoryview, piece: _Piece, error: ValueError) -> ApiError:
-        """Which batch it is, and what is wrong with it, in the words of the plain decoder."""
+        """The error of the damaged batch, from the record-by-record decoder."""
         for position in piece.positions:
             _, header = next(iter_batches(view, position))
             try:
@@ -265,7 +264,7 @@ class PartitionDecoder:
                 case _:
                     arrays.append(_runs(piece.types))
         if not arrays:
-            # Rows without columns, as a count wants them.
+            # Rows without columns, for counting.
             return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), count))
         return pa.RecordBatch.from_arrays(arrays, schema=self._layout.schema)
 
@@ -281,8 +280,8 @@ class PartitionDecoder:
             ) from None
 
 
-class _Gathered:
-    """Batches on their way to the kernel: as they lie in the fetch, or decompressed and joined."""
+class _CollectedBatches:
+    """Batches collected for one kernel call: as they were fetched, or decompressed and joined."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
@@ -297,17 +296,17 @@ class _Gathered:
         self._first = self._last = 0
 
     def is_full_for(self, header: BatchHeader) -> bool:
-        """Whether this batch must not come on top of those that are gathered."""
+        """Whether the collected batches must go to the kernel before this one is added."""
         if not self.rows:
             return False
         compressed = header.attributes & CODEC_MASK != 0
         return compressed != bool(self._bodies) or self._body_bytes >= BODY_BYTES
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take one more.
+        """Add a batch.
 
         Raises:
-            DecompressionError: it cannot be decompressed, or would never end.
+            DecompressionError: it cannot be decompressed, or is too large.
         """
         if header.attributes & CODEC_MASK:
             whole = self._view[position : position + header.size_bytes]
@@ -334,7 +333,7 @@ class _Gathered:
         self._body_bytes += len(body) if self._bodies else end - start
 
     def take(self) -> _Piece:
-        """All that was gathered; begins anew."""
+        """Return the collected batches and start empty."""
         body: Any = self._view
         if self._bodies:
             body = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
@@ -344,7 +343,9 @@ class _Gathered:
 
 
 class _Aborted:
-    """Who is being skipped: producers between their aborted first offset and their marker."""
+    """Producers whose batches are skipped: from an aborted transaction's first offset to its
+    marker.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = sorted(
@@ -353,7 +354,7 @@ class _Aborted:
         self._producers: set[int] = set()
 
     def is_aborted(self, header: BatchHeader, view: memoryview, position: int) -> bool:
-        """Whether this batch yields no records: it was aborted, or is a marker."""
+        """Whether a batch yields no records: it is aborted, or a control batch."""
         while self._waiting and self._waiting[-1][0] <= header.last_offset:
             self._producers.add(self._waiting.pop()[1])
         if header.attributes & CONTROL_BIT:
@@ -399,7 +400,7 @@ def _headers(column: HeadersColumn | None, count: int) -> pa.Array:
 def _text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
-    except pa.ArrowInvalid:  # Java shows such bytes as U+FFFD too
+    except pa.ArrowInvalid:  # Java decodes such bytes as U+FFFD too
         return pa.array([each.decode("utf-8", "replace") for each in raw.to_pylist()], pa.string())
 
 

@@ -1,9 +1,9 @@
-"""Arrow into record batches: rows of one partition become the bytes that a Produce carries.
+"""Arrow rows of one partition to record batches for Produce.
 
-Columns that are looked at: `key`, `value` (anything that casts to binary), `timestamp` (Arrow
-timestamps, or integers: milliseconds), `headers` (list<struct<key, value>>). What is missing is
-null, or the time of the call. A batch ends before it would grow beyond `batch_bytes`; one record
-that is larger than that makes a batch of its own, and one beyond `request_bytes_max` is refused.
+Columns: `key`, `value` (anything that casts to binary), `timestamp` (Arrow timestamps, or integers
+in milliseconds), `headers` (list<struct<key, value>>). Missing columns are null, or the current
+time. A batch ends before it would exceed `batch_bytes`; a larger record gets a batch of its own,
+and a record above `request_bytes_max` is refused.
 """
 
 from bisect import bisect_right
@@ -32,19 +32,19 @@ from odradek.record.batch import (
 from odradek.record.compression import DEFAULT_LEVELS, Codec, Levels, compress
 from odradek.record.records import assemble
 
-# A record's lengths, deltas and attributes at their longest.
+# Upper bound of a record's lengths, deltas and attributes.
 _RECORD_OVERHEAD_BYTES: Final = 21
-# Rows that go to the kernel at once; what it makes of them stays below Arrow's 2 GiB.
+# Rows that go to the kernel at once; the encoded records stay below Arrow's 2 GiB.
 _KERNEL_BYTES: Final = 64 << 20
 
 
 class ColumnError(OdradekError):
-    """A column has a type that no record can hold."""
+    """A column has a type that records cannot hold."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchSettings:
-    """What batches are like, and who writes them."""
+    """Limits, codec and producer fields of the batches."""
 
     batch_bytes: int = 1 << 18
     request_bytes_max: int = 1 << 20
@@ -56,10 +56,10 @@ class BatchSettings:
 
 
 def normalized(table: pa.Table, *, now_ms: int) -> pa.Table:
-    """The columns of records, of the types that `encode_partition` takes.
+    """The columns with the types that `encode_partition` requires.
 
     Raises:
-        ColumnError: a column that cannot be cast; names it, its type and what it must be.
+        ColumnError: a column cannot be cast; names it, its type and the required type.
     """
     made = {}
     for name in ("key", "value"):
@@ -101,10 +101,10 @@ def encode_partition(
     base_sequence: int = NO_SEQUENCE,
     using: Kernel | None = None,
 ) -> Iterator[bytearray]:
-    """The batches of the rows, in their order. `table` comes from `normalized`.
+    """The batches of the rows, in order. `table` comes from `normalized`.
 
     Raises:
-        ApiError: MESSAGE_TOO_LARGE, a record is beyond `request_bytes_max`.
+        ApiError: MESSAGE_TOO_LARGE, a record is above `request_bytes_max`.
     """
     sequence = base_sequence
     for start, count, bounds in _cuts(table, settings):
@@ -116,7 +116,7 @@ def encode_partition(
 
 
 def record_sizes(table: pa.Table) -> pa.Array:
-    """How many bytes each record takes at most, int64."""
+    """An upper bound of each record's bytes, int64."""
     size = pa.repeat(pa.scalar(_RECORD_OVERHEAD_BYTES, pa.int64()), table.num_rows)
     for name in ("key", "value"):
         if name in table.column_names:
@@ -141,7 +141,7 @@ def _headers_sizes(headers: pa.Array) -> pa.Array:
 
 
 def _cuts(table: pa.Table, settings: BatchSettings) -> Iterator[tuple[int, int, list[int]]]:
-    """Runs of rows for the kernel: first row, count, and where batches begin in the run."""
+    """Runs of rows for the kernel: first row, count, and the first row of each batch in the run."""
     sizes = record_sizes(table)
     _refuse_too_large(sizes, settings.request_bytes_max)
     upto = memoryview(pc.cumulative_sum(sizes).buffers()[1]).cast("B").cast("q")
@@ -149,7 +149,7 @@ def _cuts(table: pa.Table, settings: BatchSettings) -> Iterator[tuple[int, int, 
     start, bounds, row, run_from = 0, [0], 0, 0
     while row < table.num_rows:
         before = upto[row - 1] if row else 0
-        # At least one record, and then as many as there is room for.
+        # At least one record, then as many as fit.
         row = bisect_right(upto, before + room, lo=row + 1)
         bounds.append(row - start)
         if upto[row - 1] - run_from >= _KERNEL_BYTES or row == table.num_rows:
@@ -186,7 +186,7 @@ def _encode_rows(
         low, high = bounds[index], bounds[index + 1]
         header = BatchHeader(
             base_offset=0,
-            length=0,  # these two are set by `assemble`
+            length=0,  # length and crc are set by `assemble`
             crc=0,
             leader_epoch=NO_LEADER_EPOCH,
             magic=MAGIC,
@@ -212,7 +212,7 @@ def _packed(numbers: list[int]) -> Any:
 
 
 def _whole(array: pa.Array) -> pa.Array:
-    """The same without an offset into its buffers."""
+    """The same array without an offset into its buffers."""
     if not array.offset:
         return array
     return array.take(pa.array(range(len(array)), pa.int32()))
@@ -237,7 +237,7 @@ def _binary(array: pa.Array) -> BinaryInput | None:
 
 
 def _lists(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Where each list begins (int32, one more than there are), and all entries; nulls are empty."""
+    """The offsets of the lists (int32, one more than rows), and all entries; null is empty."""
     lengths = pc.fill_null(pc.list_value_length(headers), 0)
     bounds = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
     return bounds, headers.flatten()

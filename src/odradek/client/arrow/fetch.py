@@ -1,13 +1,13 @@
-"""Many partitions read at once: bytes come in while others are decoded, within bounds.
+"""Fetches many partitions concurrently, while others are decoded, in bounded memory.
 
-A `Fetcher` has one fetch under way with each broker that leads something that is wanted. As soon
-as one is answered its records are put aside and the next fetch goes out, from where the last
-whole batch ends; only then are records handed to who decodes them. What was fetched and not yet
-taken, together with what is under way, stays below `buffer_bytes_max`.
+A `RangeFetcher` has one Fetch in flight to each broker that leads a requested partition. When a
+response arrives, its records are queued and the next Fetch is sent at once, from the end of the
+last complete batch; then the records are returned to be decoded. Queued bytes and requests in
+flight together stay below `buffer_bytes_max`.
 
-A partition ends when its end offset is reached; one without an end is read for as long as the
-fetcher lives. Leaders that move and brokers that die are waited for until nothing has come from a
-partition for `stall_timeout_ms`.
+A partition ends at its end offset; one without an end offset is fetched until the fetcher is
+closed. Leader changes and broker failures are retried until a partition has made no progress for
+`stall_timeout_ms`.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ _log = logging.getLogger("odradek.client")
 
 
 class DataLossError(OdradekError):
-    """Offsets that were asked for are not there any more."""
+    """Requested offsets were deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchSettings:
-    """How much to ask for, and how long to wait."""
+    """Sizes and time-outs of fetching."""
 
     partition_bytes_max: int = 4 << 20
     fetch_bytes_max: int = 8 << 20
@@ -48,23 +48,23 @@ class FetchSettings:
     min_bytes: int = 1
     stall_timeout_ms: int = 120_000
     committed: bool = False  # read_committed
-    # False: what is lost is passed over, and written down in `Fetcher.losses`.
+    # False: lost offsets are skipped, and described in `RangeFetcher.losses`.
     fail_on_data_loss: bool = True
-    rack: str = ""  # client.rack: brokers may name a follower that is nearer (KIP-392)
+    rack: str = ""  # client.rack: leaders may name a nearer follower (KIP-392)
 
 
 class Range(NamedTuple):
-    """Offsets of one partition; `end` is exclusive, None for never."""
+    """Offsets of one partition; `end` is exclusive, or None for no end."""
 
     start: int
     end: int | None
 
 
-class Fetched(NamedTuple):
-    """What one fetch brought of one partition: whole batches."""
+class FetchedRecords(NamedTuple):
+    """The complete batches of one partition in one Fetch response."""
 
     partition: TopicPartition
-    start: int  # what was asked for; the batches may reach back behind it
+    start: int  # the fetch offset; the first batch may begin before it
     records: memoryview
     aborted: list[AbortedTransaction]
     high_watermark: int
@@ -73,8 +73,8 @@ class Fetched(NamedTuple):
 _NOTHING_LEFT: Final = None
 
 
-class Fetcher:
-    """Reads ranges of partitions; `next` gives what has come."""
+class RangeFetcher:
+    """Fetches ranges of partitions; `next` returns one response's records at a time."""
 
     def __init__(
         self,
@@ -93,17 +93,17 @@ class Fetcher:
         }
         self._order = deque(self._positions)
         self._patience = {name: Patience(self._settings.stall_timeout_ms) for name in self._order}
-        self._under_way: dict[asyncio.Task[None], int] = {}  # a fetch with this broker
-        self._fetched: deque[Fetched] = deque()
+        self._under_way: dict[asyncio.Task[None], int] = {}  # the broker of each fetch in flight
+        self._fetched: deque[FetchedRecords] = deque()
         self._buffered_bytes = 0
-        self._nearer: dict[TopicPartition, int] = {}  # the follower that the leader names
+        self._nearer: dict[TopicPartition, int] = {}  # the preferred read replica
 
-    async def next(self) -> Fetched | None:
-        """What came next; None when every range was read to its end.
+    async def next(self) -> FetchedRecords | None:
+        """The records that were fetched next; None when all ranges are complete.
 
         Raises:
-            ApiError: a broker refuses, or a partition gave nothing for `stall_timeout_ms`.
-            DataLossError: an offset of a range is gone (unless told to pass over it).
+            ApiError: a broker refuses, or a partition made no progress for `stall_timeout_ms`.
+            DataLossError: an offset of a range was deleted, and `fail_on_data_loss` is set.
         """
         while True:
             self._send()
@@ -123,7 +123,7 @@ class Fetcher:
                 task.result()
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the fetches in flight."""
         tasks = list(self._under_way)
         for task in tasks:
             task.cancel()
@@ -133,20 +133,21 @@ class Fetcher:
     # --------------------------------------------------------------------------- asking
 
     def _send(self) -> None:
-        """One fetch to each broker that has none and leads something, if there is room."""
+        """Send a Fetch to each leader that has none in flight, if the buffer has room."""
         for task in [task for task in self._under_way if task.done()]:
             del self._under_way[task]
             task.result()
         busy = set(self._under_way.values())
         wanted: dict[int, list[TopicPartition]] = {}
-        self._order.rotate(-1)  # who is asked for first gets the most
+        self._order.rotate(-1)  # the first partitions of a request get the most bytes
         for partition in self._order:
             source = self._nearer.get(partition, self._cluster.leader_of(partition))
             if partition in self._positions and source != NO_LEADER and source not in busy:
                 wanted.setdefault(source, []).append(partition)
         for source, partitions in wanted.items():
             reserved = (len(self._under_way) + 1) * self._settings.fetch_bytes_max
-            # One is always allowed if nothing is there: or nothing would ever move.
+            # If nothing is buffered or in flight, one fetch is always allowed: else there is no
+            # progress.
             if self._buffered_bytes + reserved > self._settings.buffer_bytes_max and (
                 self._under_way or self._fetched
             ):
@@ -178,9 +179,9 @@ class Fetcher:
             await self._later([partition for partition, _ in failed], failed[0][1])
 
     async def _taken(self, partition: TopicPartition, data: PartitionData, code: ErrorCode) -> bool:
-        """Take what came of a partition; False if the broker refused it."""
+        """Process one partition of a response; False if the broker returned an error."""
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # A follower may be behind, or have a later log start: the leader decides.
+            # A follower's log may be behind, or start later: the leader decides.
             if self._nearer.pop(partition, None) is None:
                 await self._out_of_range(partition)
             return True
@@ -225,34 +226,38 @@ class Fetcher:
             return
         start = self._positions[partition]
         aborted = data.aborted_transactions or []
-        self._fetched.append(Fetched(partition, start, records, aborted, data.high_watermark))
+        self._fetched.append(
+            FetchedRecords(partition, start, records, aborted, data.high_watermark)
+        )
         self._buffered_bytes += len(records)
         self._patience[partition].reward()
         self._moved(partition, self._after(records, start))
 
     def _nothing_came(self, partition: TopicPartition, data: PartitionData) -> None:
-        """The broker has waited as long as it was told to: go on, if there is no end to reach.
+        """An empty response after `wait_ms_max`: allowed, unless an end offset is to be reached.
 
         Raises:
-            ApiError: an end that is not reached for `stall_timeout_ms`.
+            ApiError: no progress towards the end offset for `stall_timeout_ms`.
         """
         end = self._ends[partition]
         if end is not None and self._patience[partition].is_over:
             limit = data.last_stable_offset if self._settings.committed else data.high_watermark
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{partition} at offset {self._positions[partition]}: nothing came for "
-                f"{self._settings.stall_timeout_ms} ms; offsets up to {end} were asked for, those "
+                f"{partition} at offset {self._positions[partition]}: no records for "
+                f"{self._settings.stall_timeout_ms} ms; requested are offsets before {end}, those "
                 f"below {limit} can be read",
             )
 
     @staticmethod
     def _after(records: memoryview, position: int) -> int:
-        """Where to go on after these batches. Damage is for the decoder to tell: stay."""
+        """The next fetch offset. A damaged batch is reported by the decoder, so fetching ends
+        there.
+        """
         try:
             end = whole_batches_end(records)
         except ApiError:
-            return 1 << 62  # nothing can be fetched behind it
+            return 1 << 62  # the partition is not fetched any further
         last = at = 0
         while at < end:
             last = at
@@ -270,20 +275,20 @@ class Fetcher:
         return ApiError(code, f"fetch of {partition} at offset {self._positions[partition]}")
 
     async def _out_of_range(self, partition: TopicPartition) -> None:
-        """The offset is gone, or not there yet: go on where there is something, or refuse."""
+        """The fetch offset was deleted, or does not exist yet: skip or raise."""
         asked = self._positions[partition]
         earliest = await self._cluster.list_offsets({partition: EARLIEST})
         latest = await self._cluster.list_offsets({partition: LATEST})
         first, end = earliest[partition], latest[partition]
         wanted_end = self._ends[partition]
-        said = (
+        message = (
             f"{partition}: offset {asked} is out of range; "
             f"the partition has offsets {first} to {end}"
         )
         if self._settings.fail_on_data_loss:
-            raise DataLossError(said)
-        self.losses.append(said)
-        _log.warning("%s: passed over", said)
+            raise DataLossError(message)
+        self.losses.append(message)
+        _log.warning("%s: skipped", message)
         if asked < first and (wanted_end is None or first < wanted_end):
             self._positions[partition] = first
         else:
@@ -292,10 +297,10 @@ class Fetcher:
     # ----------------------------------------------------------------------- what passes
 
     async def _later(self, partitions: list[TopicPartition], error: Exception) -> None:
-        """Something stands in the way of these: ask for their leaders again, after a pause.
+        """Refresh the leaders of these partitions after an error, after a pause.
 
         Raises:
-            ApiError, ConnectionError: it will not pass, or has not for `stall_timeout_ms`.
+            ApiError, ConnectionError: permanent, or lasting for `stall_timeout_ms`.
         """
         for partition in partitions:
             self._nearer.pop(partition, None)
@@ -310,7 +315,7 @@ class Fetcher:
         await self._look(lost)
         if all(self._cluster.leader_of(name) == NO_LEADER for name in lost):
             await self._later(
-                lost, ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {lost[0]}")
+                lost, ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{lost[0]} has no leader")
             )
 
     async def _look(self, partitions: Iterable[TopicPartition]) -> None:
@@ -319,4 +324,4 @@ class Fetcher:
         async def ask() -> Any:
             return await self._cluster.refresh(topics)
 
-        await self._cluster.retried(f"who leads {', '.join(sorted(topics))}", ask)
+        await self._cluster.retried(f"leaders of {', '.join(sorted(topics))}", ask)

@@ -1,8 +1,8 @@
-"""Which kernel turns records into columns and columns into records, and what it is given.
+"""The interface of kernels, which turn records into columns and columns into records.
 
-Two compute the same: `odradek_fast`, compiled, a package of its own that is used where it is
-installed; and `odradek.client.arrow.numpy_kernel`, which needs numpy and pyarrow alone. The
-environment variable ODRADEK_KERNEL (`fast` or `numpy`) chooses one by name.
+There are two: `odradek_fast`, a compiled package that is used if it is installed, and
+`odradek.client.arrow.numpy_kernel`, which needs only numpy and pyarrow. The environment variable
+ODRADEK_KERNEL (`fast` or `numpy`) selects one.
 
 A kernel has three functions:
 
@@ -12,12 +12,12 @@ A kernel has three functions:
 
 `batches` of `decode` are six int64 for each batch: start and end in the body, count, base offset,
 base timestamp, append time (`NO_APPEND_TIME`: each record has its own timestamp). `wanted` is a
-sum of `KEY` to `OFFSET`. Damage is a ValueError: which record it was, and how, is then found out
-by `odradek.record.records`.
+sum of `KEY` to `OFFSET`. Damaged records raise ValueError; `odradek.record.records` then finds out
+which record is damaged, and how.
 
-`batches` of `encode` are int64 row numbers: the first row of each batch, then the count of rows.
-A binary column is (int32 offsets, data, a byte for each value that is 0 where it is null, or None
-if none is); headers are (int32 list offsets, key column, value column).
+`batches` of `encode` are int64 row numbers: the first row of each batch, then the number of rows.
+A binary column is (int32 offsets, data, one byte a value that is 0 for null, or None if there are
+no nulls); headers are (int32 list offsets, key column, value column).
 """
 
 import importlib
@@ -35,7 +35,7 @@ OFFSET: Final = 16
 
 NO_APPEND_TIME: Final = -(1 << 63)
 
-Buffer: TypeAlias = Any  # whatever has the buffer protocol: bytes, memoryview, pyarrow.Buffer
+Buffer: TypeAlias = Any  # any object with the buffer protocol: bytes, memoryview, pyarrow.Buffer
 # offsets, data, validity bitmap or None, count of nulls
 BinaryColumn: TypeAlias = tuple[Buffer, Buffer, Buffer | None, int]
 # list offsets, validity bitmap or None, count of nulls, keys, values
@@ -46,7 +46,7 @@ HeadersInput: TypeAlias = tuple[Buffer, BinaryInput, BinaryInput]
 
 
 class Columns(NamedTuple):
-    """What was asked for of some records; None where it was not."""
+    """The decoded columns; None for those that were not requested."""
 
     rows: int
     offsets: Buffer | None
@@ -57,7 +57,7 @@ class Columns(NamedTuple):
 
 
 class Kernel(Protocol):
-    """The work for each record. See this file's head for the arguments."""
+    """The work on each record. The module's docstring describes the arguments."""
 
     def decode(self, body: Buffer, batches: Buffer, wanted: int, /) -> tuple[Any, ...]:
         """The fields of `Columns`.
@@ -82,15 +82,15 @@ class Kernel(Protocol):
 
 
 class KernelError(OdradekError):
-    """ODRADEK_KERNEL names a kernel that is not there."""
+    """ODRADEK_KERNEL names a kernel that does not exist or is not installed."""
 
 
 @cache
 def kernel(name: str | None = None) -> Kernel:
-    """The kernel of this name; None: what ODRADEK_KERNEL says, else the best that is installed.
+    """The kernel of this name; None: that of ODRADEK_KERNEL, or the fastest installed one.
 
     Raises:
-        KernelError: there is none of this name, or it is not installed.
+        KernelError: the name is unknown, or the kernel is not installed.
     """
     wanted = name or os.environ.get("ODRADEK_KERNEL", "")
     if wanted not in {"", "fast", "numpy"}:

@@ -1,7 +1,6 @@
-"""An event loop in a thread of its own, for callers that are not asynchronous.
+"""An event loop in a thread, for callers that are not asynchronous.
 
-The thread waits for sockets and hands bytes on, nothing else: work for each record is done by
-who calls, beside it.
+The thread only waits for sockets and passes bytes on; the caller's thread decodes the records.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads. A process that was forked needs one of its own."""
+    """Runs coroutines for other threads. It does not work after a fork; make a new one there."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -24,7 +23,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to its end and return what it returns; given up if the caller is interrupted."""
+        """Run to completion and return the result; cancelled if the caller is interrupted."""
         future = self.submit(work)
         try:
             return future.result()
@@ -33,11 +32,11 @@ class LoopThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run; the future tells when it is done."""
+        """Start a coroutine; returns its future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """End the thread. What still runs in it is cancelled."""
+        """Cancel running coroutines and end the thread."""
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -1,13 +1,12 @@
-"""The kernel that always works: records to columns and back, with numpy and pyarrow alone.
+"""The kernel without compiled code of its own, with numpy and pyarrow alone.
 
-Nothing here loops over records but the search for where each begins, which nothing can avoid:
-a record's length stands in front of it. All batches of a call are walked at once, a record of
-each in a step, where there are enough of them; else one after the other. Then every varint is
-read for all records together, and keys and values are copied out by Arrow: interleaved, their
-starts and ends are the offsets of an array over the very bytes that came from the socket, and
-every second element is wanted.
+The only loop over records finds where each one begins, because its length is in front of it. If
+there are enough batches, the loop advances one record in each batch at a step; else it walks one
+batch after the other. Then each varint field is decoded for all records at once, and Arrow copies
+keys and values out: interleaved starts and ends are the offsets of an array over the fetched bytes,
+and every second element of it is a key or value.
 
-Arguments and results: see `odradek.client.arrow.kernel`. Its compiled twin is fast/odradek_fast.c.
+Arguments and results: see `odradek.client.arrow.kernel`. Compiled: fast/odradek_fast.c.
 """
 
 from functools import cache
@@ -33,16 +32,16 @@ _RECORD_BYTES_MIN: Final = 7
 _BODY_BYTES_MAX: Final = (1 << 31) - 1
 _INT_BYTES_MAX: Final = 5
 _LONG_BYTES_MAX: Final = 10
-# From so many batches on it pays to walk them side by side.
+# With at least this many batches, walking them in parallel is faster.
 _LANES_MIN: Final = 48
-# So many records of each batch are tried to be of one size.
+# How many records of each batch are tested for equal size.
 _RUN: Final = 32
 _AHEAD: Final = np.arange(_RUN)[:, None]
-# A step that the table does not know: a varint of three bytes and more, or a negative length.
+# Not in the table: a varint of three or more bytes, or a negative length.
 _ASK: Final = 0
-# Both bytes of a pair say that another one follows.
+# Both bytes of a pair have the continuation bit.
 _LONGER: Final = 0x8080
-# Below so many headers for each pass over all records it pays to walk them one by one.
+# Below this average number of headers at a pass, walking them one by one is faster.
 _HEADERS_A_PASS: Final = 20
 
 Ints = Any  # numpy.ndarray of int64
@@ -84,7 +83,7 @@ def _check(data: Any, rows: Any) -> None:
 def _decode(body: Buffer, data: Any, rows: Any, wanted: int) -> tuple[Any, ...]:
     starts, ends = _record_bounds(data, rows)
     counts = rows[:, 2]
-    # The length, which is known from the walk, and the attributes, which nobody uses.
+    # Skip the length, which the walk has read, and the unused attributes.
     position = starts + _varint_sizes(data, starts) + 1
     timestamp_delta, position = _varints(data, position, _LONG_BYTES_MAX)
     offset_delta, position = _varints(data, position, _INT_BYTES_MAX)
@@ -113,7 +112,7 @@ def _decode(body: Buffer, data: Any, rows: Any, wanted: int) -> tuple[Any, ...]:
 
 
 def _record_bounds(data: Any, rows: Any) -> tuple[Ints, Ints]:
-    """Where each record begins, and where it ends.
+    """Where each record begins and ends.
 
     Raises:
         ValueError: the last record of a batch does not end where the batch does.
@@ -127,7 +126,7 @@ def _record_bounds(data: Any, rows: Any) -> tuple[Ints, Ints]:
     ends[last[filled] - 1] = rows[filled, 1]
     if (rows[~filled, 0] != rows[~filled, 1]).any():
         raise ValueError("bytes in a batch without records")
-    # A record's own length must lead to where the next one begins.
+    # The last record's own length must lead to the end of its batch.
     if starts.size:
         length, after = _varints(data, starts[last[filled] - 1], _INT_BYTES_MAX)
         if (after + length != rows[filled, 1]).any():
@@ -143,7 +142,7 @@ def _walk_in_turn(data: Any, rows: Any) -> Ints:
 
 
 def _walk(body: bytes, count: int) -> Ints:
-    """Where each of `count` records begins: about 60 ns for each."""
+    """Where each of `count` records begins; about 60 ns a record."""
     steps = _steps_by_bytes()
     starts: list[int] = []
     append = starts.append
@@ -175,10 +174,10 @@ def _long_step(body: bytes, position: int) -> int:
 
 
 def _walk_side_by_side(data: Any, rows: Any) -> Ints:
-    """The same for many batches: the n-th record of each in one step.
+    """As `_walk_in_turn`, for many batches: the n-th record of all batches in one step.
 
-    Records of one size are common. So now and then it is tried whether the next `_RUN` of each
-    batch have the size of the first one, and then those are had in one step.
+    Records of equal size are common. So sometimes the next `_RUN` records of each batch are tested
+    for the size of the first one, and then advanced over in one step.
     """
     order = np.argsort(-rows[:, 2], kind="stable")
     counts = rows[order, 2]
@@ -186,23 +185,23 @@ def _walk_side_by_side(data: Any, rows: Any) -> Ints:
     starts = np.empty((int(counts[0]), len(rows)), np.int64)
     steps = _steps_by_pair()
     pairs = _pairs(data)
-    # How many batches have an n-th record.
+    # How many batches have at least n records.
     lanes = np.searchsorted(-counts, -np.arange(1, int(counts[0]) + 1), side="right").tolist()
     index, try_at, pause = 0, 0, _RUN
     while index < len(lanes):
-        alive = lanes[index]
-        at = position[:alive]
+        walking = lanes[index]
+        at = position[:walking]
         step = steps[pairs[at]]
-        if index >= try_at and lanes[min(index + _RUN, len(lanes)) - 1] == alive:
+        if index >= try_at and lanes[min(index + _RUN, len(lanes)) - 1] == walking:
             run = min(_RUN, len(lanes) - index)
             ahead = at + step * _AHEAD[:run]
             if step.all() and ahead[-1].max() < pairs.size and (steps[pairs[ahead]] == step).all():
-                starts[index : index + run, :alive] = ahead
+                starts[index : index + run, :walking] = ahead
                 at += step * run
                 index, pause = index + run, _RUN
                 continue
             try_at, pause = index + pause, pause * 2
-        starts[index, :alive] = at
+        starts[index, :walking] = at
         if not step.all():
             for lane in np.flatnonzero(step == _ASK).tolist():
                 start = int(at[lane])
@@ -220,13 +219,13 @@ def _walk_side_by_side(data: Any, rows: Any) -> Ints:
 
 
 def _pairs(data: Any) -> Any:
-    """Each two neighbouring bytes as one number."""
+    """Each pair of neighbouring bytes as one number."""
     return np.ndarray((max(data.size - 1, 0),), np.dtype("<u2"), data, strides=(1,))
 
 
 @cache
 def _steps_by_pair() -> Any:
-    """From the first two bytes of a record, how far it is to the next; 0: ask."""
+    """The distance to the next record by a record's first two bytes; `_ASK`: not in the table."""
     pair = np.arange(1 << 16)
     low, high = pair & 0xFF, pair >> 8
     raw = np.where(low < 0x80, low, (low & 0x7F) | high << 7)
@@ -255,14 +254,14 @@ def _varint_sizes(data: Any, at: Ints) -> Ints:
 
 
 def _varints(data: Any, at: Ints, bytes_max: int) -> tuple[Ints, Ints]:
-    """The numbers at these positions, zig-zag undone, and the positions after them.
+    """The numbers at these positions, zig-zag decoded, and the positions after them.
 
-    Nearly all have one byte or two. Those are computed in eight or sixteen bits: a quarter of the
-    memory, and four times as many at a step.
+    Nearly all have one or two bytes. Those are computed in 8 or 16 bits: a quarter of the memory,
+    and four times as many at a step.
 
     Raises:
         ValueError: one is longer than `bytes_max`.
-        IndexError: one lies beyond the data.
+        IndexError: one is beyond the data.
     """
     byte = data[at]
     if not at.size or byte.max() < 0x80:
@@ -311,7 +310,7 @@ def _lengths(data: Any, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _gather(body: Buffer, start: Ints, length: Ints) -> tuple[Any, ...]:
-    """Copy the parts out: Arrow's offsets, data and validity bitmap, and the count of nulls."""
+    """Copy the values out: Arrow's offsets, data and validity bitmap, and the number of nulls."""
     count = start.size
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[0 : 2 * count : 2] = start
@@ -332,7 +331,7 @@ def _gather(body: Buffer, start: Ints, length: Ints) -> tuple[Any, ...]:
 def _headers(
     body: Buffer, data: Any, counts: Ints, position: Ints, ends: Ints, *, wanted: bool
 ) -> tuple[Any, ...] | None:
-    """Walk the headers of all records; checks that each record ends where it should."""
+    """Decode the headers of all records; checks that each record ends where its length says."""
     most = int(counts.max()) if counts.size else 0
     if counts.size and (counts.min() < 0 or most > data.size):
         raise ValueError("a count of headers below 0, or beyond the end")
@@ -453,7 +452,7 @@ def _field(column: BinaryInput | None, count: int) -> tuple[Ints, Any]:
     length = np.diff(at).astype(np.int64)
     if valid is not None:
         null = np.frombuffer(valid, np.uint8)[:count] == 0
-        if (length[null] != 0).any():  # bytes under a null: legal in Arrow
+        if (length[null] != 0).any():  # Arrow allows bytes under a null
             whole = _binary(at, data, count)
             keep = pa.array(np.where(null, None, np.arange(count)), pa.int64())
             taken = whole.take(keep).fill_null(b"")
@@ -469,7 +468,7 @@ def _binary(offsets: Any, data: Buffer, count: int) -> Any:
 
 
 def _sizes(values: Ints) -> Ints:
-    """How many bytes each takes as a varint."""
+    """The number of bytes of each value as a varint."""
     raw = _zigzag(values)
     size = np.ones(values.size, np.int64)
     raw = raw >> np.uint64(7)
@@ -484,7 +483,7 @@ def _zigzag(values: Ints) -> Any:
 
 
 def _join_varints(columns: list[Ints]) -> Any:
-    """Each row's varints, one after the other, as an Arrow array."""
+    """The concatenated varints of each row, as an Arrow array."""
     raws = [_zigzag(column) for column in columns]
     sizes = [_sizes(column) for column in columns]
     widths = [int(size.max()) for size in sizes]
@@ -504,7 +503,7 @@ def _join_varints(columns: list[Ints]) -> Any:
 
 
 def _encoded_headers(headers: HeadersInput | None, count: int) -> tuple[Any, Any]:
-    """For each row the count of its headers and they themselves; and how many bytes that is."""
+    """The number of headers of each row followed by the headers, and their sizes in bytes."""
     if headers is None:
         return pa.repeat(pa.scalar(b"\0", pa.binary()), count), 1
     lists = np.frombuffer(headers[0], np.int32)[: count + 1]

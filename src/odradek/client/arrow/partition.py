@@ -1,9 +1,8 @@
-"""Which partition a row goes to: Kafka's partitioner, for a whole column at once.
+"""Kafka's default partitioner for a whole column.
 
-A row with a key goes to murmur2(key) % partitions, so that records of one key stay in one
-partition and in the order in which they were sent, whichever client wrote them. Rows without a
-key fill one partition up to `batch_bytes`, then the next one (KIP-480). A row that names its
-partition goes there.
+A row with a key goes to murmur2(key) % partitions, as in all clients, so the records of a key keep
+their order. Rows without a key fill one partition up to `batch_bytes`, then the next one (KIP-480).
+A row with a `partition` goes there.
 """
 
 from typing import Any, Final
@@ -19,11 +18,11 @@ _RECORD_OVERHEAD_BYTES: Final = 16
 
 
 class PartitionError(OdradekError):
-    """A row names a partition that the topic does not have."""
+    """A row has a `partition` that the topic does not have."""
 
 
 def murmur2(keys: pa.Array, *, using: Kernel | None = None) -> list[int]:
-    """Kafka's hash of each key, as unsigned numbers; nulls have that of no bytes."""
+    """Kafka's hash of each key, unsigned; a null is hashed as no bytes."""
     return _hashes(keys, using or kernel()).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -35,12 +34,12 @@ def partition_rows(
     batch_bytes: int,
     using: Kernel | None = None,
 ) -> pa.Array:
-    """The partition of each row, int32. `first_partition` is where rows without a key begin.
+    """The partition of each row, int32. Rows without a key begin at `first_partition`.
 
-    `table` has columns `key` and `value` (binary) and may have `partition` (int32).
+    `table` has the columns `key` and `value` (binary) and optionally `partition` (int32).
 
     Raises:
-        PartitionError: a row names a partition below 0 or not below `partitions`.
+        PartitionError: a row's `partition` is negative, or not below `partitions`.
     """
     chosen = pa.nulls(table.num_rows, pa.int32())
     if "partition" in table.column_names:
@@ -66,7 +65,6 @@ def partition_rows(
 
 
 def flat(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

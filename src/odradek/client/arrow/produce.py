@@ -1,17 +1,17 @@
-"""A producer that takes Arrow: rows become batches, batches become acknowledged, in order.
+"""A producer for Arrow tables: rows become batches, which are acknowledged in order.
 
     producer = await ArrowProducer.open(cluster, ProducerSettings(transactional_id="load-7"))
     await producer.begin()
     await producer.send("orders", table)
     await producer.commit()
 
-Idempotent unless told otherwise: each partition's batches bear sequence numbers, several are
-under way at once, and after a failure all that is not acknowledged is sent again in order, so
-that a broker takes each exactly once. With a transactional id, InitProducerId fences whoever used
-it before and aborts what he left open.
+Idempotent by default: the batches of a partition have sequence numbers, several are in flight, and
+after a failure all unacknowledged batches are sent again in order, so that a broker writes each of
+them exactly once. With a transactional id, InitProducerId fences earlier producers with this id and
+aborts their open transaction.
 
-`send` returns when everything is acknowledged. Records are made batch by batch as there is room
-for them: per partition, at most `unacknowledged_max` batches are in memory besides the table.
+`send` returns when everything is acknowledged. Batches are encoded as there is room for them: in
+each partition at most `unacknowledged_max` batches are in memory besides the table.
 """
 
 import asyncio
@@ -56,21 +56,21 @@ from odradek.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-_ADD_PARTITIONS_VERSION: Final = 3  # later ones are for brokers
-_END_VERSION: Final = 4  # later ones end the producer's epoch, too (KIP-890)
+_ADD_PARTITIONS_VERSION: Final = 3  # later versions are for brokers
+_END_VERSION: Final = 4  # later versions also bump the epoch (KIP-890)
 _DONE_BEFORE: Final = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER,)
-# What a batch behind one that failed is refused for.
+# The error of a batch that was sent after one that has failed.
 _BEHIND_A_FAILURE: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
-_IN_FLIGHT_MAX: Final = 5  # as many as a broker remembers of an idempotent producer
+_IN_FLIGHT_MAX: Final = 5  # a broker keeps the last five batches of a producer
 
 
 class ProducerStateError(OdradekError):
-    """A call that does not fit: a transaction without an id, a send outside of one."""
+    """A call without a transactional id, or outside of a transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProducerSettings:
-    """How to write."""
+    """Sizes, time-outs and guarantees of writing."""
 
     acks: int = -1
     idempotent: bool = True
@@ -84,14 +84,14 @@ class ProducerSettings:
     unacknowledged_max: int = _IN_FLIGHT_MAX
 
     def with_transaction(self, transactional_id: str) -> "ProducerSettings":
-        """The same for a transactional producer."""
+        """The same settings with a transactional id."""
         return replace(self, transactional_id=transactional_id, idempotent=True, acks=-1)
 
 
 class Written(NamedTuple):
-    """What became of the rows of one partition."""
+    """The result of writing the rows of one partition."""
 
-    first_offset: int  # -1: not told
+    first_offset: int  # -1: not known
     records: int
 
 
@@ -101,7 +101,7 @@ class _Batch(NamedTuple):
 
 
 class _Line:
-    """The batches of one partition: made as there is room, sent in order, kept until known."""
+    """The batches of one partition: encoded on demand, sent in order, kept until acknowledged."""
 
     def __init__(self, partition: TopicPartition, batches: Iterator[bytearray]) -> None:
         self.partition = partition
@@ -109,7 +109,7 @@ class _Line:
         self.records = 0
         self._batches: Iterator[bytearray] | None = batches
         self._unacknowledged: deque[_Batch] = deque()
-        self._sent = 0  # of these, from the front
+        self._sent = 0  # how many of the kept batches are sent, from the front
         self.in_flight = 0
         self._failed = False
 
@@ -118,10 +118,10 @@ class _Line:
         return self._batches is None and not self._unacknowledged
 
     def to_send(self, unacknowledged_max: int) -> _Batch | None:
-        """The next batch, if one may be sent now."""
+        """The next batch to send, if one may be sent now."""
         if self._failed:
             if self.in_flight:
-                return None  # those behind the failure have to come back first
+                return None  # wait for the responses to the later batches
             self._failed, self._sent = False, 0
         if self._sent == len(self._unacknowledged):
             if len(self._unacknowledged) >= unacknowledged_max or self._batches is None:
@@ -137,10 +137,10 @@ class _Line:
         return batch
 
     def acknowledged(self, batch: _Batch, base_offset: int) -> None:
-        """The broker has it."""
+        """The broker has acknowledged a batch."""
         self.in_flight -= 1
         if not self._unacknowledged or self._unacknowledged[0] is not batch:
-            # One before it failed, and it was not sent in sequence: it will be sent again.
+            # An earlier batch has failed, and this one had no sequence: it is sent again, too.
             self._failed = True
             return
         self._unacknowledged.popleft()
@@ -150,13 +150,13 @@ class _Line:
             self.first_offset = base_offset
 
     def failed(self) -> None:
-        """It has to be sent again, with all that follow it."""
+        """A batch has failed: send it again, with all later ones."""
         self.in_flight -= 1
         self._failed = True
 
 
 class ArrowProducer:
-    """Writes tables to topics. Made by `open`; for one task at a time."""
+    """Writes tables to topics. Opened by `open`; not for concurrent use."""
 
     def __init__(
         self, cluster: ArrowCluster, settings: ProducerSettings, *, now_ms: Callable[[], int]
@@ -171,7 +171,7 @@ class ArrowProducer:
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
         self._has_gap = False
-        self._turn = random.randrange(1 << 20)  # where rows without a key begin
+        self._turn = random.randrange(1 << 20)  # the first partition of rows without a key
 
     @classmethod
     async def open(
@@ -181,10 +181,10 @@ class ArrowProducer:
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> "ArrowProducer":
-        """A producer, its id fetched; with a transactional id, whoever had it is fenced.
+        """A producer with its producer id; fences earlier producers with the same transactional id.
 
         Raises:
-            ApiError: the cluster gives no id.
+            ApiError: the cluster refuses a producer id.
         """
         producer = cls(cluster, settings or ProducerSettings(), now_ms=now_ms)
         if producer._settings.idempotent or producer._settings.transactional_id is not None:
@@ -199,9 +199,9 @@ class ArrowProducer:
         """Write the rows and wait until all are acknowledged.
 
         Raises:
-            ApiError: a broker refuses for good, or not everything was taken in time.
-            UnknownTopicError: there is no such topic.
-            PartitionError, ColumnError: rows that cannot be written; nothing was.
+            ApiError: a broker refuses permanently, or the delivery time-out has passed.
+            UnknownTopicError: the topic does not exist.
+            PartitionError, ColumnError: invalid rows; nothing was written.
         """
         if self._settings.transactional_id is not None and not self._in_transaction:
             raise ProducerStateError("send outside of a transaction: call begin() first")
@@ -266,7 +266,6 @@ class ArrowProducer:
     # --------------------------------------------------------------------- transactions
 
     async def begin(self) -> None:
-        """Begin a transaction."""
         if self._settings.transactional_id is None or self._in_transaction:
             raise ProducerStateError("begin() needs a transactional id, and no open transaction")
         self._in_transaction = True
@@ -274,17 +273,17 @@ class ArrowProducer:
         self._has_offsets = False
 
     async def commit(self) -> None:
-        """End the transaction: all that was sent in it counts."""
+        """Commit the transaction."""
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """End the transaction: nothing that was sent in it counts."""
+        """Abort the transaction."""
         await self._end(committed=False)
 
     async def send_offsets(
         self, group: str, offsets: Mapping[TopicPartition, tuple[int, str | None]]
     ) -> None:
-        """Commit offsets, each with its metadata, under a group, with the transaction.
+        """Commit offsets of a group, each with its metadata, in the transaction.
 
         Raises:
             ApiError: refused; the transaction has to be aborted.
@@ -325,11 +324,11 @@ class ArrowProducer:
 
         async def send(connection: Connection) -> None:
             answer = await connection.request(commit, TxnOffsetCommitResponse)
-            for told in answer.topics:
-                for each in told.partitions:
+            for result in answer.topics:
+                for each in result.partitions:
                     _check(
                         each.error_code,
-                        f"offset of {told.name}-{each.partition_index} under {group}",
+                        f"offset of {result.name}-{each.partition_index} under {group}",
                     )
 
         await self._cluster.coordinated(GROUP_COORDINATOR, group, send)
@@ -389,11 +388,11 @@ class ArrowProducer:
             answer = await connection.request(
                 request, AddPartitionsToTxnResponse, version_max=_ADD_PARTITIONS_VERSION
             )
-            for told in answer.results_by_topic_v3_and_below:
-                for each in told.results_by_partition:
+            for result in answer.results_by_topic_v3_and_below:
+                for each in result.results_by_partition:
                     _check(
                         each.partition_error_code,
-                        f"{told.name}-{each.partition_index} into transaction {name}",
+                        f"{result.name}-{each.partition_index} into transaction {name}",
                     )
 
         await self._cluster.coordinated(TRANSACTION_COORDINATOR, name, add)
@@ -408,7 +407,7 @@ class ArrowProducer:
 
 
 class _Delivery:
-    """Sends lines until all are acknowledged."""
+    """Sends the batches of all partitions until all are acknowledged."""
 
     def __init__(
         self, cluster: ArrowCluster, settings: ProducerSettings, lines: list[_Line]
@@ -433,7 +432,7 @@ class _Delivery:
                         task.result()
                 elif not sent and not all(line.is_done for line in self._lines):
                     await self._look(
-                        ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {self._stuck()}")
+                        ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._stuck()} has no leader")
                     )
         finally:
             for task in self._under_way:
@@ -444,7 +443,7 @@ class _Delivery:
         return next(line.partition for line in self._lines if not line.is_done)
 
     def _send(self) -> bool:
-        """Fill the requests that may be under way with each leader."""
+        """Fill the requests that may be in flight to each leader."""
         self._lines.rotate(-1)
         by_leader: dict[int, list[_Line]] = {}
         for line in self._lines:
@@ -462,10 +461,10 @@ class _Delivery:
         return sent
 
     def _pieces(self, lines: list[_Line]) -> list[tuple[_Line, _Batch]]:
-        """One batch of each line, as many as go into one request."""
+        """At most one batch of each partition, as many as fit into one request."""
         window = self._settings.unacknowledged_max
         if not (self._settings.idempotent or self._settings.transactional_id is not None):
-            window = 1  # without sequences, only so does order survive a failure
+            window = 1  # without sequences, more in flight could be reordered
         room = self._settings.request_bytes_max
         pieces = []
         for line in lines:
@@ -503,30 +502,30 @@ class _Delivery:
             return
         failure: ApiError | None = None
         for topic_told in answer.responses:
-            for told in topic_told.partition_responses:
-                line, batch = by_name[TopicPartition(topic_told.name, told.index)]
-                failure = self._outcome(line, batch, told) or failure
+            for result in topic_told.partition_responses:
+                line, batch = by_name[TopicPartition(topic_told.name, result.index)]
+                failure = self._outcome(line, batch, result) or failure
         if failure is not None:
             await self._look(failure)
 
     def _outcome(
-        self, line: _Line, batch: _Batch, told: PartitionProduceResponse
+        self, line: _Line, batch: _Batch, result: PartitionProduceResponse
     ) -> ApiError | None:
-        code = ErrorCode(told.error_code)
+        code = ErrorCode(result.error_code)
         if code is ErrorCode.NONE or code in _DONE_BEFORE:
-            line.acknowledged(batch, told.base_offset)
+            line.acknowledged(batch, result.base_offset)
             self._patience.reward()
             return None
         behind = code in _BEHIND_A_FAILURE and line.in_flight > 0
         line.failed()
-        said = f"{line.partition}: {told.error_message or code.name}"
-        return None if behind else ApiError(code, said)
+        message = f"{line.partition}: {result.error_message or code.name}"
+        return None if behind else ApiError(code, message)
 
     async def _look(self, error: Exception) -> None:
-        """Something stands in the way: see who leads now, after a pause.
+        """Refresh the leaders after an error, after a pause.
 
         Raises:
-            ApiError, ConnectionError: it will not pass, or has not in time.
+            ApiError, ConnectionError: permanent, or lasting for the delivery time-out.
         """
         passes = may_pass(error) or (
             isinstance(error, ApiError) and error.code in _BEHIND_A_FAILURE
@@ -534,7 +533,7 @@ class _Delivery:
         if not passes or not await self._patience.once_more():
             raise error
         await self._cluster.retried(
-            "who leads",
+            "the leaders",
             lambda: self._cluster.refresh({line.partition.topic for line in self._lines}),
         )
 
@@ -550,7 +549,7 @@ async def end_transaction(
     """Commit or abort a transaction that its producer left open; `producer` is its id and epoch.
 
     Raises:
-        ApiError: refused: somebody else has the transactional id now, or the time was up.
+        ApiError: refused: the producer is fenced, or the transaction has timed out.
     """
     request = EndTxnRequest(
         transactional_id=name,

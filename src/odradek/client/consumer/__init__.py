@@ -1,1 +1,1 @@
-"""The asyncio consumer: fetching, subscriptions, its group's coordinator."""
+"""The asyncio consumer: fetching, subscription state, group membership."""

@@ -1,13 +1,13 @@
-"""A consumer: records of topics or partitions, alone or as a member of a group.
+"""The asyncio consumer, standalone or as a member of a group.
 
     async with await Consumer.open(settings) as consumer:
         consumer.subscribe(["orders"])
         async for record in consumer:
             ...
 
-`poll` gives what is there, or waits; all that changes what is read (rebalances, their callbacks,
-commits by itself) happens inside it. The iteration is `poll` again and again: it waits for ever, or
-ends when `consumer.timeout.ms` have passed without a record (B25).
+`poll` returns fetched records, or waits for some; rebalances, their callbacks and automatic commits
+happen only inside it. Iterating calls `poll` repeatedly: for ever, or until no record has come for
+`consumer.timeout.ms`.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, Self
 from odradek.client.closing import Closing
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.fetched import ConsumerRecord
-from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.fetcher import ConsumerFetcher
 from odradek.client.consumer.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata, Readings
+from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata, SubscriptionState
 from odradek.client.errors import (
     ClientTimeoutError,
     ClosedError,
@@ -34,7 +34,7 @@ from odradek.model.errors import ApiError, ErrorCode, OdradekError
 from odradek.model.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.client.consumer.coordinator import Coordinator, Offsets, RebalanceListener
+    from odradek.client.consumer.coordinator import ConsumerCoordinator, Offsets, RebalanceListener
 
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TOPIC_NEVER: Final = (
@@ -44,19 +44,19 @@ _TOPIC_NEVER: Final = (
 
 
 class Consumer(Closing):
-    """One consumer. Made by `open`, ended by `close` or by leaving its `async with`."""
+    """A consumer. Opened by `open`, closed by `close` or by leaving its `async with`."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._readings = Readings()
+        self._assigned = SubscriptionState()
         self._wake = asyncio.Event()
-        self._fetcher = Fetcher(cluster, settings, self._readings, self._wake.set)
+        self._fetcher = ConsumerFetcher(cluster, settings, self._assigned, self._wake.set)
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self.listener: RebalanceListener | None = None
-        self._coordinator: Coordinator | None = None
+        self._coordinator: ConsumerCoordinator | None = None
         self._is_assigned = False  # by `assign`, not by a group
         self._woken = False
         self._closed = False
@@ -67,7 +67,7 @@ class Consumer(Closing):
 
     @classmethod
     async def open(cls, settings: ConsumerSettings, *, wait_ms: int = 0) -> Self:
-        """Find the cluster, trying again for `wait_ms`.
+        """Connect to the cluster, retrying for `wait_ms`.
 
         Raises:
             BootstrapError: no broker answers.
@@ -80,10 +80,10 @@ class Consumer(Closing):
     def subscribe(
         self, topics: Collection[str], listener: "RebalanceListener | None" = None
     ) -> None:
-        """Read these topics as a member of the group.
+        """Subscribe to topics as a member of the group.
 
         Raises:
-            IllegalStateError: there is no group, or partitions were assigned by hand.
+            IllegalStateError: `group.id` is not set, or partitions were assigned by `assign`.
         """
         self._join_group()
         self._topics, self._pattern = tuple(sorted(set(topics))), None
@@ -93,11 +93,11 @@ class Consumer(Closing):
             self._coordinator.rejoin("the subscription has changed")
 
     def subscribe_pattern(self, pattern: str, listener: "RebalanceListener | None" = None) -> None:
-        """Read the topics whose whole name matches, also those that are yet to come.
+        """Subscribe to all topics whose whole name matches, including topics created later.
 
         Raises:
             IllegalStateError: as `subscribe`.
-            re.error: it is no pattern.
+            re.error: the pattern is invalid.
         """
         compiled = re.compile(pattern)
         self._join_group()
@@ -116,22 +116,22 @@ class Consumer(Closing):
             )
         self._group()
 
-    def _group(self) -> "Coordinator":
+    def _group(self) -> "ConsumerCoordinator":
         if self._coordinator is None:
-            from odradek.client.consumer.coordinator import Coordinator  # noqa: PLC0415  not all have one
+            from odradek.client.consumer.coordinator import ConsumerCoordinator  # noqa: PLC0415  not all have one
 
             if self._settings.group_id is None:
                 raise IllegalStateError(
                     "To use the group management or offset commit APIs, you must provide a valid "
                     "group.id in the consumer configuration."
                 )
-            self._coordinator = Coordinator(
-                self._cluster, self._settings, _Subscriber(self, self._readings, self._fetcher)
+            self._coordinator = ConsumerCoordinator(
+                self._cluster, self._settings, _Subscriber(self, self._assigned, self._fetcher)
             )
         return self._coordinator
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, with no group's help.
+        """Assign partitions, without group membership.
 
         Raises:
             IllegalStateError: topics were subscribed to.
@@ -141,35 +141,35 @@ class Consumer(Closing):
                 "Subscription to topics, partitions and pattern are mutually exclusive"
             )
         self._is_assigned = True
-        self._readings.assign(partitions)
+        self._assigned.assign(partitions)
         self._fetcher.drop()
 
     async def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Drop subscription and assignment; leaves the group."""
         if self._coordinator is not None and not self._is_assigned:
             await self._coordinator.close()
             self._coordinator = None
         self._topics, self._pattern, self._is_assigned = (), None, False
-        self._readings.assign(())
+        self._assigned.assign(())
         self._fetcher.drop()
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now."""
-        return list(self._readings)
+        """The assigned partitions."""
+        return list(self._assigned)
 
     def subscription(self) -> tuple[str, ...]:
-        """The topics that were subscribed to, or that the pattern has found."""
+        """The subscribed topics, or those that match the pattern."""
         return self._topics
 
     # ------------------------------------------------------------------------- reading
 
     async def poll(self, timeout_ms: int = 0) -> list[ConsumerRecord]:
-        """Records, in order by partition, at most `max.poll.records`; none if the time is up.
+        """At most `max.poll.records` records, ordered within a partition; empty after the time-out.
 
         Raises:
-            ApiError: a topic, partition or group is refused for good.
-            NoOffsetError: it is not known where to begin.
-            AuthenticationError: a broker does not take who we are.
+            ApiError: a topic, partition or group is refused permanently.
+            NoOffsetError: a partition has no committed offset and no reset policy.
+            AuthenticationError: a broker refuses the credentials.
             WakeUpError: `wake_up` was called.
             IllegalStateError: nothing is subscribed or assigned.
         """
@@ -195,7 +195,7 @@ class Consumer(Closing):
             await self._wait(deadline_s)
 
     async def _wait(self, deadline_s: float) -> None:
-        """Until something comes, the time is up, or something is due."""
+        """Wait until a fetch completes, the time-out has passed, or a retry or heartbeat is due."""
         due_s = deadline_s
         if self._retry_s > self._loop.time():
             due_s = min(due_s, self._retry_s)
@@ -208,7 +208,7 @@ class Consumer(Closing):
             pass
 
     async def _keep_up(self, deadline_s: float) -> None:
-        """Metadata, the group, and where to begin: whatever has to come before records."""
+        """Metadata, group membership and positions: the steps before records can be fetched."""
         await self._refresh_if_old()
         coordinator = self._coordinator
         if coordinator is not None:
@@ -223,17 +223,17 @@ class Consumer(Closing):
         if (
             self._finding is None
             and self._loop.time() >= self._retry_s
-            and (self._readings.without_position() or self._readings.to_reset())
+            and (self._assigned.without_position() or self._assigned.to_reset())
         ):
-            # It may take longer than this poll; the next one finds it done.
+            # A task, because it may take longer than this poll.
             self._finding = self._loop.create_task(self._try_to_find_positions())
 
     async def _refresh_if_old(self) -> None:
-        """Ask for metadata at first, when it has aged, and more often while a topic is missing."""
+        """Refresh metadata when it has expired, and more often while a topic is missing in it."""
         now_s = self._loop.time()
         age_ms_max = self._settings.client.metadata_age_ms_max
-        wanted = self._topics or sorted({p.topic for p in self._readings})
-        missing = [topic for topic in wanted if topic not in self._cluster.picture.topics]
+        wanted = self._topics or sorted({p.topic for p in self._assigned})
+        missing = [topic for topic in wanted if topic not in self._cluster.metadata.topics]
         if self._refreshed_s is not None:
             age_ms = (now_s - self._refreshed_s) * 1000
             if age_ms < (self._settings.client.retry_backoff_max_ms if missing else age_ms_max):
@@ -249,7 +249,7 @@ class Consumer(Closing):
         self._refreshed_s = now_s
         self._cluster.log_errors(wanted)
         for topic in wanted:
-            code = self._cluster.picture.errors.get(topic)
+            code = self._cluster.metadata.errors.get(topic)
             if code in _TOPIC_NEVER:
                 raise ApiError(ErrorCode(code), refusal(code, topic))
         if self._pattern is not None:
@@ -259,7 +259,7 @@ class Consumer(Closing):
         topics = tuple(
             sorted(
                 name
-                for name, state in self._cluster.picture.topics.items()
+                for name, state in self._cluster.metadata.topics.items()
                 if pattern.fullmatch(name)
                 and not (state.is_internal and self._settings.excludes_internal)
             )
@@ -280,26 +280,27 @@ class Consumer(Closing):
             self._wake.set()
 
     async def _find_positions(self, timeout_ms: int) -> None:
-        new = self._readings.without_position()
-        asked = {partition: self._readings[partition].visit for partition in new}
+        new = self._assigned.without_position()
+        asked = {partition: self._assigned[partition].visit for partition in new}
         committed: Offsets = {}
         if new and self._settings.group_id is not None:
             committed = await self._group().committed(new, timeout_ms)
-        # One that was taken and given again meanwhile may be committed further on by now.
-        without = [p for p in self._readings.without_position() if asked.get(p) == self._visit(p)]
+        # A partition that was revoked and assigned again meanwhile may have a later committed
+        # offset.
+        without = [p for p in self._assigned.without_position() if asked.get(p) == self._visit(p)]
         for partition in without:
             offset = committed.get(partition)
             if offset is not None:
-                self._readings.seek(partition, offset.offset, offset.leader_epoch)
+                self._assigned.seek(partition, offset.offset, offset.leader_epoch)
             elif self._settings.offset_reset in _RESETS:
-                self._readings.reset(partition, _RESETS[self._settings.offset_reset])
+                self._assigned.reset(partition, _RESETS[self._settings.offset_reset])
         without = [partition for partition in without if partition not in committed]
         if without and self._settings.offset_reset not in _RESETS:
             raise NoOffsetError(
                 "Undefined offset with no reset policy for partitions: "
                 f"[{', '.join(map(str, without))}]"
             )
-        resets = self._readings.to_reset()
+        resets = self._assigned.to_reset()
         visits = {partition: self._visit(partition) for partition in resets}
         if not resets:
             return
@@ -309,25 +310,25 @@ class Consumer(Closing):
             reads_committed=self._settings.reads_committed,
             timeout_ms=timeout_ms,
         )
-        for partition, told in found.items():
-            reading = self._readings.get(partition)
+        for partition, result in found.items():
+            reading = self._assigned.get(partition)
             if reading is not None and reading.visit == visits[partition]:
-                self._readings.seek(partition, told.offset, told.leader_epoch)
+                self._assigned.seek(partition, result.offset, result.leader_epoch)
 
     def _visit(self, partition: TopicPartition) -> int:
-        return self._readings[partition].visit
+        return self._assigned[partition].visit
 
     def wake_up(self) -> None:
-        """Let a `poll` that waits, or the next one, raise WakeUpError."""
+        """Make the current or next `poll` raise WakeUpError."""
         self._woken = True
         self._wake.set()
 
     def look_again(self) -> None:
-        """Let a `poll` that waits see what has changed."""
+        """Make a waiting `poll` check for changes."""
         self._wake.set()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record by record; ends when none has come for `consumer.timeout.ms`."""
+        """Iterate over records; ends when none has come for `consumer.timeout.ms`."""
         timeout_ms = self._settings.iteration_timeout_ms
         forever_ms = self._settings.poll_interval_ms_max // 2
         while True:
@@ -340,73 +341,72 @@ class Consumer(Closing):
     # -------------------------------------------------------------------------- positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on there.
+        """Set the position of a partition.
 
         Raises:
-            IllegalStateError: this partition is not read.
+            IllegalStateError: the partition is not assigned, or the offset is negative.
         """
         if offset < 0:
             raise IllegalStateError("seek offset must not be a negative number")
         self._must_read([partition])
-        self._readings.seek(partition, offset)
+        self._assigned.seek(partition, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on at the first record there is; of all partitions if none is named."""
+        """Set the position to the log start offset; all assigned partitions if none is given."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on at what comes next; of all partitions if none is named."""
+        """Set the position to the end offset; all assigned partitions if none is given."""
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: Collection[TopicPartition], timestamp: int) -> None:
         self._must_read(partitions)
-        for partition in partitions or self._readings:
-            self._readings.reset(partition, timestamp)
+        for partition in partitions or self._assigned:
+            self._assigned.reset(partition, timestamp)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Give no records of these, but keep them."""
+        """Return no records of these partitions until `resume`."""
         self._must_read(partitions)
         for partition in partitions:
-            self._readings[partition].is_paused = True
+            self._assigned[partition].is_paused = True
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Go on with these."""
+        """Return records of these partitions again."""
         self._must_read(partitions)
         for partition in partitions:
-            self._readings[partition].is_paused = False
+            self._assigned[partition].is_paused = False
         self._wake.set()
 
     def paused(self) -> list[TopicPartition]:
-        """Those that are paused."""
-        return [partition for partition in self._readings if self._readings[partition].is_paused]
+        return [partition for partition in self._assigned if self._assigned[partition].is_paused]
 
     def _must_read(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
-            if partition not in self._readings:
+            if partition not in self._assigned:
                 raise IllegalStateError(f"No current assignment for partition {partition}")
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record.
 
         Raises:
-            ClientTimeoutError: it could not be found out in time.
+            ClientTimeoutError: it could not be determined in time.
         """
         self._must_read([partition])
         timeout_ms = self._settings.client.api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_s = self._loop.time() + timeout_ms / 1000
-        while not self._readings[partition].has_position:
+        while not self._assigned[partition].has_position:
             await self._find_positions(timeout_ms)
             if self._loop.time() >= deadline_s:
                 raise ClientTimeoutError(
                     f"Timeout of {timeout_ms}ms expired before the position for partition "
                     f"{partition} could be determined"
                 )
-        return self._readings[partition].offset
+        return self._assigned[partition].offset
 
     async def offsets_for_times(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offsets at or after timestamps; -1 where no record is that late."""
+        """The first offset at or after each timestamp; -1 if there is no such record."""
         return await list_offsets(
             self._cluster, wanted, reads_committed=self._settings.reads_committed
         )
@@ -414,44 +414,44 @@ class Consumer(Closing):
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset of each."""
+        """The log start offset of each partition."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset after the last of each that may be read."""
+        """The end offset of each partition; with read_committed the last stable offset."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         found = await self.offsets_for_times(dict.fromkeys(partitions, timestamp))
-        return {partition: told.offset for partition, told in found.items()}
+        return {partition: result.offset for partition, result in found.items()}
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that is read, for other questions to it."""
+        """The connections and metadata of this consumer, for other requests."""
         return self._cluster
 
     async def partitions_for(
         self, topic: str, *, creating: bool | None = None
     ) -> list[TopicPartition]:
-        """The partitions of a topic; none if there is no such. `creating` may have it made."""
+        """The partitions of a topic; empty if there is none. `creating` allows auto-creation."""
         creating = self._settings.creates_topics if creating is None else creating
         await self._cluster.refresh([topic], creating=creating)
-        return self._cluster.picture.partitions(topic)
+        return self._cluster.metadata.partitions(topic)
 
     async def topics(self) -> list[str]:
-        """The names of all topics that may be seen."""
+        """The names of all topics that this client is authorized to describe."""
         answer = await self._cluster.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name is not None)
 
     # ---------------------------------------------------------------------------- commits
 
     async def commit(self, offsets: "Offsets | None" = None, timeout_ms: int | None = None) -> None:
-        """Commit these, or all positions; with patience. See `Coordinator.commit`."""
-        wanted = self._readings.positions() if offsets is None else offsets
+        """Commit these offsets, or all positions, with retries; see `ConsumerCoordinator`."""
+        wanted = self._assigned.positions() if offsets is None else offsets
         await self._group().commit(wanted, timeout_ms)
 
     def commit_async(
@@ -459,8 +459,8 @@ class Consumer(Closing):
         offsets: "Offsets | None" = None,
         done: "Callable[[Offsets, Exception | None], None] | None" = None,
     ) -> None:
-        """Commit these, or all positions; once. `done` is told how it went."""
-        wanted = self._readings.positions() if offsets is None else offsets
+        """Commit these offsets, or all positions, without retries; then calls `done`."""
+        wanted = self._assigned.positions() if offsets is None else offsets
         self._group().commit_async(wanted, done)
 
     async def committed(
@@ -470,18 +470,18 @@ class Consumer(Closing):
         return await self._group().committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: for `Producer.send_offsets`."""
+        """MemberSubscription id and generation, for `Producer.send_offsets`."""
         return self._group().metadata()
 
     @property
     def is_joined(self) -> bool:
-        """Whether the group has given this member its part."""
+        """Whether the group has assigned partitions to this member."""
         return self._coordinator is not None and self._coordinator.is_joined
 
     # ------------------------------------------------------------------------------ the end
 
     async def close(self, timeout_ms: int = 30_000) -> None:
-        """Commit, leave the group, hang up; in this time at most."""
+        """Commit, leave the group and close the connections, within the time-out."""
         if self._closed:
             return
         self._closed = True
@@ -490,7 +490,7 @@ class Consumer(Closing):
                 if self._coordinator is not None:
                     await self._coordinator.close()
         except (TimeoutError, ConnectionError, OdradekError):
-            pass  # the session's end says the same, later
+            pass  # the group removes the member after its session timeout
         finally:
             if self._finding is not None:
                 self._finding.cancel()
@@ -500,11 +500,13 @@ class Consumer(Closing):
 
 
 class _Subscriber:
-    """A consumer, as its coordinator sees it."""
+    """The consumer as seen by its coordinator code."""
 
-    def __init__(self, consumer: Consumer, readings: Readings, fetcher: Fetcher) -> None:
+    def __init__(
+        self, consumer: Consumer, assigned: SubscriptionState, fetcher: ConsumerFetcher
+    ) -> None:
         self._consumer = consumer
-        self._readings = readings
+        self._assigned = assigned
         self._fetcher = fetcher
 
     @property
@@ -516,14 +518,14 @@ class _Subscriber:
         return self._consumer.listener
 
     def owned(self) -> list[TopicPartition]:
-        return list(self._readings)
+        return list(self._assigned)
 
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        self._readings.assign(partitions)
+        self._assigned.assign(partitions)
         self._fetcher.drop()
 
     def positions(self) -> "Offsets":
-        return self._readings.positions()
+        return self._assigned.positions()
 
     def wake(self) -> None:
         self._consumer.look_again()

@@ -1,16 +1,16 @@
-"""A consumer's life in its group: the steps of Kafka's ConsumerCoordinator (B22).
+"""Group membership of a consumer (Java's ConsumerCoordinator).
 
-    poll        is there a rebalance to take part in; is it time to commit
-    join        JoinGroup: who I am, what I read, which strategies I know
-    lead        the leader assigns the partitions of everybody
-    sync        SyncGroup: the leader hands the assignment in, the others fetch theirs
-    heartbeat   I live; and am told when the group rebalances
-    commit      positions: with patience, or once
-    leave       LeaveGroup: the others need not wait for the session's end
+    poll        takes part in a rebalance if there is one; commits if a commit is due
+    join        JoinGroup: member id, subscribed topics, supported assignors
+    lead        the group's leader assigns the partitions of all members
+    sync        SyncGroup: the leader sends the assignment, every member receives its part
+    heartbeat   keeps the session, and reports that the group rebalances
+    commit      offsets: with retries (sync), or once (async)
+    leave       LeaveGroup: the group need not wait for the session timeout
 
-The requests of a join go on while the application does something else; callbacks, and all that
-changes what is read, happen only inside `poll`. Members of a group may be of other makes: names,
-versions and data of the strategies are Java's.
+JoinGroup and SyncGroup proceed while the application works; callbacks and changes of the assignment
+happen only inside `poll`. Members may use other clients: the names, versions and data of the
+assignors are Java's.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from odradek.client.group.assignors import ASSIGNORS, Assignor, assignor_of
 from odradek.client.group.protocol import (
     NO_GENERATION,
     PROTOCOL_TYPE,
-    Member,
+    MemberSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -68,7 +68,7 @@ from odradek.wire.messages.sync_group import (
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
-# JoinGroup is answered when all have come, so it may take as long as the rebalance.
+# JoinGroup is answered when all members have joined, which takes up to the rebalance timeout.
 _JOIN_SLACK_MS: Final = 5_000
 _MANY_GROUPS_FROM: Final = 8
 _IDENTITIES_FROM: Final = 3
@@ -88,44 +88,44 @@ _NO_MEMBER: Final = (
 
 
 class CommitFailedError(OdradekError):
-    """The group has given the partitions to others (Java's CommitFailedException)."""
+    """The partitions were assigned to other members (Java's CommitFailedException)."""
 
 
 class RebalanceListener(Protocol):
-    """Is told what this member is given and what is taken from it. Waited for."""
+    """Callbacks of a rebalance (Java's ConsumerRebalanceListener). They are awaited."""
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These will be another's; positions can still be committed."""
+        """Partitions will be assigned to other members; their offsets can still be committed."""
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are new."""
+        """Partitions were assigned to this member."""
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are another's already."""
+        """The membership was lost: other members may own these partitions already."""
 
 
 class Subscriber(Protocol):
-    """What the coordinator must know of its consumer."""
+    """What the coordinator needs from its consumer."""
 
     @property
     def topics(self) -> Collection[str]:
-        """What is read, a pattern's topics among it."""
+        """The subscribed topics, or those that match the pattern."""
 
     @property
     def listener(self) -> RebalanceListener | None:
-        """Who wants to be told."""
+        """The application's callbacks; None if there are none."""
 
     def owned(self) -> Sequence[TopicPartition]:
-        """The partitions that this member has."""
+        """The partitions that are assigned now."""
 
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        """From now on it has these."""
+        """Replace the assignment."""
 
     def positions(self) -> Offsets:
-        """What to commit."""
+        """The offsets to commit."""
 
     def wake(self) -> None:
-        """Something has happened that `poll` should look at."""
+        """Make a waiting `poll` check for changes."""
 
 
 class _Joined(NamedTuple):
@@ -135,8 +135,8 @@ class _Joined(NamedTuple):
     assignment: Sequence[TopicPartition]
 
 
-class Coordinator:
-    """One member of one group."""
+class ConsumerCoordinator:
+    """The membership of one consumer in its group."""
 
     def __init__(
         self, cluster: Cluster, settings: ConsumerSettings, subscriber: Subscriber
@@ -163,46 +163,47 @@ class Coordinator:
         self._polled_s = self._loop.time()
         self._next_commit_s = self._loop.time() + settings.commit_interval_ms / 1000
         self._committing: set[asyncio.Task[None]] = set()
-        self._held: Sequence[TopicPartition] = ()  # what it was given last, and when
+        self._held: Sequence[TopicPartition] = ()  # the last assignment, and its generation
         self._held_in = NO_GENERATION
-        self._counts: dict[str, int] = {}  # what the leader has assigned by
+        self._counts: dict[str, int] = {}  # the partition counts of the last assignment
 
     # -------------------------------------------------------------------------- for the consumer
 
     def metadata(self) -> GroupMetadata:
-        """Who this member was when it was given its part last (Java's `groupMetadata`).
+        """MemberSubscription id and generation of the last assignment (Java's `groupMetadata`).
 
-        It stays so when the membership is lost: a transaction that commits offsets without a
-        generation is not fenced by the group (KIP-447), and what was read in a generation must not
+        They are kept when the membership is lost: a transaction that commits offsets without a
+        generation is not fenced by the group (KIP-447), and what was read in one generation must
+        not
         be committed in another.
         """
         return self._metadata
 
     @property
     def is_joined(self) -> bool:
-        """Whether it has its part of the group's partitions."""
+        """Whether the member has its assignment, and no rebalance is in progress."""
         return not self._must_join and self._joining is None
 
     def rejoin(self, reason: str) -> None:
-        """What is read has changed: take part in a new rebalance."""
+        """Join again at the next `poll`, because the subscription or metadata has changed."""
         if not self._must_join:
             self._reason = reason
             self._must_join = True
 
     def counts_changed(self) -> None:
-        """Partitions may have come or gone: the leader assigns anew if so."""
+        """Join again if this member leads the group and partition counts have changed."""
         now = {topic: self._count(topic) for topic in self._counts}
         if self._counts and now != self._counts:
             self.rejoin(f"cached metadata has changed from {self._counts} to {now}")
 
     def _count(self, topic: str) -> int:
-        return len(self._cluster.picture.partitions(topic))
+        return len(self._cluster.metadata.partitions(topic))
 
     async def poll(self, deadline_s: float) -> None:
-        """Take part in what the group does, until then at most; commit if it is time.
+        """Take part in a rebalance until `deadline_s`; commit if a commit is due.
 
         Raises:
-            ApiError: the group does not take this member.
+            ApiError: the group refuses this member.
         """
         self._polled_s = self._loop.time()
         if self._fatal is not None:
@@ -233,7 +234,7 @@ class Coordinator:
         self.commit_if_due()
 
     async def close(self) -> None:
-        """Commit, give up what it has, leave the group. A static member is only silent."""
+        """Commit, revoke the assignment, leave the group. A static member sends no LeaveGroup."""
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
@@ -248,12 +249,12 @@ class Coordinator:
         await asyncio.gather(*self._committing, return_exceptions=True)
         if self._settings.instance_id is None:
             await self._leave("the consumer is being closed")
-        self._forget_membership()
+        self._drop_membership()
 
     # ------------------------------------------------------------------------- the rebalance
 
     async def _prepare(self) -> None:
-        """Before a join: commit, and give up what an eager member must give up."""
+        """Before a join: commit, and revoke what this protocol requires (eager: everything)."""
         if self._generation == NO_GENERATION:
             owned = self._subscriber.owned()
             if owned:
@@ -264,14 +265,14 @@ class Coordinator:
             await self._revoke(self._subscriber.owned())
             self._subscriber.take_over(())
             return
-        # What is not subscribed any more is given up before it is asked for.
-        gone = [p for p in self._subscriber.owned() if p.topic not in self._subscriber.topics]
-        if gone:
-            await self._revoke(gone)
-            self._subscriber.take_over([p for p in self._subscriber.owned() if p not in gone])
+        # A cooperative member revokes partitions of topics that it no longer subscribes to.
+        removed = [p for p in self._subscriber.owned() if p.topic not in self._subscriber.topics]
+        if removed:
+            await self._revoke(removed)
+            self._subscriber.take_over([p for p in self._subscriber.owned() if p not in removed])
 
     async def _complete(self, joined: _Joined) -> None:
-        """After a join: what changed hands, and who is told."""
+        """After a join: apply the assignment and run the callbacks."""
         before = list(self._subscriber.owned())
         now = list(joined.assignment)
         self._assignor = joined.assignor
@@ -307,10 +308,10 @@ class Coordinator:
             await listener.lost(owned)
 
     async def _join(self) -> _Joined:
-        """JoinGroup and SyncGroup, until they go through.
+        """Send JoinGroup and SyncGroup, repeated until both succeed.
 
         Raises:
-            ApiError: the group does not take this member.
+            ApiError: the group refuses this member.
         """
         failures = 0
         while True:
@@ -318,17 +319,17 @@ class Coordinator:
             try:
                 return await self._join_once()
             except ConnectionError:
-                self._forget_coordinator()
+                self._drop_coordinator()
             except ApiError as error:
                 code = error.code
                 if code is ErrorCode.MEMBER_ID_REQUIRED:
                     continue
                 if code in _OTHER_COORDINATOR:
-                    self._forget_coordinator()
+                    self._drop_coordinator()
                 elif code is ErrorCode.FENCED_INSTANCE_ID:
                     raise
                 elif code in _NO_MEMBER:
-                    self._forget_membership()
+                    self._drop_membership()
                 elif code is not ErrorCode.REBALANCE_IN_PROGRESS and code not in _LATER:
                     raise
             failures += 1
@@ -376,18 +377,18 @@ class Coordinator:
         self._reason = ""
         return _Joined(answer.generation_id, answer.member_id, assignor, assignment)
 
-    def _member(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> Member:
-        return Member(
+    def _member(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> MemberSubscription:
+        return MemberSubscription(
             topics=tuple(self._subscriber.topics),
             owned=tuple(owned),
             generation=self._generation,
-            # An eager member has given all up; the sticky strategy wants to know what it had.
+            # An eager member has revoked everything; the sticky assignor still needs what it owned.
             user_data=assignor.user_data(self._held, self._held_in),
             rack=self._settings.rack or None,
         )
 
     async def _lead(self, assignor: Assignor, answer: JoinGroupResponse) -> dict[str, bytes]:
-        """The leader's task: assign the partitions of all topics that anybody reads."""
+        """Assign the partitions of all topics that any member subscribes to."""
         members = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id)
             for member in answer.members
@@ -450,7 +451,7 @@ class Coordinator:
                 heard_s = self._loop.time()
             except (ConnectionError, OdradekError):
                 if self._loop.time() - heard_s > settings.session_timeout_ms / 1000:
-                    self._forget_coordinator()
+                    self._drop_coordinator()
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(
@@ -468,7 +469,7 @@ class Coordinator:
         if self._generation != sent_in or self._joining is not None:
             return
         if code in _OTHER_COORDINATOR:
-            self._forget_coordinator()
+            self._drop_coordinator()
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin("group is already rebalancing")
             self._subscriber.wake()
@@ -479,13 +480,13 @@ class Coordinator:
             self._membership_lost(f"encountered {code.name} from heartbeat response")
 
     def _membership_lost(self, reason: str) -> None:
-        self._forget_membership()
+        self._drop_membership()
         self._lost = True
         self._must_join = False
         self.rejoin(reason)
         self._subscriber.wake()
 
-    def _forget_membership(self) -> None:
+    def _drop_membership(self) -> None:
         self._generation = NO_GENERATION
         self._member_id = ""
 
@@ -496,7 +497,7 @@ class Coordinator:
             self._heart = None
 
     async def _leave(self, reason: str) -> None:
-        """Best effort: the session ends without it, too."""
+        """Send LeaveGroup; failures are ignored, because the session expires anyway."""
         if not self._member_id or self._settings.instance_id is not None:
             return
         with contextlib.suppress(ConnectionError, OdradekError, TimeoutError):
@@ -514,14 +515,14 @@ class Coordinator:
     # ------------------------------------------------------------------------------ offsets
 
     def commit_if_due(self) -> None:
-        """The commit that is made by itself every `auto.commit.interval.ms`."""
+        """Commit automatically, every `auto.commit.interval.ms`."""
         if not self._settings.commits_by_itself or self._loop.time() < self._next_commit_s:
             return
         self._next_commit_s = self._loop.time() + self._settings.commit_interval_ms / 1000
         self.commit_async(self._subscriber.positions(), None)
 
     async def _commit_last(self) -> None:
-        """Before partitions go: a commit that is worth some patience, but not an error."""
+        """Commit before a revocation, with retries; errors are ignored."""
         if not self._settings.commits_by_itself:
             return
         with contextlib.suppress(OdradekError, ConnectionError):
@@ -532,7 +533,7 @@ class Coordinator:
         offsets: Offsets,
         done: Callable[[Offsets, Exception | None], None] | None,
     ) -> None:
-        """Commit once; `done` is told how it went. Never tried again."""
+        """Commit once, without retries; then calls `done` with the offsets and the error."""
 
         async def attempt() -> None:
             error: Exception | None = None
@@ -550,14 +551,14 @@ class Coordinator:
         task.add_done_callback(self._committing.discard)
 
     async def commit(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
-        """Commit, trying again until it is done, or cannot be.
+        """Commit, with retries.
 
         Raises:
-            CommitFailedError: the partitions are another's by now.
-            ApiError: the broker refuses for good.
+            CommitFailedError: the partitions were assigned to other members.
+            ApiError: the broker refuses permanently.
             ClientTimeoutError: not within `default.api.timeout.ms`.
         """
-        # In order: what was sent before must not overwrite this.
+        # Earlier asynchronous commits must not overwrite this one.
         if self._committing:
             await asyncio.wait(self._committing)
         await self._patiently("committing offsets", lambda: self._commit_once(offsets), timeout_ms)
@@ -600,7 +601,7 @@ class Coordinator:
                 f"out of the group ({code.name})."
             )
         if code in _OTHER_COORDINATOR:
-            self._forget_coordinator()
+            self._drop_coordinator()
         raise ApiError(code, f"OffsetCommit for {self._group_id}")
 
     async def committed(
@@ -609,7 +610,7 @@ class Coordinator:
         """The group's committed offsets; partitions without one are left out.
 
         Raises:
-            ApiError: the broker refuses for good.
+            ApiError: the broker refuses permanently.
             ClientTimeoutError: not within `default.api.timeout.ms`.
         """
         if not partitions:
@@ -647,7 +648,7 @@ class Coordinator:
         if failed:
             first = next((each for each in failed if each not in _LATER), failed[0])
             if first in _OTHER_COORDINATOR:
-                self._forget_coordinator()
+                self._drop_coordinator()
             raise ApiError(first, f"OffsetFetch for {self._group_id}")
         return found
 
@@ -656,13 +657,13 @@ class Coordinator:
     async def _connection(self) -> Connection:
         return await self._cluster.coordinator(GROUP_COORDINATOR, self._group_id, GROUP)
 
-    def _forget_coordinator(self) -> None:
-        self._cluster.forget_coordinator(GROUP_COORDINATOR, self._group_id)
+    def _drop_coordinator(self) -> None:
+        self._cluster.drop_coordinator(GROUP_COORDINATOR, self._group_id)
 
     async def _patiently(
         self, what: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None
     ) -> T:
-        """Try until it goes through, an error lasts, or the time is up."""
+        """Retry until success, a permanent error or the time-out."""
         timeout_ms = self._settings.client.api_timeout_ms if timeout_ms is None else timeout_ms
         failures = 0
         try:
@@ -671,7 +672,7 @@ class Coordinator:
                     try:
                         return await attempt()
                     except ConnectionError:
-                        self._forget_coordinator()
+                        self._drop_coordinator()
                     except ApiError as error:
                         if error.code not in _LATER:
                             raise
@@ -686,7 +687,7 @@ class Coordinator:
 def _read_offsets(
     answer: OffsetFetchResponse,
 ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata], list[int]]:
-    """The error of the whole, the committed offsets, and the errors of single partitions."""
+    """The error of the response, the committed offsets, and the errors of single partitions."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     codes: list[int] = []
     code = answer.error_code

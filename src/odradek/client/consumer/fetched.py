@@ -1,8 +1,8 @@
-"""What a fetch has brought of one partition, handed out record by record. Pure.
+"""The fetched records of one partition (Java's CompletedFetch). Pure.
 
-A response begins with the batch in which the asked offset lies, so records before it are passed
-over; markers never reach an application; and who reads committed data does not see the batches of
-transactions that were aborted, which the response lists by producer and first offset.
+The first batch of a response may begin before the fetch offset, so earlier records are skipped.
+Control batches are never returned. With read_committed, batches of aborted transactions are
+skipped; the response lists these by producer id and first offset.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ from odradek.record.records import iter_records
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, and where it stands."""
+    """One record with its partition, offset, timestamp, key, value and headers."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    timestamp_type: int  # 0: CreateTime; 1: LogAppendTime; -1: there is none
+    timestamp_type: int  # 0: CreateTime; 1: LogAppendTime; -1: magic 0 has none
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
@@ -30,14 +30,14 @@ class ConsumerRecord(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """A transaction that was aborted."""
+    """An aborted transaction in a Fetch response."""
 
     producer_id: int
     first_offset: int
 
 
-class Fetched:
-    """The records of one partition out of one response."""
+class CompletedFetch:
+    """The records of one partition in one Fetch response."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Fetched:
         self.partition = partition
         self.visit = visit
         self.size_bytes = len(data)
-        self.next_offset = offset  # where to go on after what was handed out
-        self.leader_epoch = -1  # of the last record before it
+        self.next_offset = offset  # of the next record to return
+        self.leader_epoch = -1  # of the last returned record
         self._data = memoryview(data)
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset)
         self._skips_aborted = aborted is not None
@@ -61,7 +61,7 @@ class Fetched:
         self._records = self._walk()
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """So many records more; fewer at the end.
+        """The next `records_max` records; fewer at the end.
 
         Raises:
             ApiError: CORRUPT_MESSAGE or INVALID_RECORD, naming the partition and the offset.
@@ -92,7 +92,7 @@ class Fetched:
                         yield ConsumerRecord(
                             topic, index, offset, timestamp, stamp, key, value, headers, epoch
                         )
-                # Beyond markers, what was aborted, and what compaction has taken.
+                # Skip control batches, aborted batches and gaps of compaction.
                 if header.next_offset > self.next_offset:
                     self.next_offset = header.next_offset
                     self.leader_epoch = header.leader_epoch
@@ -102,7 +102,7 @@ class Fetched:
             ) from None
 
     def _is_skipped(self, header: BatchHeader, batch: Bytes, open_aborted: set[int]) -> bool:
-        """Whether no application may see this batch; markers and the list of aborted ones tell."""
+        """Whether a batch is a control batch or, with read_committed, aborted."""
         if self._skips_aborted:
             while self._aborted and self._aborted[0].first_offset <= header.last_offset:
                 open_aborted.add(self._aborted.pop(0).producer_id)

@@ -1,7 +1,7 @@
-"""Reads ahead for a consumer: one request under way to each broker that leads something it reads.
+"""Prefetching for a consumer: one Fetch in flight to each broker that leads an assigned partition.
 
-A partition whose records are not yet taken is not asked for again, so memory is bounded by
-`fetch.max.bytes` for each broker. What was fetched before a seek is dropped when it comes.
+A partition is not fetched again before its records were taken, so memory is bounded by
+`fetch.max.bytes` for each broker. Records fetched before a seek are dropped.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.client.cluster import FETCH, Cluster
-from odradek.client.consumer.fetch_sessions import FetchSession, Wanted
-from odradek.client.consumer.fetched import Aborted, ConsumerRecord, Fetched
+from odradek.client.consumer.fetch_sessions import FetchSessionHandler, Wanted
+from odradek.client.consumer.fetched import Aborted, CompletedFetch, ConsumerRecord
 from odradek.client.consumer.list_offsets import EARLIEST, LATEST
 from odradek.client.consumer.settings import ConsumerSettings
-from odradek.client.consumer.subscription import Reading, Readings
+from odradek.client.consumer.subscription import AssignedPartition, SubscriptionState
 from odradek.client.errors import NoOffsetError
 from odradek.model.errors import RETRIABLE, ApiError, ErrorCode, OdradekError
 from odradek.model.partition import NO_LEADER, TopicPartition
@@ -34,24 +34,24 @@ _REFRESH: Final = (
 )
 
 
-class Fetcher:
+class ConsumerFetcher:
     """The fetches of one consumer."""
 
     def __init__(
         self,
         cluster: Cluster,
         settings: ConsumerSettings,
-        readings: Readings,
+        assigned: SubscriptionState,
         arrived: Callable[[], None],
     ) -> None:
-        """`arrived` is called when there is something to take, or to raise."""
+        """`arrived` is called when `take` has records to return or an error to raise."""
         self._cluster = cluster
         self._settings = settings
-        self._readings = readings
+        self._assigned = assigned
         self._arrived = arrived
-        self._buffer: list[Fetched] = []
+        self._buffer: list[CompletedFetch] = []
         self._errors: list[Exception] = []
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSessionHandler] = {}
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._not_before_s: dict[int, float] = {}
         self._failures: dict[int, int] = {}
@@ -60,7 +60,7 @@ class Fetcher:
         self._reset_default = {"earliest": EARLIEST, "latest": LATEST}.get(settings.offset_reset)
 
     async def close(self) -> None:
-        """Stop everything that is under way."""
+        """Cancel all requests."""
         tasks = [*self._under_way.values()]
         if self._refreshing is not None:
             tasks.append(self._refreshing)
@@ -71,19 +71,19 @@ class Fetcher:
     # ------------------------------------------------------------------------- taking
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Records that are here; positions move with them.
+        """At most `records_max` fetched records; advances the positions.
 
         Raises:
-            ApiError, NoOffsetError: a partition cannot be read on.
+            ApiError, NoOffsetError: a partition cannot be read any further.
         """
         taken: list[ConsumerRecord] = []
-        waiting: list[Fetched] = []
+        waiting: list[CompletedFetch] = []
         while self._buffer and len(taken) < records_max:
             fetched = self._buffer.pop(0)
-            reading = self._readings.get(fetched.partition)
-            if reading is None or reading.visit != fetched.visit:
+            assigned = self._assigned.get(fetched.partition)
+            if assigned is None or assigned.visit != fetched.visit:
                 continue
-            if reading.is_paused:
+            if assigned.is_paused:
                 waiting.append(fetched)
                 continue
             try:
@@ -94,9 +94,9 @@ class Fetcher:
                     break
                 raise
             taken += records
-            reading.offset = fetched.next_offset
+            assigned.offset = fetched.next_offset
             if fetched.leader_epoch >= 0:
-                reading.leader_epoch = fetched.leader_epoch
+                assigned.leader_epoch = fetched.leader_epoch
             if len(taken) == records_max:
                 self._buffer.insert(0, fetched)
         self._buffer += waiting
@@ -105,29 +105,29 @@ class Fetcher:
         return taken
 
     def drop(self) -> None:
-        """Partitions were taken away: forget what is here of others than are read."""
-        self._buffer = [f for f in self._buffer if f.partition in self._readings]
+        """Drop fetched records of partitions that are not assigned any more."""
+        self._buffer = [f for f in self._buffer if f.partition in self._assigned]
 
     @property
     def has_something(self) -> bool:
-        """Whether `take` would give or raise something."""
+        """Whether `take` would return records or raise an error."""
         if self._errors:
             return True
         for fetched in self._buffer:
-            reading = self._readings.get(fetched.partition)
-            if reading is not None and reading.visit == fetched.visit and not reading.is_paused:
+            assigned = self._assigned.get(fetched.partition)
+            if assigned is not None and assigned.visit == fetched.visit and not assigned.is_paused:
                 return True
         return False
 
     # ------------------------------------------------------------------------- asking
 
     def ask(self) -> None:
-        """Send what can be sent: to each broker that is not being asked already."""
+        """Send a Fetch to each broker that has none in flight."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         here = {fetched.partition for fetched in self._buffer}
         by_broker: dict[int, list[TopicPartition]] = {}
-        for partition in self._readings.fetchable():
+        for partition in self._assigned.fetchable():
             if partition in here:
                 continue
             broker = self._source(partition, now_s)
@@ -146,15 +146,15 @@ class Fetcher:
         self._refresh()
 
     def _source(self, partition: TopicPartition, now_s: float) -> int:
-        reading = self._readings[partition]
-        if reading.preferred_replica >= 0:
+        assigned = self._assigned[partition]
+        if assigned.preferred_replica >= 0:
             if (
-                now_s < reading.preferred_until_s
-                and reading.preferred_replica in self._cluster.picture.nodes
+                now_s < assigned.preferred_until_s
+                and assigned.preferred_replica in self._cluster.metadata.nodes
             ):
-                return reading.preferred_replica
-            reading.preferred_replica = -1
-        return self._cluster.picture.leader(partition)
+                return assigned.preferred_replica
+            assigned.preferred_replica = -1
+        return self._cluster.metadata.leader(partition)
 
     async def _fetch(self, broker: int, partitions: list[TopicPartition]) -> None:
         try:
@@ -183,14 +183,14 @@ class Fetcher:
     async def _fetch_from(self, broker: int, partitions: list[TopicPartition]) -> None:
         settings = self._settings
         connection = await self._cluster.broker(broker, FETCH)
-        session = self._sessions.setdefault(broker, FetchSession())
+        session = self._sessions.setdefault(broker, FetchSessionHandler())
         visits: dict[TopicPartition, tuple[int, int]] = {}
         wanted: dict[TopicPartition, Wanted] = {}
         for partition in partitions:
-            reading = self._readings.get(partition)
-            if reading is not None and reading.has_position:
-                visits[partition] = reading.visit, reading.offset
-                wanted[partition] = self._wanted(partition, reading)
+            assigned = self._assigned.get(partition)
+            if assigned is not None and assigned.has_position:
+                visits[partition] = assigned.visit, assigned.offset
+                wanted[partition] = self._wanted(partition, assigned)
         if not wanted:
             return
         ask = session.ask(wanted)
@@ -205,8 +205,8 @@ class Fetcher:
             forgotten_topics_data=ask.forgotten,
             rack_id=settings.rack,
         )
-        # By id only where every topic has one.
-        by_name = any(want.topic_id == ZERO_UUID for want in wanted.values())
+        # Topic ids only if every topic has one.
+        by_name = any(one.topic_id == ZERO_UUID for one in wanted.values())
         answer = await connection.request(
             request,
             FetchResponse,
@@ -218,7 +218,7 @@ class Fetcher:
                 raise ApiError(ErrorCode(answer.error_code), "Fetch")
             self._stale.update(partition.topic for partition in partitions)
             return
-        names = {want.topic_id: partition.topic for partition, want in wanted.items()}
+        names = {one.topic_id: partition.topic for partition, one in wanted.items()}
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id)
             for data in topic.partitions:
@@ -227,14 +227,14 @@ class Fetcher:
                     if partition in visits:
                         self._take_in(broker, partition, data, visits[partition])
 
-    def _wanted(self, partition: TopicPartition, reading: Reading) -> Wanted:
-        state = self._cluster.picture.state(partition)
+    def _wanted(self, partition: TopicPartition, assigned: AssignedPartition) -> Wanted:
+        state = self._cluster.metadata.state(partition)
         return Wanted(
-            topic_id=self._cluster.picture.topic_id(partition.topic),
-            offset=reading.offset,
+            topic_id=self._cluster.metadata.topic_id(partition.topic),
+            offset=assigned.offset,
             leader_epoch=-1 if state is None else state.leader_epoch,
-            # The leader tells us if what stood before our position stands there no more.
-            last_fetched_epoch=reading.leader_epoch,
+            # With it the leader detects that the log was truncated below the position (KIP-320).
+            last_fetched_epoch=assigned.leader_epoch,
             bytes_max=self._settings.partition_bytes_max,
         )
 
@@ -243,22 +243,22 @@ class Fetcher:
     def _take_in(
         self, broker: int, partition: TopicPartition, data: PartitionData, visit: tuple[int, int]
     ) -> None:
-        reading = self._readings.get(partition)
-        if reading is None or reading.visit != visit[0]:
+        assigned = self._assigned.get(partition)
+        if assigned is None or assigned.visit != visit[0]:
             return
         if data.error_code:
-            self._refused(broker, partition, reading, ErrorCode(data.error_code))
+            self._refused(broker, partition, assigned, ErrorCode(data.error_code))
             return
         if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
-            self._truncated(partition, reading, data.diverging_epoch.end_offset)
+            self._truncated(partition, assigned, data.diverging_epoch.end_offset)
             return
-        reading.end_offset = data.high_watermark
-        reading.last_stable_offset = data.last_stable_offset
-        reading.log_start_offset = data.log_start_offset
+        assigned.end_offset = data.high_watermark
+        assigned.last_stable_offset = data.last_stable_offset
+        assigned.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
             now_s = asyncio.get_running_loop().time()
-            reading.preferred_replica = data.preferred_read_replica
-            reading.preferred_until_s = now_s + self._cluster.settings.metadata_age_ms_max / 1000
+            assigned.preferred_replica = data.preferred_read_replica
+            assigned.preferred_until_s = now_s + self._cluster.settings.metadata_age_ms_max / 1000
         if not data.records:
             return
         aborted = None
@@ -266,7 +266,7 @@ class Fetcher:
             aborted = [
                 Aborted(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()
             ]
-        fetched = Fetched(
+        fetched = CompletedFetch(
             partition,
             data.records,
             offset=visit[1],
@@ -277,39 +277,41 @@ class Fetcher:
         self._buffer.append(fetched)
 
     def _refused(
-        self, broker: int, partition: TopicPartition, reading: Reading, code: ErrorCode
+        self, broker: int, partition: TopicPartition, assigned: AssignedPartition, code: ErrorCode
     ) -> None:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if reading.preferred_replica >= 0:
-                reading.preferred_replica = -1  # a follower may be behind: ask the leader
+            if assigned.preferred_replica >= 0:
+                assigned.preferred_replica = -1  # a follower may be behind: fetch from the leader
             elif self._reset_default is not None:
-                self._readings.reset(partition, self._reset_default)
+                self._assigned.reset(partition, self._reset_default)
             else:
                 self._errors.append(
                     NoOffsetError(
-                        f"Fetch position {reading.offset} is out of range for partition "
+                        f"Fetch position {assigned.offset} is out of range for partition "
                         f"{partition}, and auto.offset.reset is none"
                     )
                 )
         elif code in _REFRESH:
             self._stale.add(partition.topic)
             self._pause(broker)
-            reading.preferred_replica = -1
+            assigned.preferred_replica = -1
         elif code not in RETRIABLE:
             self._errors.append(ApiError(code, str(partition)))
 
-    def _truncated(self, partition: TopicPartition, reading: Reading, end_offset: int) -> None:
-        """The log was cut below our position (KIP-320): what we read is not in it any more."""
+    def _truncated(
+        self, partition: TopicPartition, assigned: AssignedPartition, end_offset: int
+    ) -> None:
+        """The log was truncated below the position (KIP-320): reset to the divergence or fail."""
         if self._reset_default is None:
             self._errors.append(
                 NoOffsetError(
                     f"Truncation of partition {partition} detected at {end_offset}, position "
-                    f"{reading.offset}, and auto.offset.reset is none"
+                    f"{assigned.offset}, and auto.offset.reset is none"
                 )
             )
-            self._readings.seek(partition, reading.offset)
+            self._assigned.seek(partition, assigned.offset)
         else:
-            self._readings.seek(partition, min(end_offset, reading.offset))
+            self._assigned.seek(partition, min(end_offset, assigned.offset))
 
     # -------------------------------------------------------------------------- metadata
 

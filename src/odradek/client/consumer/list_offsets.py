@@ -1,4 +1,4 @@
-"""Which offset stands at a timestamp, or at one end of a partition: asked of the leaders."""
+"""ListOffsets: offsets by timestamp, or the earliest and latest offset, from the leaders."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _CONSUMER: Final = -1
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where a timestamp stands. Offset -1: no record is that late."""
+    """The first offset at or after a timestamp. -1: there is no such record."""
 
     offset: int
     timestamp: int
@@ -36,11 +36,11 @@ async def list_offsets(
     reads_committed: bool = False,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The offsets for timestamps (or LATEST, EARLIEST), tried again until the time is up.
+    """The offsets for timestamps (or LATEST, EARLIEST), retried until the time-out.
 
     Raises:
-        ClientTimeoutError: not all were told in time.
-        ApiError: one is refused for good.
+        ClientTimeoutError: offsets are missing after the time-out.
+        ApiError: a partition is refused permanently.
     """
     timeout_ms = cluster.settings.api_timeout_ms if timeout_ms is None else timeout_ms
     loop = asyncio.get_running_loop()
@@ -51,10 +51,10 @@ async def list_offsets(
         left = {p: t for p, t in wanted.items() if p not in found}
         try:
             async with asyncio.timeout_at(deadline_s):
-                told = await _ask_all(cluster, left, reads_committed=reads_committed)
-                if told:
-                    found.update(told)
-                if len(told) < len(left):
+                results = await _ask_all(cluster, left, reads_committed=reads_committed)
+                if results:
+                    found.update(results)
+                if len(results) < len(left):
                     failures += 1
                     await asyncio.sleep(cluster.retry_pause_s(failures))
         except TimeoutError:
@@ -68,15 +68,15 @@ async def list_offsets(
 async def _ask_all(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, reads_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """What could be learnt in one round."""
-    if cluster.picture.without_leader(wanted):
+    """The offsets that one request to each leader returned."""
+    if cluster.metadata.without_leader(wanted):
         try:
             await cluster.refresh(sorted({partition.topic for partition in wanted}))
         except ConnectionError:
             return {}
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for partition, timestamp in wanted.items():
-        leader = cluster.picture.leader(partition)
+        leader = cluster.metadata.leader(partition)
         if leader != NO_LEADER:
             by_leader.setdefault(leader, {})[partition] = timestamp
     rounds = await asyncio.gather(
@@ -85,7 +85,7 @@ async def _ask_all(
             for leader, asked in by_leader.items()
         )
     )
-    return {partition: told for answered in rounds for partition, told in answered.items()}
+    return {partition: results for answered in rounds for partition, results in answered.items()}
 
 
 async def _ask_one(
@@ -93,7 +93,7 @@ async def _ask_one(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     topics: dict[str, ListOffsetsTopic] = {}
     for partition, timestamp in sorted(wanted.items()):
-        state = cluster.picture.state(partition)
+        state = cluster.metadata.state(partition)
         topics.setdefault(
             partition.topic, ListOffsetsTopic(name=partition.topic)
         ).partitions.append(
@@ -107,7 +107,7 @@ async def _ask_one(
         replica_id=_CONSUMER, isolation_level=int(reads_committed), topics=list(topics.values())
     )
     stale = list(topics)
-    told = {}
+    results = {}
     try:
         connection = await cluster.broker(leader)
         answer = await connection.request(request, ListOffsetsResponse)
@@ -119,12 +119,14 @@ async def _ask_one(
         for part in each.partitions:
             partition = TopicPartition(each.name, part.partition_index)
             if not part.error_code:
-                told[partition] = OffsetAndTimestamp(part.offset, part.timestamp, part.leader_epoch)
+                results[partition] = OffsetAndTimestamp(
+                    part.offset, part.timestamp, part.leader_epoch
+                )
             elif ErrorCode(part.error_code) in RETRIABLE:
                 stale.append(each.name)
             else:
                 raise ApiError(ErrorCode(part.error_code), str(partition))
     if stale:
-        with contextlib.suppress(ConnectionError):  # the next round begins with it
+        with contextlib.suppress(ConnectionError):  # the next round refreshes again
             await cluster.refresh(sorted(set(stale)))
-    return told
+    return results

@@ -1,6 +1,7 @@
-"""What a consumer may be told, under Java's names (kafka-clients 3.9, `ConsumerConfig`).
+"""The settings of a consumer, under Java's names (kafka-clients 3.9, `ConsumerConfig`).
 
-`consumer.timeout.ms` is of the era before: how long an iteration waits for a record before it ends.
+`consumer.timeout.ms` is that of Kafka 0.8's consumer: an iteration ends after this time without a
+record.
 """
 
 from collections.abc import Mapping
@@ -57,7 +58,7 @@ CONSUMER: Final = table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How a consumer reads, and how it lives in its group. Times in milliseconds."""
+    """How a consumer fetches, commits and takes part in its group. Times in milliseconds."""
 
     client: ClientSettings = ClientSettings()
     group_id: str | None = None
@@ -79,17 +80,17 @@ class ConsumerSettings:
     checks_crcs: bool = True
     creates_topics: bool = True
     excludes_internal: bool = True
-    iteration_timeout_ms: int | None = None  # None: an iteration waits for ever
+    iteration_timeout_ms: int | None = None  # None: an iteration never ends
 
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, str], *, client_id: str = "consumer-1"
     ) -> "ConsumerSettings":
-        """Settings from properties; `client_id` is taken where they name none.
+        """Settings from properties; `client_id` is the default if `client.id` is not set.
 
         Raises:
-            InvalidConfigError: a value that its option does not take, in Kafka's words.
-            SettingsError: options that do not go together.
+            InvalidConfigError: a value is invalid; the message is Kafka's.
+            SettingsError: options that contradict each other.
         """
         values = read(CONSUMER, properties)
         group_id = values["group.id"]

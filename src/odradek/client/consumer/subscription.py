@@ -1,4 +1,4 @@
-"""What a consumer reads, how far it has got, and where it may go on. Pure."""
+"""The assigned partitions of a consumer with their positions (Java's SubscriptionState). Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ NO_LEADER_EPOCH: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, or a committed one."""
+    """An offset to commit, or a committed one, with leader epoch and metadata."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -19,7 +19,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group: sent with the offsets of a transaction."""
+    """Group id, generation and member id: a transaction sends them with the group's offsets."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -27,8 +27,8 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
-class Reading:
-    """One partition that is read."""
+class AssignedPartition:
+    """The state of one assigned partition."""
 
     __slots__ = (
         "end_offset",
@@ -45,46 +45,46 @@ class Reading:
 
     def __init__(self, visit: int) -> None:
         self.offset = NO_OFFSET  # of the next record; NO_OFFSET: not known yet
-        self.leader_epoch = NO_LEADER_EPOCH  # of the record before it
-        self.needs_reset: int | None = None  # a special timestamp of ListOffsets
+        self.leader_epoch = NO_LEADER_EPOCH  # of the record before the position
+        self.needs_reset: int | None = None  # EARLIEST or LATEST of ListOffsets
         self.is_paused = False
-        self.end_offset = NO_OFFSET  # the high watermark, as last told
+        self.end_offset = NO_OFFSET  # the high watermark of the last response
         self.last_stable_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self.preferred_replica = -1
         self.preferred_until_s = 0.0
-        # Changes with every seek: what was fetched for another visit is dropped.
+        # Changes with every seek: records fetched before the seek are dropped.
         self.visit = visit
 
     @property
     def has_position(self) -> bool:
-        """Whether it is known where to go on."""
+        """Whether the next offset is known."""
         return self.offset >= 0
 
 
-class Readings:
-    """All partitions that are read, in the order in which they came."""
+class SubscriptionState:
+    """All assigned partitions, in the order of their assignment."""
 
     def __init__(self) -> None:
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._visits = 0
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these, and no others; what stays keeps its position."""
+        """Replace the assignment; partitions that stay keep their position."""
         wanted = dict.fromkeys(partitions)
-        self._readings = {
-            partition: self._readings.get(partition) or self._new() for partition in wanted
+        self._assigned = {
+            partition: self._assigned.get(partition) or self._new() for partition in wanted
         }
 
-    def _new(self) -> Reading:
+    def _new(self) -> AssignedPartition:
         self._visits += 1
-        return Reading(self._visits)
+        return AssignedPartition(self._visits)
 
     def seek(
         self, partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH
     ) -> None:
-        """Go on there."""
-        reading = self._readings[partition]
+        """Set the position."""
+        reading = self._assigned[partition]
         self._visits += 1
         reading.visit = self._visits
         reading.offset = offset
@@ -92,48 +92,48 @@ class Readings:
         reading.needs_reset = None
 
     def reset(self, partition: TopicPartition, timestamp: int) -> None:
-        """Go on where this timestamp stands: ask the leader before the next fetch."""
-        reading = self._readings[partition]
+        """Look up the offset of this timestamp before the next fetch."""
+        reading = self._assigned[partition]
         self._visits += 1
         reading.visit = self._visits
         reading.offset = NO_OFFSET
         reading.leader_epoch = NO_LEADER_EPOCH
         reading.needs_reset = timestamp
 
-    def get(self, partition: TopicPartition) -> Reading | None:
-        """One of them."""
-        return self._readings.get(partition)
+    def get(self, partition: TopicPartition) -> AssignedPartition | None:
+        """The state of a partition; None if it is not assigned."""
+        return self._assigned.get(partition)
 
-    def __getitem__(self, partition: TopicPartition) -> Reading:
-        return self._readings[partition]
+    def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
+        return self._assigned[partition]
 
     def __contains__(self, partition: object) -> bool:
-        return partition in self._readings
+        return partition in self._assigned
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(list(self._readings))
+        return iter(list(self._assigned))
 
     def __len__(self) -> int:
-        return len(self._readings)
+        return len(self._assigned)
 
     def fetchable(self) -> list[TopicPartition]:
-        """Those that have a position and are not paused."""
-        return [p for p, r in self._readings.items() if r.has_position and not r.is_paused]
+        """Partitions that have a position and are not paused."""
+        return [p for p, r in self._assigned.items() if r.has_position and not r.is_paused]
 
     def without_position(self) -> list[TopicPartition]:
-        """Those of which nobody knows yet where to begin."""
+        """Partitions that have neither a position nor a pending reset."""
         return [
-            p for p, r in self._readings.items() if not r.has_position and r.needs_reset is None
+            p for p, r in self._assigned.items() if not r.has_position and r.needs_reset is None
         ]
 
     def to_reset(self) -> dict[TopicPartition, int]:
-        """Those that go on at a timestamp."""
-        return {p: r.needs_reset for p, r in self._readings.items() if r.needs_reset is not None}
+        """Partitions with a pending reset, and its timestamp."""
+        return {p: r.needs_reset for p, r in self._assigned.items() if r.needs_reset is not None}
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All positions that are known: what a commit without arguments commits."""
+        """All known positions: what a commit without arguments commits."""
         return {
             p: OffsetAndMetadata(r.offset, r.leader_epoch)
-            for p, r in self._readings.items()
+            for p, r in self._assigned.items()
             if r.has_position
         }

@@ -1,1 +1,1 @@
-"""The consumer group protocol: what members exchange, and the assignors."""
+"""The consumer group protocol: subscriptions and assignments on the wire, and the assignors."""

@@ -1,12 +1,12 @@
-"""Who reads what: the four assignment strategies of consumer groups (B24). Pure.
+"""The four partition assignors of consumer groups. Pure.
 
     range                each topic by itself, in contiguous ranges: 10 partitions, 3 members: 4,3,3
-    roundrobin           all partitions of all topics in a circle
-    sticky               balanced, and as little moved as possible
-    cooperative-sticky   the same; what moves is first given up, then taken (KIP-429)
+    roundrobin           all partitions of all topics, one by one to the members in turn
+    sticky               balanced, and as few partitions moved as possible
+    cooperative-sticky   the same; a moving partition is revoked first, then assigned (KIP-429)
 
-The leader of a group alone computes; what it needs of the others comes with their subscriptions.
-Names, data and the order of members are Java's (static members first, by their instance id).
+Only the leader of a group runs an assignor; its input comes with the members' subscriptions.
+Names, user data and the order of members are Java's (static members first, by instance id).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +23,19 @@ from odradek.client.group.protocol import (
 from odradek.client.settings import ConstructionError
 from odradek.model.partition import TopicPartition
 
-# For each member its partitions, in order.
+# The partitions of each member, in order.
 Assignment = dict[str, list[TopicPartition]]
-# How many partitions each topic has; topics that do not exist are not in there.
+# The number of partitions of each topic; topics that do not exist are left out.
 PartitionCounts = Mapping[str, int]
 
 
 class Assignor(NamedTuple):
-    """One strategy."""
+    """A partition assignment strategy with its name in the protocol."""
 
     name: str
     is_cooperative: bool
     assign: Callable[[PartitionCounts, Members], Assignment]
-    # What a member tells the leader's assignor, from what it owns and since which generation.
+    # The user data of a member's subscription, from its owned partitions and their generation.
     user_data: Callable[[Sequence[TopicPartition], int], bytes | None]
 
 
@@ -45,7 +45,7 @@ def _no_data(owned: Sequence[TopicPartition], generation: int) -> bytes | None:
 
 
 def member_order(members: Members) -> list[str]:
-    """Member ids: static members by instance id, then the others by member id."""
+    """MemberSubscription ids: static members by instance id, then the others by member id."""
     return sorted(
         members,
         key=lambda m: (members[m].instance_id is None, members[m].instance_id or m, m),
@@ -56,7 +56,7 @@ def member_order(members: Members) -> list[str]:
 
 
 def assign_range(counts: PartitionCounts, members: Members) -> Assignment:
-    """Each topic's partitions in ranges; the first members have one more where it is uneven."""
+    """Each topic in contiguous ranges; the first members get one more if there is a rest."""
     result: Assignment = {member: [] for member in members}
     order = member_order(members)
     for topic in sorted(counts):
@@ -76,7 +76,7 @@ def assign_range(counts: PartitionCounts, members: Members) -> Assignment:
 
 
 def assign_round_robin(counts: PartitionCounts, members: Members) -> Assignment:
-    """All partitions in a circle of members, passing over those who do not read the topic."""
+    """All partitions in turn to the members that subscribe to their topics."""
     result: Assignment = {member: [] for member in members}
     circle = cycle(member_order(members))
     read = {topic for member in members.values() for topic in member.topics}
@@ -91,26 +91,26 @@ def assign_round_robin(counts: PartitionCounts, members: Members) -> Assignment:
 
 
 def assign_sticky(counts: PartitionCounts, members: Members) -> Assignment:
-    """Balanced, with as much as possible where it was; what each had stands in its user data."""
-    told = {}
+    """Balanced, keeping partitions with their owners, which are in the members' user data."""
+    claims = {}
     for name, member in members.items():
         owned, generation = decode_sticky(member.user_data)
-        told[name] = member._replace(owned=owned, generation=generation)
-    return _balance(counts, told)
+        claims[name] = member._replace(owned=owned, generation=generation)
+    return _balance(counts, claims)
 
 
 def assign_cooperative_sticky(counts: PartitionCounts, members: Members) -> Assignment:
-    """The same; a partition that changes hands is given to nobody until its owner has let go."""
-    told = {}
+    """As `assign_sticky`; a moving partition stays unassigned until its owner has revoked it."""
+    claims = {}
     for name, member in members.items():
         generation = member.generation
         if generation < 0:
             generation = decode_generation(member.user_data)
-        told[name] = member._replace(generation=generation)
-    result = _balance(counts, told)
-    # Every claim counts here, also that of an old generation: who claims it may still read it.
+        claims[name] = member._replace(generation=generation)
+    result = _balance(counts, claims)
+    # Claims of older generations count too: the member that makes one may still read the partition.
     claimed: dict[TopicPartition, set[str]] = {}
-    for name, member in told.items():
+    for name, member in claims.items():
         for partition in member.owned:
             claimed.setdefault(partition, set()).add(name)
     for name, partitions in result.items():
@@ -140,7 +140,7 @@ def _balance(counts: PartitionCounts, members: Members) -> Assignment:
 
 
 def _owners(partitions: Sequence[TopicPartition], members: Members) -> dict[TopicPartition, str]:
-    """Who has what: the claim of the highest generation; nobody, if two of it claim the same."""
+    """The owner of each partition by the highest generation; none if two claim it in that one."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for name in sorted(members):
         member = members[name]
@@ -164,7 +164,7 @@ def _fill_evenly(
     order: Sequence[str],
     result: Assignment,
 ) -> None:
-    """All read the same topics: everybody gets the same number, some of them one more."""
+    """All members subscribe to the same topics: all get the same number, some of them one more."""
     least, more = divmod(len(partitions), len(order))
     held: Assignment = {member: [] for member in order}
     for partition, owner in owners.items():
@@ -190,15 +190,15 @@ def _fill_greedily(
     readers: Mapping[str, Sequence[str]],
     result: Assignment,
 ) -> None:
-    """Subscriptions differ: keep, hand out to the least loaded, then even out."""
+    """Subscriptions differ: keep, assign to the member with the fewest, then balance by moves."""
     for partition, owner in owners.items():
         result[owner].append(partition)
-    # Who has few that may take them goes first: its choice is the smaller.
+    # Partitions with few possible members go first: there is less choice for them.
     free = [partition for partition in partitions if partition not in owners]
     for partition in sorted(free, key=lambda p: (len(readers[p.topic]), p)):
         least = min(readers[partition.topic], key=lambda m: len(result[m]))
         result[least].append(partition)
-    # Each move makes the sum of squares smaller, so this ends.
+    # Each move reduces the sum of squared counts, so the loop terminates.
     moved = True
     while moved:
         moved = False
@@ -237,10 +237,10 @@ JAVA_CLASSES: Final = {
 
 
 def assignor_of(name: str) -> Assignor:
-    """The strategy of this name, ours or Java's.
+    """The assignor of this name, which is the protocol's or Java's class name.
 
     Raises:
-        ConstructionError: there is none.
+        ConstructionError: there is no such assignor.
     """
     assignor = JAVA_CLASSES.get(name) or ASSIGNORS.get(name)
     if assignor is None:

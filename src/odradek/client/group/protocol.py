@@ -1,11 +1,11 @@
-"""What members of a consumer group say to each other, as bytes and as values. Pure.
+"""Subscriptions and assignments of consumer groups, as bytes and as values. Pure.
 
-The broker passes these on unread. They are Java's, so that members of both kinds share a group:
-a version as int16, and the message of that version; inside it the data of the sticky assignors,
-which have no version at all:
+Brokers do not interpret these bytes. The format is Java's, so that Java and Python members can
+share a group: a version as int16, then the message in that version. Inside it is the user data of
+the sticky assignors, which has no version:
 
-    sticky               previous assignment, and the generation it belongs to
-    cooperative-sticky   the generation alone: the partitions owned stand in the subscription
+    sticky               previous assignment, and its generation
+    cooperative-sticky   the generation alone: the subscription contains the owned partitions
 """
 
 import struct
@@ -31,19 +31,19 @@ _SHORT: Final = Struct(">h")
 _INT: Final = Struct(">i")
 
 
-class Member(NamedTuple):
-    """One member, as the leader of its group sees it."""
+class MemberSubscription(NamedTuple):
+    """One member of a group, as its leader receives it."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
-    generation: int = NO_GENERATION  # in which it owned these
+    generation: int = NO_GENERATION  # of the owned partitions
     instance_id: str | None = None
     user_data: bytes | None = None
     rack: str | None = None
 
 
-def encode_subscription(member: Member) -> bytes:
-    """What a member brings to JoinGroup."""
+def encode_subscription(member: MemberSubscription) -> bytes:
+    """The metadata of a protocol in JoinGroup."""
     message = ConsumerProtocolSubscription(
         topics=sorted(member.topics),
         user_data=member.user_data,
@@ -58,15 +58,15 @@ def encode_subscription(member: Member) -> bytes:
     return _SHORT.pack(_VERSION_MAX) + body
 
 
-def decode_subscription(data: Buffer, instance_id: str | None = None) -> Member:
-    """The inverse.
+def decode_subscription(data: Buffer, instance_id: str | None = None) -> MemberSubscription:
+    """The inverse of `encode_subscription`.
 
     Raises:
-        MalformedRequestError: it is none.
+        MalformedRequestError: the bytes are not a subscription.
     """
     version, body = _version(data)
     message, _ = decoder(ConsumerProtocolSubscription, version)(body, 0)
-    return Member(
+    return MemberSubscription(
         topics=tuple(message.topics),
         owned=tuple(
             TopicPartition(part.topic, partition)
@@ -81,7 +81,7 @@ def decode_subscription(data: Buffer, instance_id: str | None = None) -> Member:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader hands to SyncGroup for one member."""
+    """The assignment of one member in SyncGroup."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedPartitions(topic=topic, partitions=indexes)
@@ -93,10 +93,10 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> list[TopicPartition]:
-    """The inverse; no bytes at all are no partitions.
+    """The inverse of `encode_assignment`; no bytes mean no partitions.
 
     Raises:
-        MalformedRequestError: it is none.
+        MalformedRequestError: the bytes are not an assignment.
     """
     if not len(data):
         return []
@@ -110,7 +110,7 @@ def decode_assignment(data: Buffer) -> list[TopicPartition]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions gathered under their topics, both in order."""
+    """Partition numbers by topic, both sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -131,7 +131,7 @@ def _version(data: Buffer) -> tuple[int, memoryview]:
 
 
 def encode_sticky(owned: Sequence[TopicPartition], generation: int) -> bytes:
-    """What the sticky assignor of a member tells that of the leader."""
+    """The user data of the sticky assignor."""
     topics = by_topic(owned)
     out = bytearray(_INT.pack(len(topics)))
     for topic, partitions in topics.items():
@@ -143,7 +143,7 @@ def encode_sticky(owned: Sequence[TopicPartition], generation: int) -> bytes:
 
 
 def decode_sticky(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
-    """The inverse; nothing owned, if it is none (Java does so, too)."""
+    """The inverse of `encode_sticky`; nothing owned if the bytes are invalid (as in Java)."""
     if not data:
         return (), NO_GENERATION
     owned = []
@@ -160,7 +160,7 @@ def decode_sticky(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
             for _ in range(partitions):
                 owned.append(TopicPartition(topic, *_INT.unpack_from(data, position)))
                 position += _INT.size
-        # The first version of it had no generation.
+        # Version 0 of the user data has no generation.
         generation = _INT.unpack_from(data, position)[0] if position < len(data) else NO_GENERATION
     except (struct.error, UnicodeDecodeError):
         return (), NO_GENERATION
@@ -168,13 +168,13 @@ def decode_sticky(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
 
 
 def encode_generation(generation: int) -> bytes:
-    """The data of the cooperative-sticky assignor."""
+    """The user data of the cooperative-sticky assignor."""
     return _INT.pack(generation)
 
 
 def decode_generation(data: bytes | None) -> int:
-    """The inverse."""
+    """The inverse of `encode_generation`; NO_GENERATION if there are too few bytes."""
     return _INT.unpack_from(data)[0] if data and len(data) >= _INT.size else NO_GENERATION
 
 
-Members = Mapping[str, Member]
+Members = Mapping[str, MemberSubscription]

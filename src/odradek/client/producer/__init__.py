@@ -1,1 +1,1 @@
-"""The asyncio producer: batches, partitioner, transactions."""
+"""The asyncio producer: accumulated batches, partitioner, transactions."""

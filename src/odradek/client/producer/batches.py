@@ -1,16 +1,19 @@
-"""What a producer holds for one partition: batches that grow, wait, are sent and repeated. Pure.
+"""The accumulated batches of one partition: waiting, in flight, and to be retried. Pure.
 
-An idempotent producer numbers its records for each partition. Up to five batches may be under way
-at once; a leader takes them only in their order, so what failed is sent again before anything new,
-and never while an earlier one is still under way. When the outcome of a batch stays unknown its
-numbers cannot be used for others: the partition then begins at 0 again, in a new producer epoch
-(KIP-360), as soon as nothing of it is under way.
+The records of an idempotent producer have sequence numbers per partition. Up to five batches may be
+in flight; the leader accepts them only in order. Therefore a failed batch is sent again before any
+new one, and never while an earlier one is in flight. If the outcome of a batch stays unknown, its
+sequence numbers cannot be used for other records: the partition starts again at sequence 0 in a new
+producer epoch (KIP-360), as soon as none of its batches is in flight.
 
-A batch of which an earlier attempt may stand in the log is never numbered anew, or it would stand
-there twice. Java's producer does that when a leader says OUT_OF_ORDER_SEQUENCE_NUMBER; but a leader
-that was paused, and does not know yet that it was replaced, says so as well: 1. batch 1 is written
-by leader B. 2. Batch 2 is written by B, whose answer is lost. 3. The old leader A goes on, still
-holds itself for the leader, and is sent batch 2: it does not have batch 1.
+A batch whose earlier attempt may have been written never gets new sequence numbers, because the
+broker could not recognise it as a duplicate. Java's producer renumbers such a batch after
+OUT_OF_ORDER_SEQUENCE_NUMBER; but a former leader that was paused returns that error, too:
+
+1. Leader B writes batch 1.
+2. B writes batch 2, and its response is lost.
+3. The former leader A resumes, still in its old leader epoch, and receives batch 2: its log does
+   not have batch 1.
 """
 
 from collections import deque
@@ -27,32 +30,32 @@ from odradek.record.batch import (
 )
 from odradek.record.records import Record
 
-# Length, attributes, timestamp, offset, key's and value's length, header count: as Java counts
-# before it knows the deltas.
+# Length, attributes, timestamp delta, offset delta, key length, value length, header count: Java's
+# estimate, before the deltas are known.
 RECORD_OVERHEAD_BYTES: Final = 21
 _HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record has gone. The offset is -1 where acks=0 does not tell."""
+    """Where a record was written. The offset is -1 if it is not known (acks=0)."""
 
     partition: TopicPartition
     offset: int
     timestamp: int
 
 
-class Identity(NamedTuple):
-    """Who writes, in which of its lives."""
+class ProducerIdAndEpoch(NamedTuple):
+    """Producer id and epoch of a sender."""
 
     producer_id: int
     producer_epoch: int
 
 
-NOBODY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def size_of(record: Record) -> int:
-    """The bytes of a record in a batch, at most."""
+    """An upper bound of a record's bytes in a batch."""
     size = RECORD_OVERHEAD_BYTES
     if record.key is not None:
         size += len(record.key)
@@ -64,7 +67,7 @@ def size_of(record: Record) -> int:
 
 
 def whole_size_of(record: Record) -> int:
-    """The bytes of a batch with this record alone, at most: what Java holds against its limits."""
+    """An upper bound of the bytes of a batch with only this record: Java's size for its limits."""
     size = HEADER_BYTES + RECORD_OVERHEAD_BYTES
     for data in (record.key, record.value):
         size += 1 if data is None else _varint_bytes(len(data)) + len(data)
@@ -80,8 +83,8 @@ def _varint_bytes(value: int) -> int:
     return max(1, ((value << 1).bit_length() + 6) // 7)
 
 
-class Batch:
-    """Records that travel together, and who waits for them."""
+class ProducerBatch:
+    """Records of one partition that are sent together, and the callbacks for its completion."""
 
     __slots__ = (
         "attempts",
@@ -107,19 +110,19 @@ class Batch:
         self.records: list[Record] = []
         self.size_bytes = HEADER_BYTES
         self.attempts = 0
-        self.not_before_s = 0.0  # after a failure
-        self.identity = NOBODY
+        self.not_before_s = 0.0  # earliest time of the next attempt
+        self.identity = NO_PRODUCER
         self.base_sequence = NO_SEQUENCE
         self.encoded: bytes | None = None
         self.is_done = False
-        self.is_in_doubt = False  # an attempt may have been written, without our being told
+        self.is_in_doubt = False  # an attempt may have been written, but its response was lost
         self.error: Exception | None = None
         self.base_offset = -1
         self.log_append_time_ms = -1
-        self.waiting: list[Callable[[Batch], None]] = []
+        self.waiting: list[Callable[[ProducerBatch], None]] = []
 
     def add(self, record: Record, size_bytes: int) -> int:
-        """One more record; returns its place."""
+        """Append a record; returns its index in the batch."""
         self.records.append(record)
         self.size_bytes += size_bytes
         return len(self.records) - 1
@@ -131,18 +134,18 @@ class Batch:
         log_append_time_ms: int = -1,
         error: Exception | None = None,
     ) -> None:
-        """It is written, or never will be: everybody is told, once."""
+        """Complete the batch, successfully or with an error, and run the callbacks. Idempotent."""
         if self.is_done:
             return
         self.is_done = True
         self.base_offset, self.log_append_time_ms = base_offset, log_append_time_ms
         self.error = error
         waiting, self.waiting = self.waiting, []
-        for told in waiting:
-            told(self)
+        for call in waiting:
+            call(self)
 
     def metadata(self, index: int) -> RecordMetadata:
-        """Where the record at this place has gone."""
+        """The metadata of the record at this index."""
         timestamp = self.log_append_time_ms
         if timestamp < 0:
             timestamp = self.records[index].timestamp
@@ -151,12 +154,15 @@ class Batch:
 
 
 class Delivery:
-    """One record on its way: `await` it, or be called back."""
+    """The future of one record: `await` it, or register a callback."""
 
     __slots__ = ("_batch", "_index", "_wait")
 
     def __init__(
-        self, batch: Batch, index: int, wait: Callable[[Batch], Generator[Any, None, None]]
+        self,
+        batch: ProducerBatch,
+        index: int,
+        wait: Callable[[ProducerBatch], Generator[Any, None, None]],
     ) -> None:
         self._batch = batch
         self._index = index
@@ -164,16 +170,16 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has arrived, or never will."""
+        """Whether the record was acknowledged or has failed."""
         return self._batch.is_done
 
     @property
     def error(self) -> Exception | None:
-        """Why it never will."""
+        """Why the record has failed; None if it has not."""
         return self._batch.error
 
     def result(self) -> RecordMetadata:
-        """Where it has gone; whoever asks knows that it is done.
+        """The record's metadata; only after it is done.
 
         Raises:
             the batch's error.
@@ -183,7 +189,7 @@ class Delivery:
         return self._batch.metadata(self._index)
 
     def when_done(self, call: Callable[["Delivery"], None]) -> None:
-        """Call back when it is done, at once if it is."""
+        """Run a callback when the record is done, at once if it is done already."""
         if self._batch.is_done:
             call(self)
         else:
@@ -200,30 +206,30 @@ class PartitionQueue:
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        self.waiting: deque[Batch] = deque()
-        self.under_way: list[Batch] = []
-        self._identity = NOBODY
+        self.waiting: deque[ProducerBatch] = deque()
+        self.under_way: list[ProducerBatch] = []
+        self._identity = NO_PRODUCER
         self._next_sequence = 0
         self._last_acknowledged = NO_SEQUENCE
         self._must_begin_anew = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to be done."""
+        """Whether no batch is waiting or in flight."""
         return not self.waiting and not self.under_way
 
     def append(
         self, record: Record, size_bytes: int, *, batch_bytes: int, now_s: float
-    ) -> tuple[Batch, int]:
-        """Put a record into the last batch, or a new one. Returns the batch and the place."""
+    ) -> tuple[ProducerBatch, int]:
+        """Append a record to the last batch, or to a new one. Returns the batch and the index."""
         last = self.waiting[-1] if self.waiting else None
         if last is None or last.attempts or last.size_bytes + size_bytes > batch_bytes:
-            last = Batch(self.partition, now_s)
+            last = ProducerBatch(self.partition, now_s)
             self.waiting.append(last)
         return last, last.add(record, size_bytes)
 
     def due_s(self, *, batch_bytes: int, linger_s: float) -> float | None:
-        """When the first batch may be sent at the earliest; None if there is none."""
+        """The earliest time to send the first waiting batch; None if no batch is waiting."""
         if not self.waiting:
             return None
         first = self.waiting[0]
@@ -233,23 +239,23 @@ class PartitionQueue:
         return 0.0 if full else first.created_s + linger_s
 
     def may_send(self, *, in_flight_max: int) -> bool:
-        """Whether the first batch may be sent beside those under way."""
+        """Whether the first waiting batch may be sent in addition to those in flight."""
         if not self.waiting or len(self.under_way) >= in_flight_max:
             return False
         return not self.under_way or not (self.waiting[0].attempts or self._must_begin_anew)
 
-    def take(self, identity: Identity) -> Batch:
-        """The first batch, to be sent now; an idempotent producer's is numbered."""
+    def take(self, identity: ProducerIdAndEpoch) -> ProducerBatch:
+        """Move the first waiting batch to those in flight; numbers it if idempotent."""
         batch = self.waiting.popleft()
         batch.attempts += 1
-        if identity is not NOBODY:
+        if identity is not NO_PRODUCER:
             self._number(batch, identity)
         self.under_way.append(batch)
         return batch
 
-    def _number(self, batch: Batch, identity: Identity) -> None:
+    def _number(self, batch: ProducerBatch, identity: ProducerIdAndEpoch) -> None:
         numbered = batch.base_sequence != NO_SEQUENCE
-        # What was sent in the former epoch stays there, unless that epoch is what failed.
+        # A batch that was sent in the former epoch keeps its numbers, unless that epoch has failed.
         may_change = not self.under_way and (not numbered or self._must_begin_anew)
         may_change = may_change and not any(b.is_in_doubt for b in (batch, *self.waiting))
         if self._identity != identity and may_change:
@@ -262,7 +268,7 @@ class PartitionQueue:
         batch.encoded = None
         self._next_sequence = (self._next_sequence + len(batch.records)) & SEQUENCE_MAX
 
-    def _begin_anew(self, identity: Identity) -> None:
+    def _begin_anew(self, identity: ProducerIdAndEpoch) -> None:
         self._identity = identity
         self._next_sequence = 0
         self._last_acknowledged = NO_SEQUENCE
@@ -271,20 +277,20 @@ class PartitionQueue:
             batch.base_sequence = NO_SEQUENCE
             batch.encoded = None
 
-    # ---------------------------------------------------------------------- what became of it
+    # ---------------------------------------------------------------------- outcomes
 
-    def acknowledged(self, batch: Batch) -> None:
-        """It is written."""
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """A batch was written: it is not in flight any more."""
         self.under_way.remove(batch)
         if batch.identity == self._identity and batch.base_sequence != NO_SEQUENCE:
             self._last_acknowledged = (batch.base_sequence + len(batch.records) - 1) & SEQUENCE_MAX
 
-    def failed(self, batch: Batch) -> None:
-        """It is given up."""
+    def failed(self, batch: ProducerBatch) -> None:
+        """A batch has failed for good: it is not in flight any more."""
         self.under_way.remove(batch)
 
-    def again(self, batch: Batch, not_before_s: float) -> None:
-        """It is to be sent again, before all that came later."""
+    def again(self, batch: ProducerBatch, not_before_s: float) -> None:
+        """Queue a failed batch for a retry, before all later batches."""
         self.under_way.remove(batch)
         batch.not_before_s = not_before_s
         later = 0
@@ -296,13 +302,13 @@ class PartitionQueue:
             later += 1
         self.waiting.insert(later, batch)
 
-    def split(self, batch: Batch) -> None:
-        """It is too large for the broker: two halves go instead, with the same numbers."""
+    def split(self, batch: ProducerBatch) -> None:
+        """A batch is too large for the broker: queue two halves with the same sequence numbers."""
         self.under_way.remove(batch)
         middle = len(batch.records) // 2
         halves = []
         for start, end in ((0, middle), (middle, len(batch.records))):
-            half = Batch(batch.partition, batch.created_s)
+            half = ProducerBatch(batch.partition, batch.created_s)
             for record in batch.records[start:end]:
                 half.add(record, size_of(record))
             half.attempts = 1
@@ -314,38 +320,40 @@ class PartitionQueue:
         _hand_on(batch, halves[0], halves[1], middle)
         self.waiting.extendleft(reversed(halves))
 
-    def is_next(self, batch: Batch) -> bool:
-        """Whether the leader should have been waiting for just this batch."""
+    def is_next(self, batch: ProducerBatch) -> bool:
+        """Whether the batch is the next one in sequence after the last acknowledged one."""
         if self._last_acknowledged == NO_SEQUENCE:
             return batch.base_sequence == 0
         return batch.base_sequence == (self._last_acknowledged + 1) & SEQUENCE_MAX
 
     def begin_anew(self) -> None:
-        """What was numbered cannot be trusted: number anew in the next life of the producer."""
+        """Restart the partition's sequence numbers at 0 in the next producer epoch."""
         self._must_begin_anew = True
 
 
-def _is_before(batch: Batch, other: Batch) -> bool:
+def _is_before(batch: ProducerBatch, other: ProducerBatch) -> bool:
     if NO_SEQUENCE in (batch.base_sequence, other.base_sequence):
         return False
-    # Sequences wrap; no two that wait are further apart than half of them.
+    # Sequence numbers wrap; those of waiting batches are less than half the range apart.
     return (other.base_sequence - batch.base_sequence) & SEQUENCE_MAX < SEQUENCE_MAX // 2
 
 
-def _hand_on(batch: Batch, first: Batch, second: Batch, middle: int) -> None:
-    """Who waits for a batch that was split is told when both halves are done."""
+def _hand_on(
+    batch: ProducerBatch, first: ProducerBatch, second: ProducerBatch, middle: int
+) -> None:
+    """Complete a batch that was split when both halves are done."""
 
-    def told(_: Batch) -> None:
+    def half_done(_: ProducerBatch) -> None:
         if first.is_done and second.is_done:
             error = first.error or second.error
             base_offset = first.base_offset
             if error is None and second.base_offset not in (-1, base_offset + middle):
-                base_offset = -1  # others wrote in between: no one offset tells where all are
+                base_offset = -1  # the halves are not adjacent: there is no common base offset
             batch.finish(
                 base_offset=base_offset,
                 log_append_time_ms=second.log_append_time_ms,
                 error=error,
             )
 
-    first.waiting.append(told)
-    second.waiting.append(told)
+    first.waiting.append(half_done)
+    second.waiting.append(half_done)

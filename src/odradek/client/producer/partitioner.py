@@ -1,8 +1,7 @@
-"""Which partition a record goes to, as Java's producer decides it (B23). Pure.
+"""The default partitioner, as in Java's producer. Pure.
 
-With a key: murmur2 of the key, so that equal keys meet in one partition, whichever language wrote
-them. Without: one partition drawn by chance, and the same for all that follow until a batch's
-worth has gone there (KIP-480, KIP-794); then another.
+With a key: murmur2 of the key, so that all clients send a key to the same partition. Without one:
+a random partition, kept until records of `batch.size` bytes were sent to it (KIP-480, KIP-794).
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of MurmurHash2, signed as in Java."""
+    """MurmurHash2 with 32 bits, signed as in Java (`Utils.murmur2`)."""
     length = len(data)
     h = _SEED ^ length
     for k in unpack_from(f"<{length // 4}I", data):
@@ -30,12 +29,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key among so many."""
+    """The partition of a key in a topic with this number of partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class StickyPartition:
-    """Where one topic's records without a key go."""
+    """Chooses the partitions of one topic's records without a key."""
 
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes
@@ -43,10 +42,10 @@ class StickyPartition:
         self._sent_bytes = 0
 
     def choose(self, available: Sequence[int], record_bytes: int, drawn: float) -> int:
-        """The partition for one more record.
+        """The partition of the next record.
 
-        `available` are the partitions that have a leader, or all if none has; `drawn` from
-        [0, 1) chooses among them when it is time for another.
+        `available` are the partitions that have a leader, or all partitions if none has one;
+        `drawn` from [0, 1) chooses among them when a new partition is due.
         """
         full = self._sent_bytes + record_bytes > self._batch_bytes
         if self._partition is None or full or self._partition not in available:

@@ -1,14 +1,14 @@
-"""A producer: records in, batches out, each told what became of it.
+"""The asyncio producer: accumulates records in batches and delivers them.
 
     async with await Producer.open(settings) as producer:
         delivery = await producer.send("orders", b"value", key=b"key")
         metadata = await delivery
 
-Records gather in batches by partition until a batch is full or has lingered; one task sends what is
-due, a request for each leader. What fails is sent again for as long as `delivery.timeout.ms` says.
-An idempotent producer numbers its records, so that nothing is written twice; what the numbers mean
-is in `odradek.client.producer.batches`, what a transaction is in
-`odradek.client.producer.transactions`.
+Records accumulate in batches by partition until a batch is full or `linger.ms` have passed; one
+task sends the due batches, grouped by leader. Failed batches are sent again until
+`delivery.timeout.ms` have passed. An idempotent producer assigns sequence numbers, so that retries
+are not written twice: see `odradek.client.producer.batches` for the sequence numbers and
+`odradek.client.producer.transactions` for transactions.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from odradek.client.errors import (
     RecordTooLargeError,
     refusal,
 )
-from odradek.client.metadata import TopicState
+from odradek.client.metadata import TopicMetadata
 from odradek.client.producer.batches import (
-    NOBODY,
-    Batch,
+    NO_PRODUCER,
     Delivery,
-    Identity,
     PartitionQueue,
+    ProducerBatch,
+    ProducerIdAndEpoch,
     size_of,
     whole_size_of,
 )
@@ -56,16 +56,16 @@ from odradek.wire.schema import Buffer
 
 if TYPE_CHECKING:
     from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
-    from odradek.client.producer.transactions import Transactions
+    from odradek.client.producer.transactions import TransactionManager
 
 _log: Final = logging.getLogger("odradek.client")
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 _EPOCH_MAX: Final = 0x7FFF
-# A batch's header, and the lengths in a record that `size_of` does not count.
+# A batch header, and the lengths within a record that `size_of` does not count.
 _BATCH_SLACK_BYTES: Final = 61 + 64
-_VERSION_1_MAX: Final = 11  # of Produce, where transactions are of version 1
+_VERSION_1_MAX: Final = 11  # of Produce with transaction.version 1
 _REFRESH: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -75,7 +75,7 @@ _REFRESH: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.NETWORK_EXCEPTION,
 )
-# What a leader says before it writes; any other error may come when the batch is written.
+# Errors that a leader returns before it writes; after any other error the batch may be written.
 _NOT_WRITTEN: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -89,12 +89,12 @@ _TOPIC_NEVER: Final = (
 
 
 def wall_ms() -> int:
-    """The time that records are stamped with."""
+    """The clock for the timestamps of records, in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class Producer(Closing):
-    """One producer. Made by `open`, ended by `close` or by leaving its `async with`."""
+    """A producer. Opened by `open`, closed by `close` or by leaving its `async with`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Producer(Closing):
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._busy: dict[TopicPartition, PartitionQueue] = {}
-        self._topics: dict[str, tuple[TopicState, list[int]]] = {}
+        self._topics: dict[str, tuple[TopicMetadata, list[int]]] = {}
         self._sticky: dict[str, StickyPartition] = {}
         self._in_flight: dict[int, int] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -123,22 +123,22 @@ class Producer(Closing):
         self._batches_sent = self._batch_bytes_sent = 0
         self._records_sent = self._records_lost = self._records_repeated = 0
         self._closed = False
-        self._identity = NOBODY
+        self._identity = NO_PRODUCER
         self._bump = False
         self._fatal: Exception | None = None
         self._stale: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_s = self._loop.time()
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionManager | None = None
         if settings.transactional_id is not None:
             from odradek.client.producer import transactions  # noqa: PLC0415  few need it
 
-            self._transactions = transactions.Transactions(cluster, settings)
+            self._transactions = transactions.TransactionManager(cluster, settings)
         self._sender = self._loop.create_task(self._send_all())
 
     @classmethod
     async def open(cls, settings: ProducerSettings, *, wait_ms: int = 0) -> Self:
-        """Find the cluster, trying again for `wait_ms`.
+        """Connect to the cluster, retrying for `wait_ms`.
 
         Raises:
             BootstrapError: no broker answers.
@@ -158,12 +158,12 @@ class Producer(Closing):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Hand a record over; returns when it has its place. Await the delivery for the rest.
+        """Append a record to a batch; waits for metadata and buffer memory. Await the result.
 
         Raises:
-            ClientTimeoutError: no metadata or no room within `max.block.ms`.
+            ClientTimeoutError: no metadata or no buffer memory within `max.block.ms`.
             RecordTooLargeError: above `max.request.size` or `buffer.memory`.
-            ApiError: the topic's name is none, or not for us.
+            ApiError: the topic's name is invalid, or the topic is not authorized.
             IllegalStateError: no transaction is open, or it has failed.
             ClosedError: the producer was closed.
         """
@@ -186,17 +186,17 @@ class Producer(Closing):
     def try_send(
         self, topic: str, value: bytes | None, *, key: bytes | None = None
     ) -> Delivery | None:
-        """`send` for who is in a hurry: None if it would have to wait.
+        """`send` without waiting: None if it would have to wait.
 
         Raises:
-            as `send`, but for time-outs.
+            as `send`, except ClientTimeoutError.
         """
         record = Record(key, value, self._now_ms())
         size_bytes = size_of(record)
         self._check(record, size_bytes)
         if (
             self._held_bytes + size_bytes > self._settings.buffer_bytes
-            or topic not in self._cluster.picture.topics
+            or topic not in self._cluster.metadata.topics
         ):
             return None
         chosen = self._partition_for(topic, record, size_bytes, None)
@@ -231,13 +231,13 @@ class Producer(Closing):
             ClientTimeoutError, ApiError: as `send`.
         """
         await self._know(topic, None, self._loop.time() + self._settings.block_ms_max / 1000)
-        return self._cluster.picture.partitions(topic)
+        return self._cluster.metadata.partitions(topic)
 
     async def _know(self, topic: str, partition: int | None, deadline_s: float) -> None:
-        """Wait until the topic is known, and the partition if there is one."""
+        """Wait until the topic, and the partition if one is given, is in the metadata."""
         failures = 0
         while True:
-            state = self._cluster.picture.topics.get(topic)
+            state = self._cluster.metadata.topics.get(topic)
             if state is not None and (partition is None or partition in state.partitions):
                 return
             try:
@@ -246,10 +246,10 @@ class Producer(Closing):
             except (TimeoutError, ConnectionError, OdradekError):
                 pass
             self._cluster.log_errors([topic])
-            code = self._cluster.picture.errors.get(topic)
+            code = self._cluster.metadata.errors.get(topic)
             if code in _TOPIC_NEVER:
                 raise ApiError(ErrorCode(code), refusal(code, topic))
-            if topic in self._cluster.picture.topics and partition is None:
+            if topic in self._cluster.metadata.topics and partition is None:
                 return
             failures += 1
             pause_s = self._cluster.retry_pause_s(failures)
@@ -287,7 +287,7 @@ class Producer(Closing):
     ) -> TopicPartition:
         if partition is not None:
             return TopicPartition(topic, partition)
-        state = self._cluster.picture.topics[topic]
+        state = self._cluster.metadata.topics[topic]
         if record.key is not None and not self._settings.ignores_keys:
             return TopicPartition(topic, partition_of_key(record.key, len(state.partitions)))
         known = self._topics.get(topic)
@@ -316,11 +316,11 @@ class Producer(Closing):
             self._wake.set()
         return Delivery(batch, index, self._wait)
 
-    def _release(self, batch: Batch) -> None:
+    def _release(self, batch: ProducerBatch) -> None:
         self._held_bytes -= batch.size_bytes - HEADER_BYTES
         self._room.set()
 
-    def _wait(self, batch: Batch) -> Generator[Any, None, None]:
+    def _wait(self, batch: ProducerBatch) -> Generator[Any, None, None]:
         done = self._loop.create_future()
         batch.waiting.append(lambda _: _resolve(done))
         yield from done
@@ -328,7 +328,7 @@ class Producer(Closing):
     # ------------------------------------------------------------------------- ending
 
     async def flush(self) -> None:
-        """Wait until everything that was handed over has arrived, or never will."""
+        """Wait until all records sent so far are acknowledged or have failed."""
         self._flushing += 1
         self._wake.set()
         try:
@@ -340,7 +340,7 @@ class Producer(Closing):
             self._flushing -= 1
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Send what is left, for no longer than the time-out, and hang up."""
+        """Send what is accumulated, within the time-out, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -370,7 +370,7 @@ class Producer(Closing):
             queue.waiting.clear()
 
     def metrics(self) -> dict[str, float]:
-        """What was sent so far, under the names that Java's producer counts by."""
+        """Counters under the names of Java's producer metrics."""
         batches = self._batches_sent
         return {
             "batch-count-total": float(batches),
@@ -384,35 +384,35 @@ class Producer(Closing):
     # ------------------------------------------------------------------------ transactions
 
     async def init_transactions(self) -> None:
-        """See `Transactions.init`."""
+        """See `TransactionManager.init`."""
         await self._transactional().init()
 
     def begin_transaction(self) -> None:
-        """See `Transactions.begin`."""
+        """See `TransactionManager.begin`."""
         self._transactional().begin()
 
     async def send_offsets(
         self, offsets: "Mapping[TopicPartition, OffsetAndMetadata]", group: "GroupMetadata"
     ) -> None:
-        """Commit a group's offsets with the transaction; see `Transactions.send_offsets`."""
+        """Commit a group's offsets in the transaction; see `TransactionManager.send_offsets`."""
         await self._transactional().send_offsets(offsets, group)
 
     async def commit_transaction(self) -> None:
-        """Send what is left, and commit.
+        """Flush, and commit the transaction.
 
         Raises:
-            IllegalStateError: something was lost: the transaction can only be aborted.
-            ApiError, ClientTimeoutError: see `Transactions.end`.
+            IllegalStateError: a record has failed: the transaction can only be aborted.
+            ApiError, ClientTimeoutError: see `TransactionManager.end`.
         """
         transactions = self._transactional()
         await self.flush()
         await transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Drop what is not sent, wait for what is, and abort.
+        """Drop unsent batches, wait for those in flight, and abort the transaction.
 
         Raises:
-            ApiError, ClientTimeoutError: see `Transactions.end`.
+            ApiError, ClientTimeoutError: see `TransactionManager.end`.
         """
         transactions = self._transactional()
         error = IllegalStateError("Failing batch since transaction was aborted")
@@ -423,7 +423,7 @@ class Producer(Closing):
         await self.flush()
         await transactions.end(commit=False)
 
-    def _transactional(self) -> "Transactions":
+    def _transactional(self) -> "TransactionManager":
         if self._transactions is None:
             raise IllegalStateError(
                 "Cannot use transactional methods without enabling transactions by setting the "
@@ -447,7 +447,7 @@ class Producer(Closing):
                 pass
 
     async def _may_number(self) -> bool:
-        """Get what an idempotent producer needs before it sends; False if that must wait."""
+        """Get a producer id, or a new epoch, if one is needed; False if sending has to wait."""
         if not self._settings.is_idempotent or self._transactions is not None:
             return True
         if self._bump and self._identity.producer_epoch < _EPOCH_MAX:
@@ -455,7 +455,7 @@ class Producer(Closing):
             self._identity = self._identity._replace(
                 producer_epoch=self._identity.producer_epoch + 1
             )
-        if self._identity is not NOBODY and not self._bump:
+        if self._identity is not NO_PRODUCER and not self._bump:
             return True
         try:
             connection = await self._cluster.any_broker()
@@ -472,12 +472,12 @@ class Producer(Closing):
                 self._give_up_all(self._fatal)
             self._loop.call_later(self._cluster.retry_pause_s(1), self._wake.set)
             return False
-        self._identity = Identity(answer.producer_id, answer.producer_epoch)
+        self._identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         self._bump = False
         return True
 
     def _send_due(self) -> float | None:
-        """Send what may go; returns when to look again, if nothing else happens."""
+        """Send the due batches; returns when to check again (s), or None."""
         settings = self._settings
         now_s = self._loop.time()
         linger_s = 0.0 if self._flushing or self._closed else settings.linger_ms / 1000
@@ -496,7 +496,7 @@ class Producer(Closing):
             if due_s > now_s:
                 next_s = due_s if next_s is None else min(next_s, due_s)
                 continue
-            leader = self._cluster.picture.leader(partition)
+            leader = self._cluster.metadata.leader(partition)
             if leader == NO_LEADER:
                 self._stale.add(partition.topic)
                 continue
@@ -515,11 +515,11 @@ class Producer(Closing):
         )
 
     def _send_to(self, leader: int, queues: Sequence[PartitionQueue]) -> None:
-        """As many requests as may be under way, each with a batch of each partition."""
+        """Send as many requests as may be in flight, each with at most one batch a partition."""
         settings = self._settings
         identity = self._identity_of_sender()
         while self._in_flight.get(leader, 0) < settings.in_flight_max:
-            batches: list[Batch] = []
+            batches: list[ProducerBatch] = []
             size_bytes = 0
             for queue in queues:
                 if not queue.may_send(in_flight_max=settings.in_flight_max):
@@ -549,7 +549,7 @@ class Producer(Closing):
         crowded = self._held_bytes * 2 > self._settings.buffer_bytes
         return due_s is not None and (crowded or due_s <= self._loop.time())
 
-    def _identity_of_sender(self) -> Identity:
+    def _identity_of_sender(self) -> ProducerIdAndEpoch:
         if self._transactions is not None:
             return self._transactions.identity
         return self._identity
@@ -559,7 +559,7 @@ class Producer(Closing):
         version_1 = self._transactions is not None and not self._transactions.is_version_2
         return _VERSION_1_MAX if version_1 else None
 
-    def _encode(self, batch: Batch) -> bytes:
+    def _encode(self, batch: ProducerBatch) -> bytes:
         if batch.encoded is None:
             batch.encoded = build_batch(
                 batch.records,
@@ -572,7 +572,7 @@ class Producer(Closing):
             )
         return batch.encoded
 
-    async def _deliver(self, leader: int, batches: Sequence[Batch]) -> None:
+    async def _deliver(self, leader: int, batches: Sequence[ProducerBatch]) -> None:
         settings = self._settings
         by_topic: dict[str, list[tuple[int, Buffer | None]]] = {}
         for batch in batches:
@@ -618,23 +618,27 @@ class Producer(Closing):
             self._answered(batches, answer, request_id)
         self._wake.set()
 
-    def _answered(self, batches: Sequence[Batch], answer: ProduceResponse, request_id: int) -> None:
-        told = {
+    def _answered(
+        self, batches: Sequence[ProducerBatch], answer: ProduceResponse, request_id: int
+    ) -> None:
+        outcomes = {
             TopicPartition(topic.name, partition.index): partition
             for topic in answer.responses
             for partition in topic.partition_responses
         }
         for batch in batches:
-            outcome = told.get(batch.partition)
+            outcome = outcomes.get(batch.partition)
             if outcome is None:
                 batch.is_in_doubt = True
-                self._lost(batch, ConnectionError(f"{batch.partition}: the answer leaves it out"))
+                self._lost(batch, ConnectionError(f"{batch.partition}: missing in the response"))
             else:
                 self._outcome(batch, outcome, request_id)
 
-    # ------------------------------------------------------------------ what became of it
+    # ------------------------------------------------------------------ outcomes
 
-    def _outcome(self, batch: Batch, outcome: PartitionProduceResponse, request_id: int) -> None:
+    def _outcome(
+        self, batch: ProducerBatch, outcome: PartitionProduceResponse, request_id: int
+    ) -> None:
         queue = self._queues[batch.partition]
         code = ErrorCode(outcome.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -653,7 +657,7 @@ class Producer(Closing):
         error = ApiError(code, outcome.error_message)
         if self._may_repeat(queue, batch, code):
             client = self._settings.client
-            _log.warning(  # as Kafka's client logs it
+            _log.warning(  # the text of Kafka's client
                 "%s Got error produce response with correlation id %d on topic-partition %s, "
                 "retrying (%d attempts left). Error: %s", client.log_name, request_id,
                 batch.partition, client.retries - batch.attempts, code.name,
@@ -662,33 +666,33 @@ class Producer(Closing):
         else:
             self._give_up(queue, batch, error)
 
-    def _may_repeat(self, queue: PartitionQueue, batch: Batch, code: ErrorCode) -> bool:
+    def _may_repeat(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
         if batch.attempts > self._settings.client.retries or self._is_expired(batch):
             return False
         in_doubt = code is ErrorCode.UNKNOWN_PRODUCER_ID
         if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if batch.base_sequence >= 0 and not queue.is_next(batch):
-                return True  # it came before one that is to be sent again
+                return True  # an earlier batch has to be sent again first
             in_doubt = True
         if in_doubt:
             if self._transactions is not None or not self._settings.is_idempotent:
                 return False
-            # Perhaps it was a leader that does not know yet of its successor.
+            # The broker may be a former leader that has not received its successor's epoch yet.
             self._stale.add(batch.partition.topic)
             if not batch.is_in_doubt:
                 self._begin_anew(queue)
             return True
         return code in RETRIABLE
 
-    def _lost(self, batch: Batch, error: Exception) -> None:
-        """Nobody knows whether it was written."""
+    def _lost(self, batch: ProducerBatch, error: Exception) -> None:
+        """The connection was lost: whether the batch was written is unknown."""
         queue = self._queues[batch.partition]
         if isinstance(error, ApiError) and error.code not in RETRIABLE:
             if error.code is not ErrorCode.BROKER_NOT_AVAILABLE:
                 self._give_up(queue, batch, error)
                 return
         elif isinstance(error, OdradekError) and not isinstance(error, ApiError):
-            self._give_up(queue, batch, error)  # who we are, or how we encrypt, is refused
+            self._give_up(queue, batch, error)  # authentication or TLS failed
             return
         self._stale.add(batch.partition.topic)
         if batch.attempts > self._settings.client.retries:
@@ -696,19 +700,19 @@ class Producer(Closing):
         else:
             self._again(queue, batch)
 
-    def _again(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _again(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._records_repeated += len(batch.records)
         pause_s = self._cluster.retry_pause_s(batch.attempts)
         queue.again(batch, self._loop.time() + pause_s)
         self._busy[batch.partition] = queue
 
-    def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+    def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
         queue.failed(batch)
         self._note_loss(queue, batch, error)
         batch.finish(error=error)
 
-    def _note_loss(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
-        """Records that were numbered are lost: the numbers after them cannot be used (KIP-360)."""
+    def _note_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
+        """Records with sequence numbers have failed: later numbers cannot be used (KIP-360)."""
         self._records_lost += len(batch.records)
         if self._transactions is not None:
             if batch.base_sequence >= 0:
@@ -722,12 +726,12 @@ class Producer(Closing):
         queue.begin_anew()
         self._bump = True
 
-    def _is_expired(self, batch: Batch) -> bool:
+    def _is_expired(self, batch: ProducerBatch) -> bool:
         return self._loop.time() >= self._expiry_s(batch)
 
-    def _expiry_s(self, batch: Batch) -> float:
-        # One sum for the timer and for the question whether it has come: a difference would be
-        # rounded otherwise, and the sender would look again and again at the same moment.
+    def _expiry_s(self, batch: ProducerBatch) -> float:
+        # Timer and expiry check use the same sum: a difference would be rounded differently, and
+        # the sender would be woken at the same time again and again.
         return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
     def _expire(self) -> None:
@@ -766,9 +770,11 @@ class Producer(Closing):
 
 
 class _Done:
-    """Awaits the end of a batch, good or bad."""
+    """Awaits the completion of a batch, successful or not."""
 
-    def __init__(self, batch: Batch, wait: Callable[[Batch], Generator[Any, None, None]]) -> None:
+    def __init__(
+        self, batch: ProducerBatch, wait: Callable[[ProducerBatch], Generator[Any, None, None]]
+    ) -> None:
         self._batch = batch
         self._wait = wait
 

@@ -1,4 +1,4 @@
-"""What a producer may be told, under Java's names (kafka-clients 3.9, `ProducerConfig`)."""
+"""The settings of a producer, under Java's names (kafka-clients 3.9, `ProducerConfig`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,10 +52,10 @@ _IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How a producer gathers, sends and repeats. Times in milliseconds."""
+    """How a producer accumulates, sends and retries. Times in milliseconds."""
 
     client: ClientSettings = ClientSettings()
-    acks: int = _ALL  # 0: no answer; 1: the leader has it; -1: every replica in sync
+    acks: int = _ALL  # 0: no response; 1: the leader; -1: all in-sync replicas
     batch_bytes: int = 16_384
     linger_ms: int = 0
     buffer_bytes: int = 32 << 20
@@ -74,11 +74,11 @@ class ProducerSettings:
     def from_properties(
         cls, properties: Mapping[str, str], *, client_id: str = "producer-1"
     ) -> "ProducerSettings":
-        """Settings from properties; `client_id` is taken where they name none.
+        """Settings from properties; `client_id` is the default if `client.id` is not set.
 
         Raises:
-            InvalidConfigError: a value that its option does not take, in Kafka's words.
-            SettingsError: options that do not go together.
+            InvalidConfigError: a value is invalid; the message is Kafka's.
+            SettingsError: options that contradict each other.
         """
         values = read(PRODUCER, properties)
         client = ClientSettings.from_properties(properties, client_id=client_id, kind="Producer")
@@ -123,7 +123,7 @@ def _delivery_timeout_ms(
 def _is_idempotent(
     values: Mapping[str, Any], client: ClientSettings, acks: int, properties: Mapping[str, str]
 ) -> bool:
-    """Idempotent unless something speaks against it; an error, if it was asked for by name."""
+    """Idempotent unless other options forbid it; an error if it was set explicitly."""
     wanted = "enable.idempotence" in properties or values["transactional.id"] is not None
     if not values["enable.idempotence"]:
         if values["transactional.id"] is not None:
@@ -144,7 +144,8 @@ def _is_idempotent(
         )
     if against is None:
         return True
-    # Too many in flight never turned it off silently (KAFKA-13598).
+    # Too many requests in flight are an error even if idempotence is only the default
+    # (KAFKA-13598).
     if wanted or against.startswith("Must set max"):
         raise SettingsError(against)
     return False

@@ -1,14 +1,14 @@
-"""A transactional producer's talk with its coordinator, and what state the two are in.
+"""State and requests of a transactional producer (Java's TransactionManager).
 
-    init     a producer id and epoch; whoever had this transactional id before is fenced
-    begin    nothing is sent yet
-    join     partitions are named to the coordinator before they are written to
-    offsets  a group's offsets, committed with the transaction
-    end      commit or abort; markers follow
+    init     get producer id and epoch; an earlier producer with this transactional id is fenced
+    begin    local: nothing is sent yet
+    join     AddPartitionsToTxn, before the first batch for a partition
+    offsets  commit a group's offsets in the transaction
+    end      commit or abort; the coordinator writes the markers
 
-In transactions of version 2 (KIP-890), which the brokers' features tell of, joining is the leaders'
-business, and each end brings the epoch of the next transaction. After an error that leaves numbers
-in doubt, version 1 asks for a new epoch after the abort (KIP-360).
+With transaction.version 2 (KIP-890), which is a finalized feature of the brokers, partition leaders
+add partitions themselves, and each EndTxn returns the epoch of the next transaction. With version 1
+a new epoch is requested after an abort if sequence numbers are in doubt (KIP-360).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from odradek.client.cluster import (
 from odradek.client.connection import Connection
 from odradek.client.consumer.subscription import GroupMetadata, OffsetAndMetadata
 from odradek.client.errors import ClientTimeoutError, IllegalStateError
-from odradek.client.producer.batches import NOBODY, Identity
+from odradek.client.producer.batches import NO_PRODUCER, ProducerIdAndEpoch
 from odradek.client.producer.settings import ProducerSettings
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -71,8 +71,8 @@ _FATAL: Final = (
 )
 
 
-class State(Enum):
-    """Where a transactional producer stands."""
+class TransactionManagerState(Enum):
+    """The state of a transactional producer, as error messages show it."""
 
     UNINITIALIZED = "uninitialized"
     READY = "ready"
@@ -81,19 +81,19 @@ class State(Enum):
     FATAL_ERROR = "failed for good"
 
 
-class Transactions:
-    """The transactions of one producer, one after the other."""
+class TransactionManager:
+    """The transactions of one producer."""
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
         assert settings.transactional_id is not None
-        self.state = State.UNINITIALIZED
-        self.identity: Identity = NOBODY
+        self.state = TransactionManagerState.UNINITIALIZED
+        self.identity: ProducerIdAndEpoch = NO_PRODUCER
         self.error: Exception | None = None
         self.epoch_is_in_doubt = False
         self._id = settings.transactional_id
         self._cluster = cluster
         self._settings = settings
-        # Of the transaction that is open: version 2 where the coordinator offers it.
+        # Of the open transaction.
         self.is_version_2 = False
         self._offers_version_2 = False
         self._partitions: set[TopicPartition] = set()
@@ -101,36 +101,36 @@ class Transactions:
         self._joining = asyncio.Lock()
 
     async def init(self) -> None:
-        """A producer id and epoch; the former owner of the transactional id is fenced.
+        """Get a producer id and epoch, which fences earlier producers with this transactional id.
 
         Raises:
             ApiError: the coordinator refuses.
             ClientTimeoutError: not within `max.block.ms`.
         """
-        self._must_be(State.UNINITIALIZED, "initTransactions")
+        self._must_be(TransactionManagerState.UNINITIALIZED, "initTransactions")
         await self._ask_identity("InitProducerId")
-        self.state = State.READY
+        self.state = TransactionManagerState.READY
 
     def begin(self) -> None:
-        """From now on records belong to a transaction."""
-        self._must_be(State.READY, "beginTransaction")
+        """Begin a transaction. Nothing is sent yet."""
+        self._must_be(TransactionManagerState.READY, "beginTransaction")
         self.is_version_2 = self._offers_version_2
-        self.state = State.IN_TRANSACTION
+        self.state = TransactionManagerState.IN_TRANSACTION
 
     def holds(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to."""
+        """Whether a partition was added to the open transaction."""
         return partition in self._partitions
 
     def must_be_open(self) -> None:
-        """Refuse a record outside of a transaction.
+        """Check that a record may be sent.
 
         Raises:
-            IllegalStateError: there is no transaction, or it has failed.
+            IllegalStateError: no transaction is open, or it has failed.
         """
-        self._must_be(State.IN_TRANSACTION, "send")
+        self._must_be(TransactionManagerState.IN_TRANSACTION, "send")
 
     async def join(self, partitions: Collection[TopicPartition]) -> None:
-        """Name partitions to the coordinator.
+        """Add partitions to the transaction; with transaction.version 2 nothing is sent.
 
         Raises:
             ApiError: the coordinator refuses; the transaction can only be aborted.
@@ -170,13 +170,13 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commit a group's offsets with the transaction.
+        """Commit a group's offsets in the transaction.
 
         Raises:
             ApiError: a coordinator refuses; the transaction can only be aborted.
             ClientTimeoutError: not within `max.block.ms`.
         """
-        self._must_be(State.IN_TRANSACTION, "sendOffsetsToTransaction")
+        self._must_be(TransactionManagerState.IN_TRANSACTION, "sendOffsetsToTransaction")
         if not offsets:
             return
         joining = AddOffsetsToTxnRequest(
@@ -232,16 +232,16 @@ class Transactions:
         )
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort; whoever calls has seen to it that nothing is under way any more.
+        """Commit or abort. The caller has made sure that no batch is in flight.
 
         Raises:
             ApiError: the coordinator refuses.
             ClientTimeoutError: not within `max.block.ms`; call it again.
         """
         if commit:
-            self._must_be(State.IN_TRANSACTION, "commitTransaction")
-        elif self.state is not State.ABORTABLE_ERROR:
-            self._must_be(State.IN_TRANSACTION, "abortTransaction")
+            self._must_be(TransactionManagerState.IN_TRANSACTION, "commitTransaction")
+        elif self.state is not TransactionManagerState.ABORTABLE_ERROR:
+            self._must_be(TransactionManagerState.IN_TRANSACTION, "abortTransaction")
         if self._partitions or self._has_offsets:
             request = EndTxnRequest(
                 transactional_id=self._id,
@@ -255,7 +255,7 @@ class Transactions:
                     request, EndTxnResponse, version_max=self._version_max
                 )
                 if not answer.error_code and answer.producer_id >= 0:
-                    self.identity = Identity(answer.producer_id, answer.producer_epoch)
+                    self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
                     self.epoch_is_in_doubt = False
                 return [answer.error_code]
 
@@ -266,30 +266,30 @@ class Transactions:
         self._partitions.clear()
         self._has_offsets = False
         self.error = None
-        self.state = State.READY
+        self.state = TransactionManagerState.READY
 
     @property
     def _version_max(self) -> int | None:
         return None if self.is_version_2 else _VERSION_1_MAX
 
     def fail(self, error: Exception, *, by_leader: bool = False) -> None:
-        """Something of the transaction is lost: it can only be aborted, or not even that.
+        """Record a failure: the transaction can only be aborted, or the producer is fenced.
 
-        A leader may know an epoch that the coordinator has given up since (KIP-588): whether this
-        producer is fenced is the coordinator's to say.
+        A leader may have a later epoch than the coordinator has kept (KIP-588). So
+        INVALID_PRODUCER_EPOCH from a leader is not fatal: the coordinator decides at the abort.
         """
         fatal = isinstance(error, ApiError) and error.code in _FATAL
         if by_leader and isinstance(error, ApiError):
             fatal = fatal and error.code is not ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.state is State.FATAL_ERROR:
+        if self.state is TransactionManagerState.FATAL_ERROR:
             return
         self.error = error
         if fatal:
-            self.state = State.FATAL_ERROR
-        elif self.state is State.IN_TRANSACTION:
-            self.state = State.ABORTABLE_ERROR
+            self.state = TransactionManagerState.FATAL_ERROR
+        elif self.state is TransactionManagerState.IN_TRANSACTION:
+            self.state = TransactionManagerState.ABORTABLE_ERROR
 
-    def _must_be(self, state: State, call: str) -> None:
+    def _must_be(self, state: TransactionManagerState, call: str) -> None:
         if self.state is state:
             return
         if self.error is not None:
@@ -313,7 +313,7 @@ class Transactions:
         async def attempt(connection: Connection) -> Collection[int]:
             answer = await connection.request(request, InitProducerIdResponse)
             if not answer.error_code:
-                self.identity = Identity(answer.producer_id, answer.producer_epoch)
+                self.identity = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             return [answer.error_code]
 
         await self._with_coordinator(what, attempt)
@@ -326,7 +326,7 @@ class Transactions:
         kind: int = TRANSACTION_COORDINATOR,
         key: str | None = None,
     ) -> None:
-        """Try until there is no error, one that waiting does not mend, or no time left."""
+        """Retry until there is no error, a permanent error, or `max.block.ms` have passed."""
         key = self._id if key is None else key
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._settings.block_ms_max / 1000
@@ -339,19 +339,19 @@ class Transactions:
                     self._offers_version_2 = level >= _VERSION_2
                 codes = [code for code in await attempt(connection) if code]
             except ConnectionError:
-                self._cluster.forget_coordinator(kind, key)
+                self._cluster.drop_coordinator(kind, key)
                 codes = [ErrorCode.REQUEST_TIMED_OUT]
             if not codes:
                 return
             lasting = [code for code in codes if code not in _LATER]
             if lasting:
-                # What was not attempted says nothing; something else went wrong before it.
-                told = [c for c in lasting if c != ErrorCode.OPERATION_NOT_ATTEMPTED] or lasting
-                error = ApiError(ErrorCode(told[0]), f"{what} for {self._id}")
+                # OPERATION_NOT_ATTEMPTED only means that another partition has failed.
+                errors = [c for c in lasting if c != ErrorCode.OPERATION_NOT_ATTEMPTED] or lasting
+                error = ApiError(ErrorCode(errors[0]), f"{what} for {self._id}")
                 self.fail(error)
                 raise error
             if any(code in _OTHER_COORDINATOR for code in codes):
-                self._cluster.forget_coordinator(kind, key)
+                self._cluster.drop_coordinator(kind, key)
             failures += 1
             pause_s = self._cluster.retry_pause_s(failures)
             if loop.time() + pause_s > deadline_s:

@@ -1,1 +1,1 @@
-"""TLS and SASL of a client's connection."""
+"""TLS and SASL of client connections."""

@@ -1,10 +1,10 @@
-"""One line of JAAS, the language in which Java's properties say user and password.
+"""Parser for `sasl.jaas.config`: one login module in the syntax of JAAS.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="alice" password="alice-secret";
 
-A login module's class, a flag, options `key=value` with the value in quotes or bare, a semicolon.
-The class is only compared, never loaded.
+A login module's class, a flag, options `key=value` with the value quoted or bare, a semicolon.
+The class name is only compared, never loaded.
 """
 
 import re
@@ -19,14 +19,15 @@ _TOKEN: Final = re.compile(
 
 
 class LoginModule(NamedTuple):
-    """What one line says."""
+    """The login module's class name and its options."""
 
     module: str
     options: dict[str, str]
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Read a `sasl.jaas.config`. No message repeats a value: passwords stand there.
+    """Parse a `sasl.jaas.config`. Error messages contain no values, because passwords are among
+    them.
 
     Raises:
         SettingsError: not one login module with options and a semicolon at its end.
@@ -44,17 +45,17 @@ def parse_jaas(text: str) -> LoginModule:
         position += 3
     if tokens[position:] != [";"]:
         raise SettingsError(
-            f"sasl.jaas.config: after {len(options)} options there is neither another "
-            "key=value nor the semicolon that ends it"
+            f"sasl.jaas.config: after {len(options)} options neither another "
+            "key=value nor the final semicolon follows"
         )
     return LoginModule(tokens[0], options)
 
 
 def credentials(text: str | None) -> tuple[str, str]:
-    """User name and password out of a `sasl.jaas.config`.
+    """User name and password from a `sasl.jaas.config`.
 
     Raises:
-        SettingsError: they are not in there.
+        SettingsError: they are missing, or the login module is not supported.
     """
     if text is None:
         raise SettingsError(

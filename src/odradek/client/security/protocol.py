@@ -1,8 +1,8 @@
-"""Encryption and authentication of a connection: TLS contexts, and SASL over Kafka's requests.
+"""TLS contexts, and SASL authentication over Kafka's requests.
 
-Stores may be PEM (files or text in the properties), or PKCS12 where the package `cryptography` is
-installed (Python's own `ssl` reads PEM alone; Java's key stores have been PKCS12 inside since
-Java 9, whatever their name). Real JKS files are refused with the command that converts them.
+Key stores and trust stores may be PEM (files or text in the properties), or PKCS12 if the package
+`cryptography` is installed (Python's `ssl` reads only PEM). Since Java 9, files called JKS are
+usually PKCS12. Real JKS files are refused with the command that converts them.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ from typing import Final
 
 from odradek.client.security.jaas import credentials
 from odradek.client.security.scram import HASHES, ScramError, ScramExchange
-from odradek.client.settings import Security, SettingsError, Store
+from odradek.client.settings import KeyStore, Security, SettingsError
 from odradek.model.errors import OdradekError
 
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
@@ -26,17 +26,17 @@ _TLS: Final = {
 
 
 class AuthenticationError(OdradekError):
-    """The broker does not take who we say we are, or TLS cannot be agreed on. Never retried."""
+    """The broker refuses the credentials, or the TLS handshake failed. Never retried."""
 
 
 # ------------------------------------------------------------------------------------- TLS
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
-    """The context of all connections with these settings.
+    """The TLS context for all connections with these settings.
 
     Raises:
-        SettingsError: a store that cannot be read, or a protocol that is not there.
+        SettingsError: a store cannot be read, or no protocol version is supported.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = security.checks_host_name
@@ -61,7 +61,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
         raise SettingsError(f"ssl.cipher.suites={','.join(names)}: {error}") from None
 
 
-def _load_trust(context: ssl.SSLContext, store: Store) -> None:
+def _load_trust(context: ssl.SSLContext, store: KeyStore) -> None:
     if store.certificates is not None:
         pem = store.certificates
     elif store.location is None:
@@ -76,7 +76,7 @@ def _load_trust(context: ssl.SSLContext, store: Store) -> None:
         raise SettingsError(f"{where}: no certificates to trust: {error}") from None
 
 
-def _load_key(context: ssl.SSLContext, store: Store) -> None:
+def _load_key(context: ssl.SSLContext, store: KeyStore) -> None:
     if store.key is not None:
         pem = f"{store.key}\n{store.certificates or ''}"
     elif store.location is None:
@@ -85,7 +85,7 @@ def _load_key(context: ssl.SSLContext, store: Store) -> None:
         pem = _text(store, "ssl.keystore.location")
     else:
         pem = _key_pem(store)
-    # The library takes a key from a file only. It is ours alone, and gone at once.
+    # load_cert_chain reads only files: the file is private (0600) and deleted at once.
     with tempfile.TemporaryDirectory(prefix="odradek-") as folder:
         file = pathlib.Path(folder, "key.pem")
         file.touch(mode=0o600)
@@ -95,14 +95,14 @@ def _load_key(context: ssl.SSLContext, store: Store) -> None:
             context.load_cert_chain(file, password=lambda: password)
         except (ssl.SSLError, OSError) as error:
             where = store.location or "ssl.keystore.key"
-            raise SettingsError(f"{where}: no key with its certificate: {error}") from None
+            raise SettingsError(f"{where}: no key with a matching certificate: {error}") from None
 
 
-def _text(store: Store, option: str) -> str:
+def _text(store: KeyStore, option: str) -> str:
     return _bytes(store, option).decode("ascii", "replace")
 
 
-def _bytes(store: Store, option: str) -> bytes:
+def _bytes(store: KeyStore, option: str) -> bytes:
     assert store.location is not None
     try:
         return pathlib.Path(store.location).read_bytes()
@@ -110,7 +110,7 @@ def _bytes(store: Store, option: str) -> bytes:
         raise SettingsError(f"{option}={store.location}: {error.strerror}") from None
 
 
-def _trusted_pem(store: Store) -> str:
+def _trusted_pem(store: KeyStore) -> str:
     option = "ssl.truststore.location"
     if store.type == "PEM":
         return _text(store, option)
@@ -118,12 +118,12 @@ def _trusted_pem(store: Store) -> str:
     return chain
 
 
-def _key_pem(store: Store) -> str:
+def _key_pem(store: KeyStore) -> str:
     key, chain = _read_pkcs12(store, "ssl.keystore.location")
     return key + chain
 
 
-def _read_pkcs12(store: Store, option: str) -> tuple[str, str]:
+def _read_pkcs12(store: KeyStore, option: str) -> tuple[str, str]:
     """Key and certificates of a PKCS12 file, as PEM."""
     data = _bytes(store, option)
     if data.startswith(_JKS_MAGIC):
@@ -161,16 +161,16 @@ def _read_pkcs12(store: Store, option: str) -> tuple[str, str]:
 
 # ------------------------------------------------------------------------------------ SASL
 
-# Sends one token and returns the broker's; raises AuthenticationError if it refuses.
+# Sends one SASL token and returns the broker's; raises AuthenticationError if it refuses.
 Send = Callable[[bytes], Awaitable[bytes]]
 
 
 async def authenticate(security: Security, send: Send) -> None:
-    """Say who we are, by the mechanism of the settings.
+    """Authenticate with the mechanism of the settings.
 
     Raises:
-        AuthenticationError: the broker refuses, or does not prove itself.
-        SettingsError: no user and password.
+        AuthenticationError: the broker refuses, or does not prove that it knows the password.
+        SettingsError: `sasl.jaas.config` has no user name and password.
     """
     user, password = credentials(security.jaas_config)
     if security.mechanism == "PLAIN":

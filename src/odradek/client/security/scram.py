@@ -1,12 +1,12 @@
-"""SCRAM, the client's side: a password is proved without being sent (RFC 5802, RFC 7677).
+"""The client's side of SCRAM: proves a password without sending it (RFC 5802, RFC 7677).
 
     exchange = ScramExchange("SCRAM-SHA-256", "alice", "secret", nonce="fyko+d2l...")
     first = exchange.first()            n,,n=alice,r=fyko+d2l...
     final = exchange.final(answer)      c=biws,r=fyko+d2l...3rfc...,p=...
-    exchange.verify(answer)             the server knew the password, too
+    exchange.verify(answer)             checks the server's signature
 
-Pure: the nonce is drawn by the caller. The server chooses how much work a login is, so iterations
-are bounded (`ITERATIONS_MAX`), and a server that does not prove itself is refused.
+Pure: the caller draws the nonce. The server chooses the number of iterations, so it is bounded
+(`ITERATIONS_MAX`); a server whose signature is wrong is refused.
 """
 
 import base64
@@ -19,17 +19,17 @@ from odradek.model.errors import OdradekError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4_096
-# Kafka stores no more than 16,384; a million is half a second here.
+# Kafka stores at most 16,384 iterations; a million takes about half a second.
 ITERATIONS_MAX: Final = 1_000_000
-_GS2_HEADER: Final = "n,,"  # no channel binding, no other user to act for
+_GS2_HEADER: Final = "n,,"  # no channel binding, no authorization identity
 
 
 class ScramError(OdradekError):
-    """The server refuses, or says something that no honest server says."""
+    """The server refuses, or its message violates the protocol."""
 
 
 class ScramExchange:
-    """One login."""
+    """One SCRAM authentication: `first`, `final`, `verify` in this order."""
 
     def __init__(self, mechanism: str, user: str, password: str, *, nonce: str) -> None:
         self._hash = HASHES[mechanism]
@@ -40,14 +40,14 @@ class ScramExchange:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """The first message: who, and our half of the nonce."""
+        """The client-first-message: user name and client nonce."""
         return (_GS2_HEADER + self._first_bare).encode()
 
     def final(self, server_first: bytes) -> bytes:
-        """The second message: the proof.
+        """The client-final-message with the proof.
 
         Raises:
-            ScramError: the answer is no challenge, or one that must not be met.
+            ScramError: the server refuses, or its challenge is invalid.
         """
         fields = _fields(server_first)
         if "e" in fields:
@@ -58,7 +58,7 @@ class ScramExchange:
         except (KeyError, ValueError, binascii.Error):
             raise ScramError("the challenge has no nonce, salt and iterations") from None
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("the challenge does not answer our nonce")
+            raise ScramError("the challenge does not extend the client's nonce")
         if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
             raise ScramError(
                 f"{iterations} iterations; must be {ITERATIONS_MIN} to {ITERATIONS_MAX}"
@@ -75,10 +75,10 @@ class ScramExchange:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """Whether the server knows the password, too.
+        """Check the server's signature in the server-final-message.
 
         Raises:
-            ScramError: it refuses us, or does not.
+            ScramError: the server refuses, or the signature is missing or wrong.
         """
         fields = _fields(server_final)
         if "e" in fields:
@@ -86,7 +86,7 @@ class ScramExchange:
         try:
             signature = base64.b64decode(fields["v"], validate=True)
         except (KeyError, binascii.Error):
-            raise ScramError("the last answer has no signature") from None
+            raise ScramError("the last message has no signature") from None
         if not hmac.compare_digest(signature, self._server_signature):
             raise ScramError("the server's signature is wrong: it does not know the password")
 
@@ -98,11 +98,11 @@ def _fields(message: bytes) -> dict[str, str]:
     try:
         text = bytes(message).decode()
     except UnicodeDecodeError:
-        raise ScramError("an answer that is no UTF-8") from None
+        raise ScramError("a message that is not UTF-8") from None
     fields = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if not equals:
-            raise ScramError(f"an answer with {name[:40]!r} where name=value should stand")
+            raise ScramError(f"a message with {name[:40]!r} instead of name=value")
         fields[name] = value
     return fields

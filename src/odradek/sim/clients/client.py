@@ -74,9 +74,9 @@ class Client:
         """
         cluster = await self.cluster()
         deadline_s = asyncio.get_running_loop().time() + self._timeout_ms / 1000
-        while cluster.picture.leader(partition) == NO_LEADER:
+        while cluster.metadata.leader(partition) == NO_LEADER:
             await cluster.refresh([partition.topic])
-            if cluster.picture.leader(partition) != NO_LEADER:
+            if cluster.metadata.leader(partition) != NO_LEADER:
                 break
             if asyncio.get_running_loop().time() > deadline_s:
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")

@@ -252,7 +252,7 @@ class GroupMember:
     async def coordinator(client: Client, group: str = GROUP) -> Connection:
         """The way to a group's coordinator."""
         cluster = await client.cluster()
-        cluster.forget_coordinator(GROUPS, group)
+        cluster.drop_coordinator(GROUPS, group)
         return await cluster.coordinator(GROUPS, group)
 
     def put_out(self) -> None:

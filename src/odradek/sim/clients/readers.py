@@ -134,7 +134,7 @@ class Reader:
     async def _by_leader(self) -> dict[Connection, list[Position]]:
         found: dict[Connection, list[Position]] = {}
         ways: dict[int, Connection] = {}
-        picture = (await self._client.cluster()).picture
+        picture = (await self._client.cluster()).metadata
         for position in self._positions.values():
             partition = TopicPartition(position.facts.topic.name, position.facts.index)
             leader = ways.get(picture.leader(partition))

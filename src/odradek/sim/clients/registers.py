@@ -224,7 +224,7 @@ class RegisterWriter(Transactor):
 
     async def _group_coordinator(self) -> Connection:
         cluster = await self._client.cluster()
-        cluster.forget_coordinator(GROUPS, self._group)
+        cluster.drop_coordinator(GROUPS, self._group)
         return await cluster.coordinator(GROUPS, self._group)
 
     # ------------------------------------------------------------------------- transactions

@@ -423,7 +423,7 @@ class Transactor:
         while self._workload.now_s() < give_up_s and not self._workload.is_over:
             try:
                 if was_refused:
-                    (await self._client.cluster()).forget_coordinator(TRANSACTIONS, self._id)
+                    (await self._client.cluster()).drop_coordinator(TRANSACTIONS, self._id)
                 error = await ask()
             except TROUBLE:
                 self._workload.happened["answers lost"] += 1

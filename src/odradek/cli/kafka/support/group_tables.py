@@ -13,7 +13,7 @@ from odradek.client.admin.groups import (
     DEAD,
     Committed,
     GroupDescription,
-    Member,
+    MemberDescription,
     committed_offsets,
     describe_group,
 )
@@ -119,7 +119,7 @@ async def _rows(cluster: Cluster, group: GroupDescription) -> list[_Row]:
 
 def _rows_of(
     partitions: Sequence[TopicPartition],
-    member: Member | None,
+    member: MemberDescription | None,
     committed: dict[TopicPartition, Committed],
     ends: Mapping[TopicPartition, object],
 ) -> Iterable[_Row]:

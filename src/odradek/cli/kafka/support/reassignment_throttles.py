@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import odradek.client.admin.topics as admin
 from odradek.cli.kafka.support.java import hash_order, string_hash
-from odradek.client.admin.partitions import Reassignment
+from odradek.client.admin.partitions import PartitionReassignment
 from odradek.client.cluster import Cluster
 from odradek.model.errors import ApiError, ErrorCode
 from odradek.model.partition import TopicPartition
@@ -28,7 +28,7 @@ class Move(NamedTuple):
 
 
 def proposed_moves(
-    under_way: Mapping[TopicPartition, Reassignment],
+    under_way: Mapping[TopicPartition, PartitionReassignment],
     targets: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
